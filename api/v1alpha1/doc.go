@@ -1,0 +1,65 @@
+// Package v1alpha1 holds what kubemend adds to the objects of others: the names of
+// its annotations, labels, conditions and events, all in the group kubemend.io. It
+// has no behaviour.
+package v1alpha1
+
+// Claim is the value of the annotation cluster.x-k8s.io/paused with which a
+// MachineHealthCheck is handed to kubemend: Cluster API's own controller stands
+// back from every object that has the annotation, and kubemend acts on those where
+// it has this value.
+const Claim = "kubemend"
+
+const (
+	// MadeByAnnotation is set on a remediation request to the name of the check that made it.
+	// The check is in the request's namespace.
+	MadeByAnnotation = "kubemend.io/made-by"
+
+	// MadeByUIDLabel is set on a remediation request to the UID of the check that made it.
+	MadeByUIDLabel = "kubemend.io/made-by-uid"
+
+	// MaxInFlightAnnotation on a MachineHealthCheck limits how many of its remediations may be
+	// under way at once: a number, or a percentage of its targets, rounded down but never below 1.
+	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
+)
+
+// Conditions of a MachineHealthCheck, beside those of Cluster API.
+const (
+	// WorkloadClusterReachable is False while nodes are not judged because the workload cluster
+	// cannot be asked. Its last transition says since when.
+	WorkloadClusterReachable = "WorkloadClusterReachable"
+
+	// TargetsExclusive is False while another check selects some of the same machines.
+	TargetsExclusive = "TargetsExclusive"
+
+	// RemediationTemplateAvailable says whether the template that the check names can be read. A
+	// check without one does not have this condition.
+	RemediationTemplateAvailable = "RemediationTemplateAvailable"
+)
+
+// Reasons of the conditions above, and of RemediationAllowed.
+const (
+	ReachableReason       = "Reachable"       // never lost since the check was first reconciled
+	ReachableAgainReason  = "ReachableAgain"  // back after an outage; start-up timeouts begin anew
+	UnreachableReason     = "Unreachable"     // the connection was tried and is down
+	NotInitializedReason  = "NotInitialized"  // the control plane never was up, there is nobody to ask
+	ExclusiveReason       = "Exclusive"       // no machine is selected twice
+	OverlapReason         = "Overlap"         // at least one machine is selected twice
+	TemplateFoundReason   = "TemplateFound"   // the remediation template exists
+	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist
+	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec is impossible
+)
+
+// Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's.
+const (
+	EventMachineMarkedUnhealthy = "MachineMarkedUnhealthy" // on the Machine
+	EventMachineHealthy         = "MachineHealthy"         // on the Machine: healthy again
+	EventRemediationStarted     = "RemediationStarted"     // on the check
+	EventRemediationEnded       = "RemediationEnded"       // on the check: targets recovered
+	EventRemediationFailed      = "RemediationFailed"      // on the Machine: no request could be made
+	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
+	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
+	EventOverlap                = "OverlappingChecks"      // on the check
+	EventUnreachable            = "WorkloadClusterUnreachable"
+	EventReachable              = "WorkloadClusterReachable"
+	EventRequestReleased        = "RemediationRequestReleased" // on the Machine: a request of a check that no longer judges it was deleted
+)

@@ -1,0 +1,285 @@
+package budget
+
+import (
+	"flag"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Nothing here has golden files. The flag is known all the same, or else
+// go test ./controllers/... -update would fail in this package.
+var _ = flag.Bool("update", false, "rewrite golden files")
+
+func TestParseAmount(t *testing.T) {
+	cases := map[string]struct {
+		given string
+		want  Amount
+	}{
+		"a number":                              {"2", Amount{value: 2}},
+		"zero":                                  {"0", Amount{}},
+		"a percentage":                          {"40%", Amount{value: 40, percent: true}},
+		"zero percent":                          {"0%", Amount{percent: true}},
+		"all":                                   {"100%", All},
+		"the largest number that fits a status": {"2147483647", Amount{value: math.MaxInt32}},
+		"a number that fits no status":          {"2147483648", Amount{value: math.MaxInt32}},
+		"a number that fits no integer":         {"99999999999999999999", Amount{value: math.MaxInt32}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, err := ParseAmount(tc.given); err != nil || got != tc.want {
+				t.Errorf("ParseAmount(%q) = %+v, %v, want %+v", tc.given, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestParseAmountRefuses(t *testing.T) {
+	const negative, unreadable = "must not be negative", "must be a number such as 2 or a percentage such as 40%, not "
+	cases := map[string]struct{ given, says string }{
+		"a negative number":                    {"-1", negative},
+		"a negative percentage":                {"-10%", negative},
+		"nothing":                              {"", unreadable + `""`},
+		"a percent sign alone":                 {"%", unreadable + `"%"`},
+		"two percent signs":                    {"40%%", unreadable + `"40%%"`},
+		"a percent sign in front":              {"%40", unreadable + `"%40"`},
+		"a fraction":                           {"1.5%", unreadable + `"1.5%"`},
+		"a space":                              {"40 %", unreadable + `"40 %"`},
+		"a word":                               {"most", unreadable + `"most"`},
+		"a range":                              {"[3-5]", unreadable + `"[3-5]"`},
+		"a negative that fits no integer":      {"-99999999999999999999", "must"},
+		"a percentage with a number behind it": {"40%5", unreadable + `"40%5"`},
+		"a word that starts very large":        {"99999999999999999999x", unreadable + `"99999999999999999999x"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseAmount(tc.given)
+			if err == nil || !strings.HasPrefix(err.Error(), tc.says) {
+				t.Errorf("ParseAmount(%q) = %v, want an error that says %q", tc.given, err, tc.says)
+			}
+			if got != (Amount{}) {
+				t.Errorf("ParseAmount(%q) returns %+v beside its error", tc.given, got)
+			}
+		})
+	}
+}
+
+func TestOfRoundsDown(t *testing.T) {
+	cases := map[string]struct {
+		amount      string
+		total, want int
+	}{
+		"a percentage that fits":             {"40%", 25, 10},
+		"a percentage that does not":         {"40%", 6, 2},
+		"just below one":                     {"33%", 3, 0},
+		"just above one":                     {"34%", 3, 1},
+		"all":                                {"100%", 7, 7},
+		"none":                               {"0%", 7, 0},
+		"a percentage of none":               {"40%", 0, 0},
+		"a number is what it is":             {"2", 7, 2},
+		"even of fewer":                      {"2", 1, 2},
+		"a percentage of very many machines": {"99%", 10_000_000, 9_900_000},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseAmount(tc.amount)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.Of(tc.total); got != tc.want {
+				t.Errorf("%s of %d = %d, want %d", tc.amount, tc.total, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestParseRange(t *testing.T) {
+	cases := map[string]struct {
+		given string
+		want  Range
+	}{
+		"an ordinary range":                    {"[3-5]", Range{3, 5}},
+		"one number":                           {"[3-3]", Range{3, 3}},
+		"nothing at all":                       {"[0-0]", Range{}},
+		"zeros in front":                       {"[03-005]", Range{3, 5}},
+		"the largest end that fits a status":   {"[0-2147483647]", Range{0, math.MaxInt32}},
+		"an end that fits no status":           {"[0-2147483648]", Range{0, math.MaxInt32}},
+		"an end that upstream lets overflow":   {"[0-99999999999]", Range{0, math.MaxInt32}},
+		"a start that is out of reach as well": {"[99999999999-99999999999999999999]", Range{math.MaxInt32, math.MaxInt32}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, err := ParseRange(tc.given); err != nil || got != tc.want {
+				t.Errorf("ParseRange(%q) = %+v, %v, want %+v", tc.given, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestParseRangeRefuses(t *testing.T) {
+	const unreadable = "must be a range such as [3-5], not "
+	cases := map[string]struct{ given, says string }{
+		"an impossible range":           {"[5-3]", "[5-3] is empty: its start is greater than its end"},
+		"a start out of reach":          {"[99999999999-3]", "[99999999999-3] is empty: its start is greater than its end"},
+		"a negative start":              {"[-1-3]", unreadable + `"[-1-3]"`},
+		"a negative end":                {"[3--5]", unreadable + `"[3--5]"`},
+		"a sign":                        {"[+3-5]", unreadable + `"[+3-5]"`},
+		"no start":                      {"[-5]", unreadable + `"[-5]"`},
+		"no end":                        {"[3-]", unreadable + `"[3-]"`},
+		"neither":                       {"[-]", unreadable + `"[-]"`},
+		"three ends":                    {"[3-5-7]", unreadable + `"[3-5-7]"`},
+		"one number alone":              {"[3]", unreadable + `"[3]"`},
+		"no opening bracket":            {"3-5]", unreadable + `"3-5]"`},
+		"no closing bracket":            {"[3-5", unreadable + `"[3-5"`},
+		"no brackets":                   {"3-5", unreadable + `"3-5"`},
+		"brackets in brackets":          {"[[3-5]]", unreadable + `"[[3-5]]"`},
+		"round brackets":                {"(3-5)", unreadable + `"(3-5)"`},
+		"a space":                       {"[3 - 5]", unreadable + `"[3 - 5]"`},
+		"percentages":                   {"[10%-20%]", unreadable + `"[10%-20%]"`},
+		"nothing between brackets":      {"[]", unreadable + `"[]"`},
+		"nothing":                       {"", unreadable + `""`},
+		"an end that starts very large": {"[0-99999999999x]", unreadable + `"[0-99999999999x]"`},
+		"three ends, one very large":    {"[3-99999999999-7]", unreadable + `"[3-99999999999-7]"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseRange(tc.given)
+			if err == nil || err.Error() != tc.says {
+				t.Errorf("ParseRange(%q) = %v, want an error that says %q", tc.given, err, tc.says)
+			}
+			if got != (Range{}) {
+				t.Errorf("ParseRange(%q) returns %+v beside its error", tc.given, got)
+			}
+		})
+	}
+}
+
+func TestOfIsTheFloorAndMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		percent, total := rapid.IntRange(0, 100).Draw(t, "percent"), rapid.IntRange(0, 10_000_000).Draw(t, "total")
+		a := Amount{value: percent, percent: true}
+		n := a.Of(total)
+		if exact := percent * total; n*100 > exact || (n+1)*100 <= exact {
+			t.Fatalf("%s of %d = %d", a, total, n)
+		}
+		if more := a.Of(total + 1); more < n || more > n+1 {
+			t.Fatalf("%s of %d = %d, of one more = %d", a, total, n, more)
+		}
+		a.value++
+		if more := a.Of(total); more < n {
+			t.Fatalf("%s of %d = %d, less than %d", a, total, more, n)
+		}
+	})
+}
+
+var anyAmount = rapid.Custom(func(t *rapid.T) Amount {
+	return Amount{value: rapid.IntRange(0, math.MaxInt32).Draw(t, "value"), percent: rapid.Bool().Draw(t, "percent")}
+})
+
+func TestANumberIsTheSameOfAnyTotal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, math.MaxInt32).Draw(t, "n")
+		if got := (Amount{value: n}).Of(rapid.IntRange(0, math.MaxInt32).Draw(t, "total")); got != n {
+			t.Fatalf("Of() = %d, want %d", got, n)
+		}
+	})
+}
+
+// W14: upstream lets a huge limit overflow the int32 of its status.
+func TestWhatIsAllowedFitsAStatus(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := anyAmount.Draw(t, "amount")
+		total := rapid.IntRange(0, 10_000).Draw(t, "total")
+		if n := a.Of(total); n < 0 || n > math.MaxInt32 {
+			t.Fatalf("%s of %d = %d", a, total, n)
+		}
+	})
+}
+
+func TestWhatAllowsAllNeverShortCircuits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPopulation.Draw(t, "population")
+		a, err := ParseAmount(strconv.Itoa(rapid.IntRange(100, 10_000).Draw(t, "percent")) + "%")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, amount := range []Amount{a, All} {
+			if g := Decide(p, upTo(amount.Of(p.Total()))); g.Reason != Enough || g.Start != p.Waiting {
+				t.Fatalf("%s: %+v", amount, g)
+			}
+		}
+	})
+}
+
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		readBack(t, anyAmount.Draw(t, "amount"), ParseAmount)
+
+		low := rapid.IntRange(0, math.MaxInt32).Draw(t, "low")
+		readBack(t, Range{Min: low, Max: rapid.IntRange(low, math.MaxInt32).Draw(t, "high")}, ParseRange)
+	})
+}
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func readBack[T interface {
+	comparable
+	String() string
+}](t failer, want T, parse func(string) (T, error)) {
+	t.Helper()
+	if got, err := parse(want.String()); err != nil || got != want {
+		t.Fatalf("%q is read back as %+v, %v", want.String(), got, err)
+	}
+}
+
+var (
+	// amountPattern is what strconv makes of an integer, with or without a percent sign.
+	amountPattern = regexp.MustCompile(`^[+-]?[0-9]+%?$`)
+	// rangePattern is the one of the CustomResourceDefinition.
+	rangePattern = regexp.MustCompile(`^\[[0-9]+-[0-9]+\]$`)
+)
+
+func FuzzParseAmount(f *testing.F) {
+	for _, s := range []string{"2", "40%", "0", "150%", "-1", "", "%", "40%%", "1.5%", "+2", "-0%", "2147483648", "99999999999999999999%", "99999999999999999999x", "-99999999999999999999"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParseAmount(s)
+		if err != nil {
+			if amountPattern.MatchString(s) && !strings.ContainsAny(s, "+-") {
+				t.Errorf("ParseAmount(%q): %v", s, err)
+			}
+			return
+		}
+		if !amountPattern.MatchString(s) || a.value < 0 || a.value > math.MaxInt32 || a.percent != strings.HasSuffix(s, "%") {
+			t.Errorf("ParseAmount(%q) = %+v", s, a)
+		}
+		readBack(t, a, ParseAmount)
+	})
+}
+
+func FuzzParseRange(f *testing.F) {
+	for _, s := range []string{"[3-5]", "[5-3]", "[0-0]", "[3--5]", "[-1-3]", "[]", "", "[3-5", "3-5]", "[[3-5]]", "[03-5]", "[0-99999999999]", "[0-99999999999x]"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRange(s)
+		if err != nil {
+			if rangePattern.MatchString(s) && !strings.HasSuffix(err.Error(), "is empty: its start is greater than its end") {
+				t.Errorf("ParseRange(%q): %v", s, err)
+			}
+			return
+		}
+		if !rangePattern.MatchString(s) || r.Min < 0 || r.Min > r.Max || r.Max > math.MaxInt32 {
+			t.Errorf("ParseRange(%q) = %+v", s, r)
+		}
+		readBack(t, r, ParseRange)
+	})
+}

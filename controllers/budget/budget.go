@@ -1,0 +1,89 @@
+// Package budget decides how many remediations may start.
+//
+// It counts; it does not choose. Which machines go first is the caller's order.
+package budget
+
+// Population is the state of everything one MachineHealthCheck watches. Every
+// machine is counted in exactly one of Healthy, Unhealthy, Suspect, Starting,
+// Deleting and Unjudged.
+type Population struct {
+	Healthy   int
+	Unhealthy int // to be remediated, whether that has begun or not
+	Suspect   int
+	Starting  int
+	Deleting  int
+	Unjudged  int
+
+	// InFlight counts the machines, in whatever state, whose remediation was
+	// begun and is not over.
+	InFlight int
+	// Waiting counts those of Unhealthy whose remediation has not begun.
+	Waiting int
+}
+
+// Total is the number of machines that are watched.
+func (p Population) Total() int { return p.Healthy + p.NotHealthy() }
+
+// NotHealthy is what the limits are compared with: everything that is not plainly
+// well. Machines that start, are deleted or could not be asked count too, since
+// their workload needs the others just as much. (Cluster API: expectedMachines - currentHealthy.)
+func (p Population) NotHealthy() int {
+	return p.Unhealthy + p.Suspect + p.Starting + p.Deleting + p.Unjudged
+}
+
+// Limits are absolute numbers; percentages are resolved before they get here.
+type Limits struct {
+	AtLeast int // with fewer machines not healthy than this, nothing is started
+	AtMost  int // with more machines not healthy than this, nothing is started: the fault is elsewhere
+	// InFlight is how many remediations may be under way at once; Unlimited is no limit.
+	InFlight int
+}
+
+// Unlimited is the value of Limits.InFlight that limits nothing.
+const Unlimited = -1
+
+// Reason says what held a grant back. The zero value is: nothing did.
+type Reason string
+
+const (
+	// Enough means that all that wait may start.
+	Enough Reason = ""
+	// TooMany means that more machines are not healthy than the limit allows.
+	TooMany Reason = "TooManyUnhealthy"
+	// TooFew means that fewer machines are not healthy than the range asks for.
+	TooFew Reason = "TooFewUnhealthy"
+	// AtWork means that as many remediations are under way as are allowed at once.
+	AtWork Reason = "RemediationsInProgress"
+)
+
+// Grant is the answer: start this many, and why no more.
+type Grant struct {
+	Start  int
+	Reason Reason
+	// Remaining is how many more machines may turn bad before nothing is started any more;
+	// it is what status.remediationsAllowed shows.
+	Remaining int
+}
+
+// ShortCircuited reports whether the population as a whole forbids remediation.
+func (g Grant) ShortCircuited() bool { return g.Reason == TooMany || g.Reason == TooFew }
+
+// Decide applies l to p. It never grants more than wait, and never more than would
+// keep the number in flight within its limit.
+func Decide(p Population, l Limits) Grant {
+	bad := p.NotHealthy()
+	switch {
+	case bad > l.AtMost:
+		return Grant{Reason: TooMany}
+	case bad < l.AtLeast:
+		return Grant{Reason: TooFew}
+	}
+	g := Grant{Start: p.Waiting, Remaining: l.AtMost - bad}
+	if l.InFlight == Unlimited {
+		return g
+	}
+	if free := max(l.InFlight-p.InFlight, 0); free < g.Start {
+		g.Start, g.Reason = free, AtWork
+	}
+	return g
+}

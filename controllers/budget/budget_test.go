@@ -1,0 +1,254 @@
+package budget
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// of returns ten machines, of which the given ones are unhealthy and wait.
+func of(waiting int, change ...func(*Population)) Population {
+	p := Population{Unhealthy: waiting, Waiting: waiting}
+	for _, c := range change {
+		c(&p)
+	}
+	p.Healthy = 10 - p.NotHealthy()
+	return p
+}
+
+func suspect(p *Population)  { p.Suspect++ }
+func starting(p *Population) { p.Starting++ }
+func deleting(p *Population) { p.Deleting++ }
+func unjudged(p *Population) { p.Unjudged++ }
+
+// begun is one more unhealthy machine whose remediation is under way.
+func begun(p *Population) {
+	p.Unhealthy++
+	p.InFlight++
+}
+
+// recovering is a healthy machine whose remediation is not over yet.
+func recovering(p *Population) { p.InFlight++ }
+
+func upTo(most int) Limits { return Limits{AtMost: most, InFlight: Unlimited} }
+func between(least, most int) Limits {
+	return Limits{AtLeast: least, AtMost: most, InFlight: Unlimited}
+}
+func atOnce(n int) Limits { return Limits{AtMost: 10, InFlight: n} }
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		p    Population
+		l    Limits
+		want Grant
+	}{
+		"nobody waits, nothing starts":            {of(0), upTo(4), Grant{Remaining: 4}},
+		"all that wait may start":                 {of(3), upTo(4), Grant{Start: 3, Remaining: 1}},
+		"exactly the limit is still allowed":      {of(4), upTo(4), Grant{Start: 4}},
+		"one above the limit forbids all":         {of(5), upTo(4), Grant{Reason: TooMany}},
+		"a limit of zero allows none":             {of(1), upTo(0), Grant{Reason: TooMany}},
+		"a limit of zero is met when all is well": {of(0), upTo(0), Grant{}},
+
+		"a suspect counts against the limit":                 {of(4, suspect), upTo(4), Grant{Reason: TooMany}},
+		"a machine that starts counts against the limit":     {of(4, starting), upTo(4), Grant{Reason: TooMany}},
+		"a machine that is deleted counts against the limit": {of(4, deleting), upTo(4), Grant{Reason: TooMany}},
+		"an unjudged machine counts against the limit":       {of(4, unjudged), upTo(4), Grant{Reason: TooMany}},
+		"what was begun counts against the limit":            {of(4, begun), upTo(4), Grant{Reason: TooMany}},
+		"what recovered does not count against the limit":    {of(4, recovering), upTo(4), Grant{Start: 4}},
+		"only those that wait are started":                   {of(1, begun, suspect), upTo(4), Grant{Start: 1, Remaining: 1}},
+
+		"too few for a range":                     {of(1), between(2, 4), Grant{Reason: TooFew}},
+		"the lower end belongs to the range":      {of(2), between(2, 4), Grant{Start: 2, Remaining: 2}},
+		"the upper end belongs to the range":      {of(4), between(2, 4), Grant{Start: 4}},
+		"too many for a range":                    {of(5), between(2, 4), Grant{Reason: TooMany}},
+		"a suspect can lift a range to its start": {of(1, suspect), between(2, 4), Grant{Start: 1, Remaining: 2}},
+		"a range of one number has one number":    {of(2), between(2, 2), Grant{Start: 2}},
+
+		"a free place is taken":                         {of(3, begun), atOnce(2), Grant{Start: 1, Reason: AtWork, Remaining: 6}},
+		"no place is free":                              {of(3, begun, begun), atOnce(2), Grant{Reason: AtWork, Remaining: 5}},
+		"as many places as wait hold nothing back":      {of(2), atOnce(2), Grant{Start: 2, Remaining: 8}},
+		"more places than wait hold nothing back":       {of(2, begun), atOnce(9), Grant{Start: 2, Remaining: 7}},
+		"a place is kept until the remediation is over": {of(1, recovering), atOnce(1), Grant{Reason: AtWork, Remaining: 9}},
+		"a lowered limit never takes back":              {of(1, begun, begun), atOnce(1), Grant{Reason: AtWork, Remaining: 7}},
+		"no place at all starts nothing":                {of(1), atOnce(0), Grant{Reason: AtWork, Remaining: 9}},
+		"nobody is held back where nobody waits":        {of(0, begun), atOnce(1), Grant{Remaining: 9}},
+		"the short circuit comes before the places":     {of(5), Limits{AtMost: 4, InFlight: 0}, Grant{Reason: TooMany}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(tc.p, tc.l); got != tc.want {
+				t.Errorf("Decide(%+v, %+v) = %+v, want %+v", tc.p, tc.l, got, tc.want)
+			}
+		})
+	}
+}
+
+// limits resolves what a user writes, as a controller does.
+func limits(t *testing.T, s string, total int) Limits {
+	t.Helper()
+	if strings.HasPrefix(s, "[") {
+		r, err := ParseRange(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return between(r.Min, r.Max)
+	}
+	a, err := ParseAmount(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return upTo(a.Of(total))
+}
+
+// The examples of Cluster API's documentation. Where it says of [3-5] that 5 are too many
+// it errs: both ends belong to a range, as the field's own description says.
+func TestTheDocumentedExamples(t *testing.T) {
+	cases := map[string]struct {
+		limit      string
+		total, bad int
+		want       Reason
+	}{
+		"an absolute 2 allows 2":                     {"2", 10, 2, Enough},
+		"an absolute 2 forbids 3":                    {"2", 10, 3, TooMany},
+		"an absolute 2 allows 2 of ever so many":     {"2", 1000, 2, Enough},
+		"an absolute 2 forbids 3 of ever so many":    {"2", 1000, 3, TooMany},
+		"40% of 25 allows 10":                        {"40%", 25, 10, Enough},
+		"40% of 25 forbids 11":                       {"40%", 25, 11, TooMany},
+		"40% of 6 is rounded down and allows 2":      {"40%", 6, 2, Enough},
+		"40% of 6 is rounded down and forbids 3":     {"40%", 6, 3, TooMany},
+		"the default of 100% allows all":             {"100%", 10, 10, Enough},
+		"more than 100% allows all":                  {"150%", 10, 10, Enough},
+		"[3-5] forbids 2 of 10":                      {"[3-5]", 10, 2, TooFew},
+		"[3-5] allows 3 of 10":                       {"[3-5]", 10, 3, Enough},
+		"[3-5] allows 5 of 10":                       {"[3-5]", 10, 5, Enough},
+		"[3-5] forbids 6 of 10":                      {"[3-5]", 10, 6, TooMany},
+		"[3-5] works the same way for other numbers": {"[3-5]", 1000, 6, TooMany},
+		"no machine at all is not too many for 0%":   {"0%", 0, 0, Enough},
+		"no machine at all is not too many for 100%": {"100%", 0, 0, Enough},
+		"no machine at all is too few for [1-3]":     {"[1-3]", 0, 0, TooFew},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := Population{Healthy: tc.total - tc.bad, Unhealthy: tc.bad, Waiting: tc.bad}
+			g := Decide(p, limits(t, tc.limit, tc.total))
+			want := tc.bad
+			if tc.want != Enough {
+				want = 0
+			}
+			if g.Start != want || g.Reason != tc.want || g.ShortCircuited() != (tc.want != Enough) {
+				t.Errorf("%s of %d machines with %d bad: %+v, want %d to start, reason %q", tc.limit, tc.total, tc.bad, g, want, tc.want)
+			}
+		})
+	}
+}
+
+func TestOnlyThePopulationAsAWholeShortCircuits(t *testing.T) {
+	for reason, want := range map[Reason]bool{Enough: false, TooMany: true, TooFew: true, AtWork: false} {
+		if got := (Grant{Reason: reason}).ShortCircuited(); got != want {
+			t.Errorf("ShortCircuited() for reason %q = %t, want %t", reason, got, want)
+		}
+	}
+}
+
+var few = rapid.IntRange(0, 6)
+
+// anyPopulation is any that can be: those who wait are unhealthy, and what is begun was begun on some machine.
+var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
+	p := Population{
+		Healthy: few.Draw(t, "healthy"), Unhealthy: few.Draw(t, "unhealthy"), Suspect: few.Draw(t, "suspect"),
+		Starting: few.Draw(t, "starting"), Deleting: few.Draw(t, "deleting"), Unjudged: few.Draw(t, "unjudged"),
+	}
+	p.Waiting = rapid.IntRange(0, p.Unhealthy).Draw(t, "waiting")
+	p.InFlight = rapid.IntRange(0, p.Total()-p.Waiting).Draw(t, "in flight")
+	return p
+})
+
+var anyLimits = rapid.Custom(func(t *rapid.T) Limits {
+	l := Limits{AtLeast: few.Draw(t, "at least"), InFlight: rapid.IntRange(Unlimited, 8).Draw(t, "in flight")}
+	l.AtMost = l.AtLeast + rapid.IntRange(0, 30).Draw(t, "at most")
+	return l
+})
+
+// holds checks a rule for many populations under many limits.
+func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
+	t.Helper()
+	rapid.Check(t, func(t *rapid.T) { rule(t, anyPopulation.Draw(t, "population"), anyLimits.Draw(t, "limits")) })
+}
+
+func TestEveryMachineIsCountedOnce(t *testing.T) {
+	holds(t, func(t *rapid.T, p Population, _ Limits) {
+		bad := p.Unhealthy + p.Suspect + p.Starting + p.Deleting + p.Unjudged
+		if p.NotHealthy() != bad || p.Total() != bad+p.Healthy {
+			t.Fatalf("%d not healthy of %d, want %d of %d", p.NotHealthy(), p.Total(), bad, bad+p.Healthy)
+		}
+	})
+}
+
+func TestAGrantStaysWithinItsLimits(t *testing.T) {
+	holds(t, func(t *rapid.T, p Population, l Limits) {
+		g, bad := Decide(p, l), p.NotHealthy()
+		if g.Start < 0 || g.Start > p.Waiting {
+			t.Fatalf("starts %d, %d wait", g.Start, p.Waiting)
+		}
+		if inside := l.AtLeast <= bad && bad <= l.AtMost; inside == g.ShortCircuited() {
+			t.Fatalf("%d not healthy is within the limits: %t, and yet %+v", bad, inside, g)
+		}
+		if g.ShortCircuited() && (g.Start != 0 || g.Remaining != 0) {
+			t.Fatalf("short circuited, and yet %+v", g)
+		}
+		if l.InFlight != Unlimited && g.Start > 0 && p.InFlight+g.Start > l.InFlight {
+			t.Fatalf("%d in flight and %d more are above %d", p.InFlight, g.Start, l.InFlight)
+		}
+		if g.Remaining < 0 || (!g.ShortCircuited() && g.Remaining != l.AtMost-bad) {
+			t.Fatalf("%d more may turn bad, want %d", g.Remaining, l.AtMost-bad)
+		}
+	})
+}
+
+// Every refusal has a reason that a user can read, and none is given where nothing was refused.
+func TestAReasonIsGivenExactlyWhenSomebodyIsHeldBack(t *testing.T) {
+	holds(t, func(t *rapid.T, p Population, l Limits) {
+		g := Decide(p, l)
+		if heldBack := g.Start < p.Waiting || g.ShortCircuited(); heldBack != (g.Reason != Enough) {
+			t.Fatalf("%d wait: %+v", p.Waiting, g)
+		}
+	})
+}
+
+func TestAWorsePopulationNeverGetsMore(t *testing.T) {
+	worse := map[string]func(*Population){
+		"one more fails, and its remediation has begun": begun,
+		"one more is suspect":                           suspect,
+		"one more starts":                               starting,
+		"one more is deleted":                           deleting,
+		"one more cannot be asked":                      unjudged,
+		"one more is in flight":                         recovering,
+	}
+	for name, change := range worse {
+		t.Run(name, func(t *testing.T) {
+			holds(t, func(t *rapid.T, p Population, l Limits) {
+				l.AtLeast = min(l.AtLeast, p.NotHealthy()) // getting worse is what lifts a population to a range
+				was := Decide(p, l)
+				change(&p)
+				if is := Decide(p, l); is.Start > was.Start || is.Remaining > was.Remaining {
+					t.Fatalf("%+v became %+v", was, is)
+				}
+			})
+		})
+	}
+}
+
+func TestALooserLimitNeverGrantsLess(t *testing.T) {
+	holds(t, func(t *rapid.T, p Population, l Limits) {
+		was := Decide(p, l)
+		l.AtMost += few.Draw(t, "more")
+		l.AtLeast -= min(l.AtLeast, few.Draw(t, "less"))
+		if l.InFlight != Unlimited {
+			l.InFlight += few.Draw(t, "places")
+		}
+		if is := Decide(p, l); is.Start < was.Start || is.Remaining < was.Remaining {
+			t.Fatalf("%+v became %+v", was, is)
+		}
+	})
+}

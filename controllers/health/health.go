@@ -1,0 +1,195 @@
+// Package health judges whether one machine is well.
+//
+// It is given facts, a policy and a moment, and returns a verdict. It reads no
+// API, writes no condition and logs nothing, so a verdict can be reproduced from
+// a bug report by copying the facts into a test.
+package health
+
+import "time"
+
+// Source says which object a signal was seen on.
+type Source string
+
+const (
+	// OnMachine is a signal from the Machine's own conditions, in the management cluster.
+	OnMachine Source = "Machine"
+	// OnNode is a signal from the conditions of the Machine's Node, in the workload cluster.
+	OnNode Source = "Node"
+)
+
+// ConnectionDown is the reason that Cluster API gives to conditions of a Machine
+// which it sets to Unknown because it lost the connection to the workload
+// cluster. Such a condition mirrors the state of the connection and says nothing
+// about the machine, so it is never evidence.
+const ConnectionDown = "ConnectionDown"
+
+// Signal is one condition as last reported.
+type Signal struct {
+	Source Source
+	Type   string
+	Status string
+	Reason string
+	// Since is the condition's last transition.
+	Since time.Time
+}
+
+// Rule calls a machine unhealthy once a matching signal has lasted For.
+//
+// Rules are alternatives: one that is met is enough. A condition that is missing
+// matches no rule. (Cluster API, spec.checks of MachineHealthCheck.)
+type Rule struct {
+	Source Source
+	Type   string
+	Status string
+	For    time.Duration
+}
+
+// Node says what is known of the node behind a machine.
+type Node int
+
+const (
+	// NodeUnseen means that the workload cluster could not be asked.
+	NodeUnseen Node = iota
+	// NodeAwaited means that the machine has not named a node yet.
+	NodeAwaited
+	// NodePresent means that the node named by the machine exists.
+	NodePresent
+	// NodeGone means that the machine names a node which no longer exists.
+	NodeGone
+)
+
+// Gate is a reason why a machine cannot be judged yet, whatever its conditions say.
+type Gate string
+
+const (
+	// Open is the absence of a gate.
+	Open Gate = ""
+	// ControlPlaneNotInitialized holds up every machine that is not part of the control plane.
+	ControlPlaneNotInitialized Gate = "ControlPlaneNotInitialized"
+	// InfrastructureNotReady holds up every machine of the cluster.
+	InfrastructureNotReady Gate = "InfrastructureNotReady"
+)
+
+// Target is everything known about one machine at the moment it is judged.
+type Target struct {
+	// Marked says that an operator asked for remediation by annotation.
+	Marked bool
+	Gate   Gate
+	Node   Node
+	// NodeName is empty while the machine has not named a node.
+	NodeName string
+	// AwaitedSince is the moment from which a first node is waited for.
+	AwaitedSince time.Time
+	// Signals are read, not kept: the caller may reuse the slice afterwards.
+	Signals []Signal
+}
+
+// Policy is the part of a MachineHealthCheck's spec that judging needs.
+type Policy struct {
+	Rules []Rule
+	// NodeStartup is how long a first node is waited for; zero waits for ever.
+	NodeStartup time.Duration
+}
+
+// State is what a verdict comes down to.
+type State int
+
+const (
+	// Healthy machines have a node and nothing is held against them.
+	Healthy State = iota
+	// Starting machines have no node yet, and their time has not run out.
+	Starting
+	// Suspect machines match a rule whose time has not run out.
+	Suspect
+	// Unjudged machines could not be asked. That is never a reason to act and never one to let go.
+	Unjudged
+	// Unhealthy machines are to be remediated.
+	Unhealthy
+)
+
+// States lists all states, for those who count or print them.
+func States() []State { return []State{Healthy, Starting, Suspect, Unjudged, Unhealthy} }
+
+// String returns the state in lower case, as metrics and messages spell it.
+func (s State) String() string {
+	switch s {
+	case Healthy:
+		return "healthy"
+	case Starting:
+		return "starting"
+	case Suspect:
+		return "suspect"
+	case Unjudged:
+		return "unjudged"
+	case Unhealthy:
+		return "unhealthy"
+	}
+	return "unknown"
+}
+
+// Reason says which rule a finding comes from.
+type Reason string
+
+const (
+	// MarkedByHand is the annotation cluster.x-k8s.io/remediate-machine.
+	MarkedByHand Reason = "MarkedByHand"
+	// MachineCondition is an entry of unhealthyMachineConditions.
+	MachineCondition Reason = "MachineCondition"
+	// NodeDeleted is a node that the machine names and that no longer exists.
+	NodeDeleted Reason = "NodeDeleted"
+	// NodeStartup is a first node that did not appear in time.
+	NodeStartup Reason = "NodeStartup"
+	// NodeCondition is an entry of unhealthyNodeConditions.
+	NodeCondition Reason = "NodeCondition"
+)
+
+// Finding is something held against a machine. It counts from Due on; a zero Due counts at once.
+type Finding struct {
+	Reason Reason
+	// Detail is one stable sentence without full stop, in Cluster API's words.
+	Detail string
+	Due    time.Time
+}
+
+// DueAt reports whether f counts at now.
+func (f Finding) DueAt(now time.Time) bool { return !now.Before(f.Due) }
+
+// Verdict is the judgement of one target at one moment.
+type Verdict struct {
+	State State
+	// Findings holds every finding, due or not, in the order of the rules.
+	Findings []Finding
+	// Gate says what kept an unjudged target from being judged; Open if it was the missing connection.
+	Gate Gate
+	// Recheck is the first moment at which time alone changes the verdict; zero if none does.
+	Recheck time.Time
+}
+
+// Due returns the findings that count at now.
+func (v Verdict) Due(now time.Time) []Finding {
+	due := make([]Finding, 0, len(v.Findings))
+	for _, f := range v.Findings {
+		if f.DueAt(now) {
+			due = append(due, f)
+		}
+	}
+	return due
+}
+
+// OverdueSince returns the moment at which v became unhealthy, or zero if that
+// moment is not known, as with an annotation or a deleted node.
+func (v Verdict) OverdueSince(now time.Time) time.Time {
+	var since time.Time
+	for _, f := range v.Due(now) {
+		since = Earliest(since, f.Due)
+	}
+	return since
+}
+
+// Earliest returns the earlier of two moments. A zero moment means never.
+func Earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,308 @@
+package health
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// policy has the checks of the documentation's first example, told apart by their
+// timeouts, one check that waits for nothing, and two about the machine itself. These
+// stand last, so that findings about the machine come first by rule and not by chance.
+var policy = Policy{
+	NodeStartup: 10 * time.Minute,
+	Rules: []Rule{
+		{Source: OnNode, Type: "Ready", Status: "Unknown", For: 5 * time.Minute},
+		{Source: OnNode, Type: "Ready", Status: "False", For: 3 * time.Minute},
+		{Source: OnNode, Type: "DiskPressure", Status: "True"},
+		{Source: OnMachine, Type: "NodeHealthy", Status: "Unknown", For: 4 * time.Minute},
+		{Source: OnMachine, Type: "InfrastructureReady", Status: "False", For: 90 * time.Minute},
+	},
+}
+
+func silent(since time.Time) Signal {
+	return Signal{OnNode, "Ready", "Unknown", "NodeStatusUnknown", since}
+}
+func notReady(since time.Time) Signal {
+	return Signal{OnNode, "Ready", "False", "KubeletNotReady", since}
+}
+func diskFull(since time.Time) Signal { return Signal{OnNode, "DiskPressure", "True", "Full", since} }
+
+func nodeLost(since time.Time) Signal {
+	return Signal{OnMachine, "NodeHealthy", "Unknown", "InternalError", since}
+}
+
+func hostDead(since time.Time) Signal {
+	return Signal{OnMachine, "InfrastructureReady", "False", "HostDead", since}
+}
+
+// disconnected is nodeLost as Cluster API says it when only its connection is lost.
+func disconnected(since time.Time) Signal {
+	s := nodeLost(since)
+	s.Reason = ConnectionDown
+	return s
+}
+
+// with returns a target in an ordinary cluster; its node, if any, has a name.
+func with(n Node, signals ...Signal) Target {
+	t := Target{Node: n, NodeName: "node-1", Signals: signals}
+	if n == NodeAwaited {
+		t.NodeName = ""
+	}
+	return t
+}
+
+// awaited returns a target that has waited for its first node since then.
+func awaited(since time.Time, signals ...Signal) Target {
+	t := with(NodeAwaited, signals...)
+	t.AwaitedSince = since
+	return t
+}
+
+// marked returns t as an operator leaves it who wants it remediated.
+func marked(t Target) Target {
+	t.Marked = true
+	return t
+}
+
+// behind returns t in a cluster that holds up judgement.
+func behind(g Gate, t Target) Target {
+	t.Gate = g
+	return t
+}
+
+// judged is what the tables say of a verdict; the texts have a table of their own.
+type judged struct {
+	State   State
+	Reasons []Reason
+	Recheck time.Time
+}
+
+func summary(v Verdict) judged {
+	j := judged{State: v.State, Recheck: v.Recheck}
+	for _, f := range v.Findings {
+		j.Reasons = append(j.Reasons, f.Reason)
+	}
+	return j
+}
+
+func well() judged                  { return judged{State: Healthy} }
+func unjudged() judged              { return judged{State: Unjudged} }
+func unhealthy(rs ...Reason) judged { return judged{State: Unhealthy, Reasons: rs} }
+func (j judged) until(d time.Duration) judged {
+	j.Recheck = in(d)
+	return j
+}
+
+// pending is a verdict that time alone will change after d.
+func pending(s State, d time.Duration, rs ...Reason) judged {
+	return judged{State: s, Reasons: rs}.until(d)
+}
+
+type judgeCases map[string]struct {
+	given Target
+	want  judged
+}
+
+func (cases judgeCases) run(t *testing.T, p Policy) {
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, summary(Judge(tc.given, p, noon))); diff != "" {
+				t.Errorf("Judge(): -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	const m, tick = time.Minute, time.Nanosecond
+	judgeCases{
+		"a node without any condition is healthy":             {with(NodePresent), well()},
+		"a node that is ready is healthy":                     {with(NodePresent, Signal{OnNode, "Ready", "True", "", ago(time.Hour)}), well()},
+		"a condition that no check names is not bad":          {with(NodePresent, Signal{OnNode, "MemoryPressure", "True", "", ago(time.Hour)}), well()},
+		"a status is compared to the letter":                  {with(NodePresent, Signal{OnNode, "Ready", "unknown", "", ago(time.Hour)}), well()},
+		"a status without a check is not bad":                 {with(NodePresent, Signal{OnNode, "DiskPressure", "Unknown", "", ago(time.Hour)}), well()},
+		"a node's condition meets no check about the machine": {with(NodePresent, Signal{OnNode, "NodeHealthy", "Unknown", "", ago(time.Hour)}), well()},
+		"a machine's condition meets no check about the node": {with(NodePresent, Signal{OnMachine, "Ready", "Unknown", "", ago(time.Hour)}), well()},
+
+		"a bad condition just before its time is suspect":  {with(NodePresent, silent(ago(5*m-tick))), pending(Suspect, tick, NodeCondition)},
+		"at the very moment it is unhealthy":               {with(NodePresent, silent(ago(5*m))), unhealthy(NodeCondition)},
+		"after its time it is unhealthy":                   {with(NodePresent, silent(ago(5*m+tick))), unhealthy(NodeCondition)},
+		"each check has its own timeout":                   {with(NodePresent, notReady(ago(3*m))), unhealthy(NodeCondition)},
+		"a timeout of zero counts at once":                 {with(NodePresent, diskFull(noon)), unhealthy(NodeCondition)},
+		"a clock that runs ahead is waited for":            {with(NodePresent, diskFull(in(m))), pending(Suspect, m, NodeCondition)},
+		"the nearest of two moments is the next look":      {with(NodePresent, silent(ago(m)), nodeLost(ago(2*m))), pending(Suspect, 2*m, MachineCondition, NodeCondition)},
+		"it is so whichever comes first":                   {with(NodePresent, silent(ago(2*m)), nodeLost(noon)), pending(Suspect, 3*m, MachineCondition, NodeCondition)},
+		"one condition that is due is enough":              {with(NodePresent, silent(ago(m)), diskFull(ago(m))), unhealthy(NodeCondition, NodeCondition).until(4 * m)},
+		"what is due later does not undo what is due":      {with(NodePresent, nodeLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
+		"two conditions that are due are two findings":     {with(NodePresent, silent(ago(time.Hour)), diskFull(ago(time.Hour))), unhealthy(NodeCondition, NodeCondition)},
+		"findings about the machine come first":            {with(NodePresent, silent(ago(time.Hour)), nodeLost(ago(time.Hour))), unhealthy(MachineCondition, NodeCondition)},
+		"a machine's condition is suspect before its time": {with(NodePresent, hostDead(ago(m))), pending(Suspect, 89*m, MachineCondition)},
+		"at the very moment it is unhealthy as well":       {with(NodePresent, hostDead(ago(90*m))), unhealthy(MachineCondition)},
+
+		"a lost connection is not the machine's fault":            {with(NodePresent, disconnected(ago(time.Hour))), well()},
+		"it does not excuse the machine's other conditions":       {with(NodePresent, disconnected(ago(time.Hour)), hostDead(ago(90*m))), unhealthy(MachineCondition)},
+		"a node cannot be excused by the reason of its condition": {with(NodePresent, Signal{OnNode, "Ready", "Unknown", ConnectionDown, ago(5 * m)}), unhealthy(NodeCondition)},
+	}.run(t, policy)
+}
+
+func TestNodes(t *testing.T) {
+	const m, tick = time.Minute, time.Nanosecond
+	judgeCases{
+		"a deleted node is unhealthy at once":               {with(NodeGone), unhealthy(NodeDeleted)},
+		"its last conditions no longer count":               {with(NodeGone, silent(ago(time.Hour))), unhealthy(NodeDeleted)},
+		"the machine's conditions count beside it":          {with(NodeGone, nodeLost(ago(time.Hour))), unhealthy(MachineCondition, NodeDeleted)},
+		"those that are not due yet are looked at again":    {with(NodeGone, nodeLost(ago(m))), unhealthy(MachineCondition, NodeDeleted).until(3 * m)},
+		"a node that was there once is never awaited again": {Target{Node: NodeGone, AwaitedSince: noon}, unhealthy(NodeDeleted)},
+
+		"a first node is awaited":                        {awaited(ago(10*m - tick)), pending(Starting, tick, NodeStartup)},
+		"at the very moment it is too late":              {awaited(ago(10 * m)), unhealthy(NodeStartup)},
+		"after its time it is too late":                  {awaited(ago(time.Hour)), unhealthy(NodeStartup)},
+		"conditions of a node that is awaited mean none": {awaited(noon, diskFull(ago(time.Hour))), pending(Starting, 10*m, NodeStartup)},
+		"a starting machine can fail by itself":          {awaited(noon, nodeLost(ago(4*m))), unhealthy(MachineCondition, NodeStartup).until(10 * m)},
+		"a starting machine stays starting while it may": {awaited(noon, nodeLost(noon)), pending(Starting, 4*m, MachineCondition, NodeStartup)},
+		"a starting machine without connection may wait": {awaited(noon, disconnected(ago(time.Hour))), pending(Starting, 10*m, NodeStartup)},
+		"a node that is there is not late":               {Target{Node: NodePresent, AwaitedSince: ago(time.Hour)}, well()},
+	}.run(t, policy)
+}
+
+func TestAStartupTimeoutOfZeroWaitsForEver(t *testing.T) {
+	const m = time.Minute
+	patient := policy
+	patient.NodeStartup = 0
+	judgeCases{
+		"a first node is never late":          {awaited(ago(1000 * time.Hour)), judged{State: Starting}},
+		"the machine's conditions still wait": {awaited(ago(time.Hour), nodeLost(ago(m))), pending(Starting, 3*m, MachineCondition)},
+		"the machine's conditions still end":  {awaited(ago(time.Hour), nodeLost(ago(4*m))), unhealthy(MachineCondition)},
+		"a deleted node is still deleted":     {with(NodeGone), unhealthy(NodeDeleted)},
+	}.run(t, patient)
+}
+
+func TestMarks(t *testing.T) {
+	const m = time.Minute
+	judgeCases{
+		"a marked machine is unhealthy however well it is": {marked(with(NodePresent)), unhealthy(MarkedByHand)},
+		"no node is needed":                        {marked(awaited(noon)), unhealthy(MarkedByHand, NodeStartup).until(10 * m)},
+		"no workload cluster is needed":            {marked(with(NodeUnseen)), unhealthy(MarkedByHand)},
+		"no infrastructure is needed":              {marked(behind(InfrastructureNotReady, with(NodePresent))), unhealthy(MarkedByHand)},
+		"no control plane is needed":               {marked(behind(ControlPlaneNotInitialized, with(NodeUnseen))), unhealthy(MarkedByHand)},
+		"the mark is named before everything else": {marked(with(NodeGone, nodeLost(ago(time.Hour)))), unhealthy(MarkedByHand, MachineCondition, NodeDeleted)},
+		"what is not due yet is looked at again":   {marked(with(NodePresent, silent(noon))), unhealthy(MarkedByHand, NodeCondition).until(5 * m)},
+		"a gate still hides all but the mark":      {marked(behind(InfrastructureNotReady, with(NodeGone, nodeLost(ago(time.Hour))))), unhealthy(MarkedByHand)},
+	}.run(t, policy)
+}
+
+// W21: upstream calls a machine behind a gate healthy and withdraws its remediation.
+func TestGates(t *testing.T) {
+	const hour = time.Hour
+	for _, g := range []Gate{ControlPlaneNotInitialized, InfrastructureNotReady} {
+		t.Run(string(g), func(t *testing.T) {
+			judgeCases{
+				"a node that is well is not called healthy": {behind(g, with(NodePresent)), unjudged()},
+				"a bad node is not unhealthy":               {behind(g, with(NodePresent, silent(ago(hour)))), unjudged()},
+				"a bad node is not waited for":              {behind(g, with(NodePresent, silent(noon))), unjudged()},
+				"a bad machine is not unhealthy":            {behind(g, with(NodePresent, nodeLost(ago(hour)))), unjudged()},
+				"a deleted node is not unhealthy":           {behind(g, with(NodeGone)), unjudged()},
+				"a first node is not late":                  {behind(g, awaited(ago(hour))), unjudged()},
+				"a first node is not even awaited":          {behind(g, awaited(noon)), unjudged()},
+				"nothing can be seen behind it either":      {behind(g, with(NodeUnseen)), unjudged()},
+			}.run(t, policy)
+
+			if v := Judge(behind(g, with(NodePresent)), policy, noon); v.Gate != g {
+				t.Errorf("the verdict names gate %q, want %q", v.Gate, g)
+			}
+		})
+	}
+}
+
+// W13: upstream does nothing at all without a connection.
+func TestWithoutTheWorkloadCluster(t *testing.T) {
+	const m = time.Minute
+	late := with(NodeUnseen)
+	late.AwaitedSince = ago(time.Hour)
+	late.NodeName = ""
+
+	judgeCases{
+		"a machine cannot be judged":                       {with(NodeUnseen), unjudged()},
+		"its first node is not late":                       {late, unjudged()},
+		"its node's last conditions do not count":          {with(NodeUnseen, silent(ago(time.Hour)), diskFull(ago(time.Hour))), unjudged()},
+		"the machine's own conditions count":               {with(NodeUnseen, nodeLost(ago(4*m))), unhealthy(MachineCondition)},
+		"the machine's own conditions have their timeouts": {with(NodeUnseen, nodeLost(ago(m))), pending(Unjudged, 3*m, MachineCondition)},
+		"the machine's own conditions count by themselves": {with(NodeUnseen, hostDead(ago(90*m)), silent(ago(time.Hour))), unhealthy(MachineCondition)},
+		"the lost connection is no condition of a machine": {with(NodeUnseen, disconnected(ago(time.Hour))), unjudged()},
+	}.run(t, policy)
+
+	if v := Judge(with(NodeUnseen), policy, noon); v.Gate != Open {
+		t.Errorf("the verdict names gate %q, want none", v.Gate)
+	}
+}
+
+// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
+func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
+	const hour = time.Hour
+	cases := map[string]struct {
+		given Target
+		want  Finding
+	}{
+		"a mark": {
+			marked(with(NodePresent)),
+			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", time.Time{}},
+		},
+		"a machine's condition": {
+			with(NodePresent, hostDead(ago(hour))),
+			Finding{MachineCondition, "Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s", in(30 * time.Minute)},
+		},
+		"a node's condition": {
+			with(NodePresent, silent(ago(hour))),
+			Finding{NodeCondition, "Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s", ago(55 * time.Minute)},
+		},
+		"a condition that counts at once": {
+			with(NodePresent, diskFull(ago(hour))),
+			Finding{NodeCondition, "Condition DiskPressure on Node is reporting status True with reason Full for more than 0s", ago(hour)},
+		},
+		"a deleted node": {
+			with(NodeGone),
+			Finding{NodeDeleted, "Node node-1 has been deleted", time.Time{}},
+		},
+		"a first node that did not appear": {
+			awaited(ago(hour)),
+			Finding{NodeStartup, "Node failed to report startup in 10m0s", ago(50 * time.Minute)},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff([]Finding{tc.want}, Judge(tc.given, policy, noon).Findings); diff != "" {
+				t.Errorf("Judge(): -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTwoChecksOfOneConditionAreTwoFindingsInTheirOrder(t *testing.T) {
+	p := Policy{Rules: []Rule{
+		{Source: OnNode, Type: "Ready", Status: "False", For: time.Hour},
+		{Source: OnNode, Type: "Ready", Status: "False", For: time.Minute},
+	}}
+	v := Judge(with(NodePresent, notReady(ago(time.Minute))), p, noon)
+	if diff := cmp.Diff(unhealthy(NodeCondition, NodeCondition).until(59*time.Minute), summary(v)); diff != "" {
+		t.Fatalf("Judge(): -want +got\n%s", diff)
+	}
+	if first := v.Findings[0]; first.DueAt(noon) {
+		t.Errorf("the first finding is %+v, want the one of the first check", first)
+	}
+}
+
+func TestATargetWithNothingAgainstItCostsNoMemory(t *testing.T) {
+	good := []Signal{{OnNode, "Ready", "True", "KubeletReady", ago(time.Hour)}, {OnMachine, "NodeHealthy", "True", "Fine", ago(time.Hour)}}
+	for name, target := range map[string]Target{
+		"healthy":           with(NodePresent, good...),
+		"behind a gate":     behind(InfrastructureNotReady, with(NodePresent, good...)),
+		"out of connection": with(NodeUnseen, append(good, disconnected(ago(time.Hour)))...),
+	} {
+		var v Verdict
+		if n := testing.AllocsPerRun(100, func() { v = Judge(target, policy, noon) }); n != 0 {
+			t.Errorf("%s: Judge() allocates %v times, want none (%s)", name, n, v.State)
+		}
+	}
+}

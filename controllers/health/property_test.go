@@ -1,0 +1,238 @@
+package health
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// The worlds below are small on purpose, and their times are whole minutes, so that
+// rules and signals meet often and moments often coincide.
+var (
+	sources  = rapid.SampledFrom([]Source{OnMachine, OnNode})
+	types    = rapid.SampledFrom([]string{"Ready", "DiskPressure", "NodeHealthy"})
+	statuses = rapid.SampledFrom([]string{"True", "False", "Unknown"})
+	reasons  = rapid.SampledFrom([]string{"SomeReason", ConnectionDown})
+	moments  = rapid.Map(rapid.IntRange(-15, 2), func(m int) time.Time { return in(time.Duration(m) * time.Minute) })
+	waits    = rapid.Map(rapid.IntRange(0, 12), func(m int) time.Duration { return time.Duration(m) * time.Minute })
+)
+
+var anySignal = rapid.Custom(func(t *rapid.T) Signal {
+	return Signal{
+		Source: sources.Draw(t, "source"), Type: types.Draw(t, "type"), Status: statuses.Draw(t, "status"),
+		Reason: reasons.Draw(t, "reason"), Since: moments.Draw(t, "since"),
+	}
+})
+
+var anyRule = rapid.Custom(func(t *rapid.T) Rule {
+	return Rule{
+		Source: sources.Draw(t, "source"), Type: types.Draw(t, "type"), Status: statuses.Draw(t, "status"),
+		For: waits.Draw(t, "for"),
+	}
+})
+
+var anyPolicy = rapid.Custom(func(t *rapid.T) Policy {
+	return Policy{Rules: rapid.SliceOfN(anyRule, 0, 8).Draw(t, "rules"), NodeStartup: waits.Draw(t, "startup")}
+})
+
+type condition struct {
+	source Source
+	name   string
+}
+
+// An object has at most one condition of a type.
+func conditionOf(s Signal) condition { return condition{s.Source, s.Type} }
+
+var anyTarget = rapid.Custom(func(t *rapid.T) Target {
+	return Target{
+		Marked: rapid.IntRange(0, 9).Draw(t, "marked") == 9,
+		Gate: rapid.SampledFrom([]Gate{
+			Open, Open, Open, ControlPlaneNotInitialized, InfrastructureNotReady,
+		}).Draw(t, "gate"),
+		Node: rapid.SampledFrom([]Node{
+			NodeUnseen, NodeAwaited, NodePresent, NodePresent, NodePresent, NodeGone,
+		}).Draw(t, "node"),
+		NodeName:     "node-1",
+		AwaitedSince: moments.Draw(t, "awaited since"),
+		Signals:      rapid.SliceOfNDistinct(anySignal, 0, 6, conditionOf).Draw(t, "signals"),
+	}
+})
+
+// holds checks a rule for many targets under many policies.
+func holds(t *testing.T, rule func(*rapid.T, Target, Policy)) {
+	t.Helper()
+	rapid.Check(t, func(t *rapid.T) { rule(t, anyTarget.Draw(t, "target"), anyPolicy.Draw(t, "policy")) })
+}
+
+func same(t *rapid.T, what string, want, got Verdict) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s: -want +got\n%s", what, diff)
+	}
+}
+
+// Acting on Recheck must settle the question, and looking any earlier must be in vain.
+func TestNothingChangesBeforeRecheckAndSomethingDoesThen(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		v := Judge(target, p, noon)
+		if v.Recheck.IsZero() {
+			later := in(time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "later")))
+			same(t, "time alone changed what it never was to change", v, Judge(target, p, later))
+			return
+		}
+		if !v.Recheck.After(noon) {
+			t.Fatalf("asks at %v to be woken at %v", noon, v.Recheck)
+		}
+		before := v.Recheck.Add(-time.Duration(rapid.Int64Range(1, int64(v.Recheck.Sub(noon))).Draw(t, "before")))
+		same(t, "the verdict changed before its time", v, Judge(target, p, before))
+
+		then := Judge(target, p, v.Recheck)
+		if then.State != Unhealthy {
+			t.Fatalf("at its recheck the target is %s", then.State)
+		}
+		if was, is := len(v.Due(noon)), len(then.Due(v.Recheck)); is <= was {
+			t.Fatalf("at its recheck %d findings are due, %d were before", is, was)
+		}
+	})
+}
+
+func TestTimeAloneNeverHeals(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		later := noon.Add(waits.Draw(t, "later"))
+		if was, is := Judge(target, p, noon), Judge(target, p, later); was.State == Unhealthy && is.State != Unhealthy {
+			t.Fatalf("an unhealthy target is %s at %v", is.State, later)
+		}
+	})
+}
+
+func TestEveryStateHasItsMeaning(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		v := Judge(target, p, noon)
+		due := len(v.Due(noon)) > 0
+		asked := target.Gate == Open && target.Node != NodeUnseen
+
+		var means bool
+		switch v.State {
+		case Healthy:
+			means = asked && target.Node == NodePresent && len(v.Findings) == 0 && v.Recheck.IsZero()
+		case Starting:
+			means = asked && target.Node == NodeAwaited && !due
+		case Suspect:
+			means = asked && target.Node == NodePresent && !due && !v.Recheck.IsZero()
+		case Unjudged:
+			means = !asked && !due
+		case Unhealthy:
+			means = due
+		}
+		if !means {
+			t.Fatalf("%s is not what this is: %+v", v.State, v)
+		}
+		if v.Gate != target.Gate {
+			t.Fatalf("gate %q became %q", target.Gate, v.Gate)
+		}
+	})
+}
+
+// "Could not be asked" is never a reason to act, and never one to let go.
+func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		v := Judge(target, p, noon)
+		switch {
+		case target.Gate != Open:
+			if want := target.Marked; (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
+				t.Fatalf("behind gate %s: %s", target.Gate, v.State)
+			}
+		case target.Node == NodeUnseen:
+			if want := target.Marked || machineFails(target, p); (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
+				t.Fatalf("without connection: %s, want unhealthy: %t", v.State, want)
+			}
+			for _, f := range v.Findings {
+				if f.Reason != MarkedByHand && f.Reason != MachineCondition {
+					t.Fatalf("without connection there is a finding about the node: %+v", f)
+				}
+			}
+		}
+	})
+}
+
+// machineFails says in other words than Judge whether the machine's own conditions condemn it at noon.
+func machineFails(t Target, p Policy) bool {
+	return slices.ContainsFunc(t.Signals, func(s Signal) bool {
+		return s.Source == OnMachine && s.Reason != ConnectionDown && slices.ContainsFunc(p.Rules, func(r Rule) bool {
+			return r.Source == OnMachine && r.Type == s.Type && r.Status == s.Status && noon.Sub(s.Since) >= r.For
+		})
+	})
+}
+
+func TestALostConnectionIsNeverHeldAgainstAMachine(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		without := target
+		without.Signals = slices.DeleteFunc(slices.Clone(target.Signals), func(s Signal) bool {
+			return s.Source == OnMachine && s.Reason == ConnectionDown
+		})
+		same(t, "the verdict depends on the connection", Judge(without, p, noon), Judge(target, p, noon))
+	})
+}
+
+func TestAnotherSignalNeverHelps(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		was := Judge(target, p, noon)
+		target.Signals = slices.Insert(slices.Clone(target.Signals),
+			rapid.IntRange(0, len(target.Signals)).Draw(t, "at"), anySignal.Draw(t, "another"))
+		is := Judge(target, p, noon)
+		if was.State == Unhealthy && is.State != Unhealthy {
+			t.Fatalf("another signal made an unhealthy target %s", is.State)
+		}
+		if is.State == Healthy && was.State != Healthy {
+			t.Fatalf("another signal made a %s target healthy", was.State)
+		}
+		for _, f := range was.Findings {
+			if !slices.Contains(is.Findings, f) {
+				t.Fatalf("another signal hides %+v", f)
+			}
+		}
+	})
+}
+
+// What we write is stable: the order in which an API lists conditions must not show.
+func TestTheOrderOfSignalsDoesNotShow(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		want := Judge(target, p, noon)
+		target.Signals = slices.Clone(target.Signals)
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		r.Shuffle(len(target.Signals), func(i, j int) {
+			target.Signals[i], target.Signals[j] = target.Signals[j], target.Signals[i]
+		})
+		same(t, "the order of signals shows", want, Judge(target, p, noon))
+	})
+}
+
+func TestFindingsAreOrderedAsTheRulesAre(t *testing.T) {
+	rank := map[Reason]int{MarkedByHand: 0, MachineCondition: 1, NodeDeleted: 2, NodeStartup: 2, NodeCondition: 2}
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		fs := Judge(target, p, noon).Findings
+		if !slices.IsSortedFunc(fs, func(a, b Finding) int { return rank[a.Reason] - rank[b.Reason] }) {
+			t.Fatalf("out of order: %+v", fs)
+		}
+	})
+}
+
+func TestSignalsAndRulesAreReadAndNeitherKeptNorChanged(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		signals, rules := slices.Clone(target.Signals), slices.Clone(p.Rules)
+		v := Judge(target, p, noon)
+		want := v
+		want.Findings = slices.Clone(v.Findings)
+		if !slices.Equal(signals, target.Signals) || !slices.Equal(rules, p.Rules) {
+			t.Fatalf("Judge() changed what it was given: %+v, %+v", target.Signals, p.Rules)
+		}
+		for i := range target.Signals {
+			target.Signals[i] = Signal{Type: "reused"}
+		}
+		same(t, "the verdict changed when the caller reused its slice", want, v)
+	})
+}

@@ -1,0 +1,181 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+const (
+	// fieldOwner is the name under which our fields stand in metadata.managedFields. It tells, after a restart and for
+	// ever, which conditions are ours.
+	fieldOwner = client.FieldOwner("kubemend")
+
+	// writers is how many machines of one check are written at the same time.
+	writers = 32
+
+	// conflicted is how long to wait for the cache after somebody else wrote first.
+	conflicted = 200 * time.Millisecond
+)
+
+// outcome is what became of a step.
+type outcome struct {
+	step
+	// said is the machine as it was saved; nil if there was nothing to say.
+	said *clusterv1.Machine
+	// requested says that a remediation was begun: a request was created, or the owner was asked.
+	requested bool
+	// released says that the machine's request was deleted.
+	released bool
+	// again says that somebody else was faster, and that the next pass will see what they did.
+	again bool
+	// refused is the error for which no request could be made.
+	refused error
+	err     error
+}
+
+// act carries out all steps, each on its own: what fails for one machine holds up no other.
+func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome {
+	outcomes := make([]outcome, len(steps), len(steps)+len(w.strays))
+	var work errgroup.Group
+	work.SetLimit(writers)
+	for i, s := range steps {
+		work.Go(func() error {
+			outcomes[i] = r.carryOut(ctx, w, s)
+			return nil
+		})
+	}
+	_ = work.Wait() // errors are in the outcomes
+	for _, stray := range w.strays {
+		outcomes = append(outcomes, outcome{released: true, err: r.Requests.Delete(ctx, stray)})
+	}
+	return outcomes
+}
+
+// carryOut acts on the request first and speaks of it afterwards. A crash in between is mended by the next pass, which
+// finds the request by its name.
+func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
+	o := outcome{step: s}
+	switch {
+	case s.drop:
+		if o.err = r.Requests.Delete(ctx, s.target.request); o.err != nil {
+			return o
+		}
+		o.released = true
+	case s.adopt:
+		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check))
+	case s.create:
+		o.refused = r.request(ctx, w, s.target.machine)
+		o.requested = o.refused == nil
+		if errors.Is(o.refused, request.ErrAppeared) {
+			return outcome{step: s, again: true}
+		}
+		if o.refused != nil {
+			o.err = o.refused
+			s.say.external, s.say.why = creationFailed, o.refused.Error()
+		}
+	}
+	return r.speak(ctx, w, s, o)
+}
+
+// request makes the remediation request for m.
+func (r *Reconciler) request(ctx context.Context, w *world, m *clusterv1.Machine) error {
+	template, err := w.remedy.template()
+	if err != nil {
+		return err
+	}
+	req, err := request.For(m, template, maker(w.check))
+	if err != nil {
+		return err
+	}
+	return r.Requests.Create(ctx, req)
+}
+
+func maker(check *clusterv1.MachineHealthCheck) request.Maker {
+	return request.Maker{Name: check.Name, UID: check.UID}
+}
+
+// speak writes what s has to say into the machine's conditions.
+func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) outcome {
+	m := s.target.machine
+	var next *clusterv1.Machine
+	if s.letGo {
+		next = letGo(m)
+	} else {
+		next = s.say.after(m, s.target.verdict.Due(w.now), w.now)
+	}
+	if next == nil {
+		return o
+	}
+	err := patchConditions(ctx, r.Client, next)
+	switch {
+	case apierrors.IsConflict(err):
+		o.again = true
+	case client.IgnoreNotFound(err) != nil:
+		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
+	case err == nil:
+		o.said = next
+		o.requested = o.requested || (s.start && s.say.handOver)
+	}
+	return o
+}
+
+// patchConditions writes the conditions of m, in both flavours, if m has not changed since it was read. Both are lists that
+// others write too, so a write on top of an unseen change would undo it.
+func patchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": m.ResourceVersion, "uid": m.UID},
+		"status": map[string]any{
+			"conditions": m.Status.Conditions,
+			"deprecated": map[string]any{"v1beta1": map[string]any{"conditions": m.GetV1Beta1Conditions()}},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("encode conditions: %w", err)
+	}
+	target := &request.Metadata{}
+	target.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	target.Name, target.Namespace = m.Name, m.Namespace
+	return c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+}
+
+// newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
+func (o outcome) newlyUnhealthy() bool {
+	return o.said != nil && o.say.health == failed && failedBefore(o.target.machine) != failedBefore(o.said)
+}
+
+// recovered reports whether o turned the machine's health check from failed to succeeded.
+func (o outcome) recovered() bool {
+	return o.said != nil && o.say.health == succeeded && failedBefore(o.target.machine)
+}
+
+func failedBefore(m *clusterv1.Machine) bool {
+	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return c != nil && c.Status != "True"
+}
+
+// delay is the time from the moment at which the machine became due to now; false if that moment is not known.
+func (o outcome) delay(w *world) (time.Duration, bool) {
+	due := o.target.verdict.OverdueSince(w.now)
+	return w.now.Sub(due), !due.IsZero()
+}
+
+// nextLook is the first moment at which time alone changes a verdict.
+func nextLook(w *world) time.Time {
+	var next time.Time
+	for i := range w.targets {
+		next = health.Earliest(next, w.targets[i].verdict.Recheck)
+	}
+	return next
+}

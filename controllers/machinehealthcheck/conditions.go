@@ -1,0 +1,232 @@
+package machinehealthcheck
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// saying is what a pass wants to have said about a machine; a zero part is left as it is.
+type saying struct {
+	health   healthSaying
+	handOver bool // OwnerRemediated=False where it is missing or True; an existing False is the owner's
+	external externalSaying
+	why      string // the message of an external failure
+}
+
+type healthSaying int
+
+const (
+	_ healthSaying = iota
+	succeeded
+	failed
+)
+
+type externalSaying int
+
+const (
+	_ externalSaying = iota
+	removed
+	waiting
+	templateNotFound
+	creationFailed
+)
+
+// saidHealthy reports whether the machine's conditions say already that all is well. It is the steady state of nearly
+// every machine, so it must cost next to nothing.
+func saidHealthy(m *clusterv1.Machine) bool {
+	said, external := false, false
+	for i := range m.Status.Conditions {
+		switch c := &m.Status.Conditions[i]; c.Type {
+		case clusterv1.MachineHealthCheckSucceededCondition:
+			said = c.Status == metav1.ConditionTrue && c.Reason == clusterv1.MachineHealthCheckSucceededReason &&
+				c.Message == "" && c.ObservedGeneration == m.Generation
+		case clusterv1.MachineExternallyRemediatedCondition:
+			external = true
+		}
+	}
+	if !said || external {
+		return false
+	}
+	for _, c := range m.GetV1Beta1Conditions() {
+		if c.Type == clusterv1.MachineHealthCheckSucceededV1Beta1Condition {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// marked reports whether the machine's conditions say something that a check said and that is not good.
+func marked(m *clusterv1.Machine) bool {
+	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return (c != nil && c.Status == metav1.ConditionFalse) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
+}
+
+// after returns a copy of m, status alone, whose conditions say s of a machine with these findings; nil if m says it already.
+func (s saying) after(m *clusterv1.Machine, due []health.Finding, now time.Time) *clusterv1.Machine {
+	next := statusCopy(m)
+	switch s.health {
+	case succeeded:
+		conditions.Set(next, at(now, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineHealthCheckSucceededReason,
+		}))
+		v1beta1conditions.MarkTrue(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+	case failed:
+		f := failureOf(due)
+		conditions.Set(next, at(now, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: f.reason, Message: f.message,
+		}))
+		v1beta1conditions.Set(next, &clusterv1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
+			Severity: clusterv1.ConditionSeverityWarning, Reason: f.v1beta1Reason, Message: f.v1beta1Message,
+		})
+	}
+	if s.handOver {
+		handOver(next, now)
+	}
+	s.sayExternal(next, now)
+	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
+		return nil
+	}
+	return next
+}
+
+// handOver asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
+// Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
+func handOver(m *clusterv1.Machine, now time.Time) {
+	if c := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status == metav1.ConditionTrue {
+		conditions.Set(m, at(now, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: "Waiting for remediation",
+		}))
+	}
+	if c := v1beta1conditions.Get(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition); c == nil || c.Status == corev1.ConditionTrue {
+		v1beta1conditions.MarkFalse(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+			clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
+	}
+}
+
+// sayExternal writes ExternallyRemediated. While a request is under way the condition is the provider's to update, so
+// "waiting" replaces nothing but a failure of ours.
+func (s saying) sayExternal(m *clusterv1.Machine, now time.Time) {
+	c := metav1.Condition{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Message: s.why}
+	switch s.external {
+	case removed:
+		conditions.Delete(m, c.Type)
+		return
+	case templateNotFound:
+		c.Reason = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
+	case creationFailed:
+		c.Reason = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
+	case waiting:
+		was := conditionOf(m, c.Type)
+		if was != nil && was.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+			was.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason {
+			return
+		}
+		c.Reason = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason
+	default:
+		return
+	}
+	conditions.Set(m, at(now, c))
+}
+
+// letGo returns a copy of m, status alone, without what checks had said of it: a failed health check, a request to its
+// owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
+func letGo(m *clusterv1.Machine) *clusterv1.Machine {
+	next := statusCopy(m)
+	if c := conditionOf(next, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
+		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
+		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+	}
+	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse &&
+		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
+		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	}
+	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
+	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
+		return nil
+	}
+	return next
+}
+
+// statusCopy returns a machine of its own with m's identity and conditions. m is shared with the cache.
+func statusCopy(m *clusterv1.Machine) *clusterv1.Machine {
+	c := &clusterv1.Machine{}
+	c.Name, c.Namespace, c.UID, c.ResourceVersion, c.Generation = m.Name, m.Namespace, m.UID, m.ResourceVersion, m.Generation
+	c.Status.Conditions = slices.Clone(m.Status.Conditions)
+	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
+		c.SetV1Beta1Conditions(slices.Clone(v1beta1))
+	}
+	return c
+}
+
+func at(now time.Time, c metav1.Condition) metav1.Condition {
+	c.LastTransitionTime = metav1.NewTime(now)
+	return c
+}
+
+// failure is a failed health check in the words of both flavours of the condition.
+type failure struct {
+	reason, message               string
+	v1beta1Reason, v1beta1Message string
+}
+
+// failureOf puts due findings into words. (Cluster API; the wording, the order, the precedence of UnhealthyMachine and the
+// empty v1beta1 message of a deleted node are its own.)
+func failureOf(due []health.Finding) failure {
+	if len(due) == 0 {
+		return failure{}
+	}
+	reasonOf := map[health.Reason]failure{
+		health.MarkedByHand: {reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
+			v1beta1Reason: clusterv1.HasRemediateMachineAnnotationV1Beta1Reason},
+		health.MachineCondition: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
+			v1beta1Reason: clusterv1.UnhealthyMachineConditionV1Beta1Reason},
+		health.NodeDeleted: {reason: clusterv1.MachineHealthCheckNodeDeletedReason,
+			v1beta1Reason: clusterv1.NodeNotFoundV1Beta1Reason},
+		health.NodeStartup: {reason: clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
+			v1beta1Reason: clusterv1.NodeStartupTimeoutV1Beta1Reason},
+		health.NodeCondition: {reason: clusterv1.MachineHealthCheckUnhealthyNodeReason,
+			v1beta1Reason: clusterv1.UnhealthyNodeConditionV1Beta1Reason},
+	}
+	// The rules are in order of precedence, so the first finding names the reason.
+	f := reasonOf[due[0].Reason]
+	switch due[0].Reason {
+	case health.MarkedByHand:
+		f.message = "Health check failed: " + due[0].Detail
+		f.v1beta1Message = "Marked for remediation via remediate-machine annotation"
+		return f
+	case health.NodeDeleted:
+		f.message = bulleted(due)
+		return f
+	}
+	f.message, f.v1beta1Message = bulleted(due), joined(due)
+	return f
+}
+
+func bulleted(due []health.Finding) string {
+	lines := []string{"Health check failed:"}
+	for _, f := range due {
+		lines = append(lines, "  * "+f.Detail)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func joined(due []health.Finding) string {
+	details := make([]string, 0, len(due))
+	for _, f := range due {
+		details = append(details, f.Detail)
+	}
+	return strings.Join(details, "; ")
+}

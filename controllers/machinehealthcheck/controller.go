@@ -1,0 +1,156 @@
+// Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
+// or to an external remediation provider.
+//
+// A pass over one check reads from top to bottom: observe the world, judge every machine, grant remediations, plan a
+// step for each machine, act, record the outcome in the check, tell users. Only observe, act, record and tell do I/O;
+// what is decided is decided in between, by packages health and budget and by plain functions of what was observed.
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// RBAC of this controller in the management cluster. Nothing is ever deleted but remediation requests.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=get;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks/status,verbs=get;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// Reconciler makes passes over MachineHealthChecks.
+type Reconciler struct {
+	// Client reads from caches and writes to the management cluster.
+	Client client.Client
+	// Live reads from the management cluster past the caches.
+	Live     client.Reader
+	Clusters *workload.Clusters
+	Requests *request.Requests
+	Kinds    *request.Kinds
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+
+	// Unclaimed says what to do with checks that nobody claimed for kubemend.
+	Unclaimed Unclaimed
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check must have; empty for all.
+	WatchFilterValue string
+	// Resync is after how long a check is looked at although nothing happened.
+	Resync time.Duration
+
+	memory     memory
+	controller controller.Controller
+}
+
+// Reconcile makes one pass over the check called req. What it tells users, it tells after it was saved.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	now := r.Clock.Now()
+	w, err := r.observe(ctx, req.NamespacedName, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if w == nil || w.stance <= paused {
+		return ctrl.Result{}, r.standBack(ctx, req.NamespacedName, w)
+	}
+
+	s := weigh(w)
+	if w.stance == observing {
+		r.measure(w, s, nil)
+		return r.next(w, nil, nil)
+	}
+	outcomes := r.act(ctx, w, plan(w, s.grant))
+	s.refused, s.failed = refusedAndFailed(outcomes)
+	next := statusAfter(w, s)
+	err = r.record(ctx, w, next)
+	r.measure(w, s, outcomes)
+	r.tell(ctx, machineNotes(w, outcomes))
+	if err == nil {
+		r.tell(ctx, checkNotes(w, s, next, outcomes))
+	}
+	return r.next(w, outcomes, err)
+}
+
+// weigh counts the population and grants remediations. Limits that are impossible grant nothing.
+func weigh(w *world) summary {
+	s := summary{population: count(w)}
+	if s.limits, s.invalid = limitsOf(w.check, s.population.Total()); s.invalid == nil {
+		s.grant = budget.Decide(s.population, s.limits)
+	}
+	return s
+}
+
+// standBack leaves a check alone that is gone, ignored or paused.
+func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) error {
+	r.forget(key)
+	if w == nil || w.stance != paused || claimed(w.check) || r.Unclaimed != Act {
+		return nil
+	}
+	return ignoreConflict(r.record(ctx, w, pausedStatus(w)))
+}
+
+func refusedAndFailed(outcomes []outcome) (refused error, failed bool) {
+	for _, o := range outcomes {
+		failed = failed || o.err != nil
+		if refused == nil {
+			refused = o.refused
+		}
+	}
+	return refused, failed
+}
+
+// next says when to look again: at the first moment at which time alone changes something, or at once if something failed.
+func (r *Reconciler) next(w *world, outcomes []outcome, recordErr error) (ctrl.Result, error) {
+	errs := []error{ignoreConflict(recordErr)}
+	if apierrors.IsConflict(recordErr) {
+		w.lookAgainIn(conflicted)
+	}
+	for _, o := range outcomes {
+		errs = append(errs, o.err)
+		if o.again {
+			w.lookAgainIn(conflicted)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, err
+	}
+	at := health.Earliest(w.recheck, nextLook(w))
+	if r.Resync > 0 {
+		at = health.Earliest(at, w.now.Add(r.Resync))
+	}
+	return again(at, w.now), nil
+}
+
+// ignoreConflict drops the error of a write that somebody else's came before; the pass is repeated on what they wrote.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// again turns a moment into a requeue; a zero moment means: only when something changes.
+func again(at, now time.Time) ctrl.Result {
+	if at.IsZero() {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: max(at.Sub(now), time.Millisecond)}
+}

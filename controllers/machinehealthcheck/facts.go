@@ -1,0 +1,199 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// defaultNodeStartup applies where the field is not set; Cluster API's webhook writes the same into the spec.
+const defaultNodeStartup = 10 * time.Minute
+
+// staleCache is how long to wait for a cache that was seen to lag behind the API server.
+const staleCache = time.Second
+
+// policyOf is the one place where seconds in a spec become durations.
+func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
+	p := health.Policy{NodeStartup: defaultNodeStartup}
+	if s := checks.NodeStartupTimeoutSeconds; s != nil {
+		p.NodeStartup = time.Duration(*s) * time.Second
+	}
+	for _, c := range checks.UnhealthyMachineConditions {
+		p.Rules = append(p.Rules, health.Rule{
+			Source: health.OnMachine, Type: c.Type, Status: string(c.Status),
+			For: time.Duration(ptr.Deref(c.TimeoutSeconds, 0)) * time.Second,
+		})
+	}
+	for _, c := range checks.UnhealthyNodeConditions {
+		p.Rules = append(p.Rules, health.Rule{
+			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status),
+			For: time.Duration(ptr.Deref(c.TimeoutSeconds, 0)) * time.Second,
+		})
+	}
+	return p
+}
+
+// nodes answers what is known of a machine's node.
+type nodes struct {
+	link workload.View
+	// gone are the names of nodes that the workload cluster itself says it does not have.
+	gone map[string]bool
+}
+
+// observeNodes looks at the nodes of all targets in the cache, and asks the workload cluster itself about those that are
+// missing there: a cache may be behind, and a node that is called deleted is never waited for.
+func (r *Reconciler) observeNodes(ctx context.Context, w *world) (nodes, error) {
+	n := nodes{link: w.link, gone: map[string]bool{}}
+	if w.link.Link != workload.Up {
+		return n, nil
+	}
+	var missing []string
+	for i := range w.targets {
+		m := w.targets[i].machine
+		name := m.Status.NodeRef.Name
+		switch {
+		case name == "" || w.link.Node(name) != nil:
+		case saidNodeDeleted(m):
+			n.gone[name] = true
+		default:
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return n, nil
+	}
+	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
+	if err != nil {
+		// The machines concerned stay unjudged, and all others are judged all the same.
+		log.FromContext(ctx).Error(err, "Cannot tell whether nodes are gone", "nodes", missing)
+		w.lookAgainIn(workload.ProbeInterval)
+		return n, nil
+	}
+	for _, name := range missing {
+		if present[name] {
+			w.lookAgainIn(staleCache)
+		} else {
+			n.gone[name] = true
+		}
+	}
+	return n, nil
+}
+
+// saidNodeDeleted reports whether an earlier pass confirmed and wrote down that the machine's node is gone.
+func saidNodeDeleted(m *clusterv1.Machine) bool {
+	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, health.NodeDeletedDetail(m.Status.NodeRef.Name))
+}
+
+// of returns what is known of the node called name, and the node if it can be seen.
+func (n nodes) of(name string) (health.Node, *corev1.Node) {
+	if n.link.Link != workload.Up {
+		return health.NodeUnseen, nil
+	}
+	if name == "" {
+		return health.NodeAwaited, nil
+	}
+	if node := n.link.Node(name); node != nil {
+		return health.NodePresent, node
+	}
+	if n.gone[name] {
+		return health.NodeGone, nil
+	}
+	return health.NodeUnseen, nil
+}
+
+// factsOf states what is known of m. The signals are appended to scratch, so that one slice serves all machines of a pass.
+func factsOf(w *world, m *clusterv1.Machine, n nodes, scratch []health.Signal) health.Target {
+	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
+	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	facts := health.Target{
+		Marked:       marked,
+		NodeName:     m.Status.NodeRef.Name,
+		AwaitedSince: awaitedSince(w, m),
+	}
+	switch {
+	case !w.initialized && !controlPlane:
+		facts.Gate = health.ControlPlaneNotInitialized
+	case !w.infrastructureReady:
+		facts.Gate = health.InfrastructureNotReady
+	}
+	var node *corev1.Node
+	if w.initialized {
+		facts.Node, node = n.of(m.Status.NodeRef.Name)
+	} else if m.Status.NodeRef.Name == "" {
+		// Nobody can be asked yet, and nobody needs to be: the first control plane is what is awaited.
+		facts.Node = health.NodeAwaited
+	}
+	facts.Signals = appendSignals(scratch, w.check.Spec.Checks, m, node)
+	return facts
+}
+
+// appendSignals appends the conditions that the checks are about, and no others.
+func appendSignals(signals []health.Signal, checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, node *corev1.Node) []health.Signal {
+	for i := range m.Status.Conditions {
+		c := &m.Status.Conditions[i]
+		if len(checks.UnhealthyMachineConditions) == 0 {
+			break
+		}
+		signals = append(signals, health.Signal{
+			Source: health.OnMachine, Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+		})
+	}
+	if node == nil {
+		return signals
+	}
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		signals = append(signals, health.Signal{
+			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+		})
+	}
+	return signals
+}
+
+// awaitedSince is the moment from which the first node of m is waited for: the latest of the machine's creation and the
+// moments at which the control plane was initialized, the cluster's infrastructure and the machine's own became ready.
+// (Cluster API.)
+func awaitedSince(w *world, m *clusterv1.Machine) time.Time {
+	return latest(m.CreationTimestamp.Time, w.startupSince, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition)))
+}
+
+// startupSince is the part of awaitedSince that is the same for all machines. While the workload cluster was out of
+// reach no node could be seen to start, so the end of an outage counts too.
+func startupSince(w *world) time.Time {
+	at := latest(
+		since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)),
+		since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition)))
+	if w.reach.Reason == mendv1.ReachableAgainReason {
+		at = latest(at, w.reach.LastTransitionTime.Time)
+	}
+	return at
+}
+
+func since(c *metav1.Condition) time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
+}
+
+func latest(times ...time.Time) time.Time {
+	var last time.Time
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}

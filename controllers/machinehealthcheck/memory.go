@@ -1,0 +1,119 @@
+package machinehealthcheck
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// memory is what passes remember of each other, for metrics and for checks that are only observed. Nothing is decided on it
+// that the API server does not know as well.
+type memory struct {
+	mu     sync.Mutex
+	checks map[types.NamespacedName]*remembered
+}
+
+type remembered struct {
+	cluster  string
+	reach    metav1.Condition
+	inFlight map[types.UID]string // machine to the kind of its remediation
+}
+
+// reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.
+func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, found := m.checks[client.ObjectKeyFromObject(check)]; found {
+		return &last.reach
+	}
+	return conditionOf(check, mendv1.WorkloadClusterReachable)
+}
+
+// pass remembers w and returns what was in flight in the pass before; nil if that is not known.
+func (m *memory) pass(w *world) map[types.UID]string {
+	inFlight := map[types.UID]string{}
+	for i := range w.targets {
+		if t := &w.targets[i]; w.inFlight(t) {
+			inFlight[t.machine.UID] = remediationKind(w)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.checks == nil {
+		m.checks = map[types.NamespacedName]*remembered{}
+	}
+	key := client.ObjectKeyFromObject(w.check)
+	var before map[types.UID]string
+	if last, found := m.checks[key]; found {
+		before = last.inFlight
+	}
+	m.checks[key] = &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, inFlight: inFlight}
+	return before
+}
+
+// forget drops what is remembered of a check, and returns its cluster if no other remembered check is about it.
+func (m *memory) forget(key types.NamespacedName) (cluster string, last bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gone, found := m.checks[key]
+	if !found {
+		return "", false
+	}
+	delete(m.checks, key)
+	for other, remembered := range m.checks {
+		if other.Namespace == key.Namespace && remembered.cluster == gone.cluster {
+			return gone.cluster, false
+		}
+	}
+	return gone.cluster, true
+}
+
+// remediationKind names who remediates: the kind of the requests, or the machine's owner.
+func remediationKind(w *world) string {
+	if w.remedy.external {
+		return w.remedy.kind.Kind
+	}
+	return "Owner"
+}
+
+// ended says how the remediations ended that were in flight before this pass and are not any more.
+func ended(w *world, before map[types.UID]string) map[string]int {
+	if len(before) == 0 {
+		return nil
+	}
+	results := map[string]int{}
+	left := map[types.UID]bool{}
+	for uid := range before {
+		left[uid] = true
+	}
+	for i := range w.targets {
+		t := &w.targets[i]
+		if !left[t.machine.UID] {
+			continue
+		}
+		delete(left, t.machine.UID)
+		switch {
+		case w.inFlight(t):
+		case t.verdict.State == health.Healthy:
+			results[recoveredResult]++
+		default:
+			results[cancelledResult]++
+		}
+	}
+	for i := range w.skipped {
+		if left[w.skipped[i].machine.UID] {
+			delete(left, w.skipped[i].machine.UID)
+			results[cancelledResult]++
+		}
+	}
+	if len(left) > 0 {
+		results[replacedResult] += len(left)
+	}
+	return results
+}

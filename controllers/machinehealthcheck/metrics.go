@@ -1,0 +1,133 @@
+package machinehealthcheck
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// How a remediation can end, as values of the label result.
+const (
+	recoveredResult = "recovered" // the machine became healthy
+	replacedResult  = "replaced"  // the machine is gone
+	cancelledResult = "cancelled" // the machine is skipped now, or the request went away without success
+)
+
+var (
+	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_machinehealthcheck_targets",
+		Help: "Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, suspect, starting, deleting, unjudged.",
+	}, []string{"namespace", "name", "cluster", "state"})
+
+	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_machinehealthcheck_short_circuited",
+		Help: "1 while a MachineHealthCheck starts nothing because of its limits or because these are impossible, else 0.",
+	}, []string{"namespace", "name", "cluster"})
+
+	nextDeadline = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_machinehealthcheck_next_deadline_timestamp_seconds",
+		Help: "Unix time of the first moment at which time alone makes a target of a MachineHealthCheck unhealthy; 0 if there is none.",
+	}, []string{"namespace", "name", "cluster"})
+
+	inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_remediations_in_flight",
+		Help: "Number of remediations of a MachineHealthCheck that were begun and are not over.",
+	}, []string{"namespace", "name", "cluster"})
+
+	started = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_remediations_started_total",
+		Help: "Number of remediations begun, by kind: Owner, or the kind of the remediation request.",
+	}, []string{"namespace", "name", "cluster", "kind"})
+
+	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_remediations_finished_total",
+		Help: "Number of remediations over, by kind and result: recovered, replaced, cancelled.",
+	}, []string{"namespace", "name", "cluster", "kind", "result"})
+
+	dueToActed = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "kubemend_remediation_due_to_acted_seconds",
+		Help:    "Time from the moment at which a machine was due to be called unhealthy to the moment at which that was written.",
+		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
+	})
+
+	reachable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_workload_cluster_reachable",
+		Help: "1 while the nodes of a workload cluster can be judged, 0 while the cluster is out of reach.",
+	}, []string{"namespace", "cluster"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(Metrics()...)
+}
+
+// Metrics returns what this package exports, for those who document or test it.
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{targetsByState, shortCircuited, nextDeadline, inFlight, started, finished, dueToActed, reachable}
+}
+
+// measure exports what a pass saw and did, and remembers it for the next one.
+func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
+	results := ended(w, r.memory.pass(w))
+	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
+	p := s.population
+	for state, n := range map[string]int{
+		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect,
+		"starting": p.Starting, "deleting": p.Deleting, "unjudged": p.Unjudged,
+	} {
+		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
+	}
+	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.grant.ShortCircuited()))
+	inFlight.WithLabelValues(labels...).Set(float64(p.InFlight))
+	nextDeadline.WithLabelValues(labels...).Set(unix(nextLook(w)))
+	if w.initialized && w.link.Link != workload.Connecting {
+		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
+	}
+	kind := remediationKind(w)
+	for _, o := range outcomes {
+		if o.requested {
+			started.WithLabelValues(append(labels, kind)...).Inc()
+		}
+		if !o.newlyUnhealthy() {
+			continue
+		}
+		if d, known := o.delay(w); known {
+			dueToActed.Observe(d.Seconds())
+		}
+	}
+	for result, n := range results {
+		finished.WithLabelValues(append(labels, kind, result)...).Add(float64(n))
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}
+
+// forget drops what is remembered and exported of a check that is not looked at any more.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
+	for _, series := range []*prometheus.MetricVec{
+		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, started.MetricVec, finished.MetricVec,
+	} {
+		series.DeletePartialMatch(labels)
+	}
+	if cluster, last := r.memory.forget(key); last {
+		reachable.DeleteLabelValues(key.Namespace, cluster)
+		r.Clusters.Forget(client.ObjectKey{Namespace: key.Namespace, Name: cluster})
+	}
+}

@@ -1,0 +1,233 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// world is everything that one pass decides on, read once.
+type world struct {
+	now     time.Time
+	check   *clusterv1.MachineHealthCheck
+	cluster *clusterv1.Cluster
+	stance  stance
+	rivals  []rival
+
+	initialized         bool // the Cluster's ControlPlaneInitialized
+	infrastructureReady bool // the Cluster's InfrastructureReady
+	link                workload.View
+	reach               metav1.Condition // WorkloadClusterReachable, as it is from now on
+	startupSince        time.Time
+
+	targets []target // sorted by name
+	skipped []target // selected, but the user wants them left alone
+
+	remedy remedy
+	// strays are requests that this check made and that none of its targets needs:
+	// of a kind that it no longer names, or of a machine that it no longer watches.
+	strays []*request.Metadata
+	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
+	recheck time.Time
+}
+
+// target is one machine that the check selects.
+type target struct {
+	machine *clusterv1.Machine // shared with the cache: read only
+	verdict health.Verdict
+	// request is the one that the provider would act on, whoever made it.
+	request *request.Metadata
+	// elder is the name of an older check that selects the machine too and acts on it.
+	elder string
+}
+
+// observe reads the world of check. It returns nil if there is nothing to look at.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
+	check := &clusterv1.MachineHealthCheck{}
+	if err := r.Client.Get(ctx, key, check); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
+	}
+	if !r.watched(check) || !check.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	clusterKey := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	if err := r.Client.Get(ctx, clusterKey, cluster); err != nil {
+		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
+	}
+	w := &world{now: now, check: check, cluster: cluster, stance: stanceTo(check, cluster, r.Unclaimed)}
+	if w.stance <= paused {
+		return w, nil
+	}
+	if err := r.observeLink(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeRivals(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeMachines(ctx, w); err != nil {
+		return nil, err
+	}
+	return w, r.observeRemedy(ctx, w)
+}
+
+// watched reports whether check carries the label that --watch-filter asks for.
+func (r *Reconciler) watched(obj client.Object) bool {
+	return r.WatchFilterValue == "" || obj.GetLabels()[clusterv1.WatchLabel] == r.WatchFilterValue
+}
+
+// observeLink finds out whether the workload cluster can be asked, and since when.
+//
+// Before the control plane is initialized there is nobody to ask.
+func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
+	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
+	if w.initialized {
+		key := client.ObjectKeyFromObject(w.cluster)
+		link, err := r.Clusters.View(ctx, key, r.nodeWatch(key))
+		if err != nil {
+			return err
+		}
+		w.link = link
+		w.lookAgainIn(link.Recheck)
+	}
+	w.infrastructureReady = conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition) != nil
+	w.reach = reachCondition(r.memory.reach(w.check), w)
+	w.startupSince = startupSince(w)
+	return nil
+}
+
+// observeMachines reads the machines that the check selects, with what is known of their nodes.
+func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
+	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("MachineHealthCheck %s: spec.selector: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	if selector.Empty() {
+		selector = labels.Nothing() // as Cluster API has it: an empty selector selects nothing
+	}
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(w.check.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: w.check.Spec.ClusterName}, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("list the machines of cluster %s/%s: %w", w.check.Namespace, w.check.Spec.ClusterName, err)
+	}
+	w.targets = make([]target, 0, len(list.Items))
+	for i := range list.Items {
+		m := &list.Items[i]
+		t := target{machine: m, elder: elderOf(w.rivals, m)}
+		if skips(m) {
+			w.skipped = append(w.skipped, t)
+			continue
+		}
+		w.targets = append(w.targets, t)
+	}
+	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.machine.Name, b.machine.Name) })
+	return r.judge(ctx, w)
+}
+
+// judge gives every target its verdict.
+func (r *Reconciler) judge(ctx context.Context, w *world) error {
+	nodes, err := r.observeNodes(ctx, w)
+	if err != nil {
+		return err
+	}
+	policy, facts := policyOf(w.check.Spec.Checks), health.Target{}
+	for i := range w.targets {
+		t := &w.targets[i]
+		facts = factsOf(w, t.machine, nodes, facts.Signals[:0])
+		t.verdict = health.Judge(facts, policy, w.now)
+	}
+	return nil
+}
+
+// skips reports whether the user wants m left alone. (Cluster API: such a machine is no target, and not counted.)
+func skips(m *clusterv1.Machine) bool {
+	_, pausedByUser := m.Annotations[clusterv1.PausedAnnotation]
+	_, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	return pausedByUser || skipped
+}
+
+// lookAgainIn makes the pass be repeated after d at the latest; zero asks for nothing.
+func (w *world) lookAgainIn(d time.Duration) {
+	if d > 0 {
+		w.recheck = health.Earliest(w.recheck, w.now.Add(d))
+	}
+}
+
+// conditionTrue returns the condition of that type if its status is True, else nil.
+func conditionTrue(obj conditions.Getter, kind string) *metav1.Condition {
+	if c := conditionOf(obj, kind); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}
+
+// conditionOf returns the condition of that type, or nil. It is shared with obj; conditions.Get would copy it.
+func conditionOf(obj conditions.Getter, kind string) *metav1.Condition {
+	list := obj.GetConditions()
+	for i := range list {
+		if list[i].Type == kind {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// rival is another check of the same cluster that is not paused.
+type rival struct {
+	name     string
+	selector labels.Selector
+	elder    bool // older than the check whose pass this is
+}
+
+// observeRivals reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
+func (r *Reconciler) observeRivals(ctx context.Context, w *world) error {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(w.check.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: w.check.Spec.ClusterName}); err != nil {
+		return fmt.Errorf("list the checks of cluster %s/%s: %w", w.check.Namespace, w.check.Spec.ClusterName, err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name == w.check.Name || !other.DeletionTimestamp.IsZero() || stanceTo(other, w.cluster, Act) == paused {
+			continue
+		}
+		if selector, err := metav1.LabelSelectorAsSelector(&other.Spec.Selector); err == nil && !selector.Empty() {
+			w.rivals = append(w.rivals, rival{name: other.Name, selector: selector, elder: older(other, w.check)})
+		}
+	}
+	slices.SortFunc(w.rivals, func(a, b rival) int { return cmp.Compare(a.name, b.name) })
+	return nil
+}
+
+// older orders checks: the one that was created first is the one that acts; of two made in the same second, the first by name.
+func older(a, b *clusterv1.MachineHealthCheck) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// elderOf returns the name of an older check that selects m too, or "".
+func elderOf(rivals []rival, m *clusterv1.Machine) string {
+	for _, other := range rivals {
+		if other.elder && other.selector.Matches(labels.Set(m.Labels)) {
+			return other.name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,243 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// step is what one pass does about one machine. It is decided before anything is done.
+type step struct {
+	target *target
+	say    saying
+	// start says that this step begins a remediation.
+	start bool
+	// create, adopt and drop say what happens to the machine's request; at most one of them is set.
+	create, adopt, drop bool
+	// letGo says that the machine is not to be judged any more, and that what was said of it is taken back.
+	letGo bool
+}
+
+// idle reports whether s changes nothing. The conditions are compared later, when they are made.
+func (s step) idle() bool {
+	return !s.create && !s.adopt && !s.drop && !s.letGo && s.say == (saying{})
+}
+
+// count sorts the targets into the classes that the limits are about.
+func count(w *world) budget.Population {
+	var p budget.Population
+	for i := range w.targets {
+		t := &w.targets[i]
+		if w.inFlight(t) {
+			p.InFlight++
+		}
+		if w.startable(t) {
+			p.Waiting++
+		}
+		switch {
+		case deleting(t.machine):
+			p.Deleting++
+		case t.verdict.State == health.Healthy:
+			p.Healthy++
+		case t.verdict.State == health.Unhealthy:
+			p.Unhealthy++
+		case t.verdict.State == health.Suspect:
+			p.Suspect++
+		case t.verdict.State == health.Starting:
+			p.Starting++
+		default:
+			p.Unjudged++
+		}
+	}
+	return p
+}
+
+func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
+
+// inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
+// was asked and has neither finished nor was the machine well again. It is read off the world and not remembered,
+// so no crash can lose it.
+func (w *world) inFlight(t *target) bool {
+	if t.request != nil {
+		return w.ownership(t.request) != foreign
+	}
+	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
+	return asked != nil && asked.Status == metav1.ConditionFalse && (t.verdict.State == health.Unhealthy || deleting(t.machine))
+}
+
+// startable reports whether a remediation of t waits for nothing but to be granted.
+func (w *world) startable(t *target) bool {
+	if t.verdict.State != health.Unhealthy || deleting(t.machine) || t.elder != "" || w.inFlight(t) {
+		return false
+	}
+	return !w.remedy.external || (w.remedy.known && w.remedy.missing == "" && t.request == nil)
+}
+
+// plan decides the step of every target, given how many may start. Steps that change nothing are left out.
+func plan(w *world, grant budget.Grant) []step {
+	granted := choose(w, grant.Start)
+	var steps []step
+	for i := range w.targets {
+		t := &w.targets[i]
+		if s := stepFor(w, t, granted[t], grant.ShortCircuited()); !s.idle() {
+			steps = append(steps, s)
+		}
+	}
+	for i := range w.skipped {
+		if t := &w.skipped[i]; t.elder == "" && !deleting(t.machine) && marked(t.machine) {
+			steps = append(steps, step{target: t, letGo: true})
+		}
+	}
+	return steps
+}
+
+// choose returns the targets whose remediation starts now: those marked by hand first, then those that have
+// been due for longest, and by name where that is the same.
+func choose(w *world, start int) map[*target]bool {
+	if start == 0 {
+		return nil
+	}
+	var waiting []*target
+	for i := range w.targets {
+		if t := &w.targets[i]; w.startable(t) {
+			waiting = append(waiting, t)
+		}
+	}
+	slices.SortStableFunc(waiting, func(a, b *target) int {
+		return cmp.Or(-cmp.Compare(byHand(a), byHand(b)), overdue(w, a).Compare(overdue(w, b)), cmp.Compare(a.machine.Name, b.machine.Name))
+	})
+	granted := make(map[*target]bool, start)
+	for _, t := range waiting[:min(start, len(waiting))] {
+		granted[t] = true
+	}
+	return granted
+}
+
+func byHand(t *target) int {
+	for _, f := range t.verdict.Findings {
+		if f.Reason == health.MarkedByHand {
+			return 1
+		}
+	}
+	return 0
+}
+
+func overdue(w *world, t *target) time.Time { return t.verdict.OverdueSince(w.now) }
+
+// stepFor decides what to do about t.
+//
+// A machine of which an older check speaks is not spoken of. A suspect or unjudged machine keeps what was said of
+// it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
+func stepFor(w *world, t *target, granted, shortCircuited bool) step {
+	s := step{target: t}
+	switch t.verdict.State {
+	case health.Healthy:
+		if deleting(t.machine) {
+			return s
+		}
+		s.drop = t.request != nil && w.ownership(t.request) == own && t.request.DeletionTimestamp.IsZero()
+		if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
+			s.say = saying{health: succeeded, external: removed}
+		}
+	case health.Unhealthy:
+		if t.elder != "" {
+			return s
+		}
+		s.say.health = failed
+		if deleting(t.machine) {
+			return s
+		}
+		s.start = granted
+		if w.remedy.external {
+			return externalStep(w, s)
+		}
+		s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
+	}
+	return s
+}
+
+// externalStep decides what becomes of the request of an unhealthy machine.
+func externalStep(w *world, s step) step {
+	t := s.target
+	switch {
+	case w.remedy.missing != "":
+		s.say.external = templateNotFound
+		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+	case t.request != nil && w.ownership(t.request) == foreign:
+		s.say.external = creationFailed
+		s.say.why = fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
+	case t.request != nil:
+		s.adopt = w.ownership(t.request) == adoptable && t.request.DeletionTimestamp.IsZero()
+		s.say.external = waiting
+	case s.start:
+		s.create = true
+		s.say.external = waiting
+	}
+	return s
+}
+
+// ownership is how a request relates to the check of a pass.
+type ownership int
+
+const (
+	foreign   ownership = iota // made by another check, or by somebody unknown from another template
+	adoptable                  // made by nobody known from the same template, or by our predecessor
+	own
+)
+
+// ownership finds out how req relates to the check.
+//
+// A request without mark that was cloned from the check's own template was made by Cluster API core before the check
+// was claimed. It is taken over, since otherwise nobody would ever end it.
+func (w *world) ownership(req *request.Metadata) ownership {
+	maker, marked := request.MadeBy(req)
+	switch {
+	case marked && maker.Name == w.check.Name && maker.UID == w.check.UID:
+		return own
+	case marked && maker.Name == w.check.Name:
+		return adoptable
+	case !marked && request.ClonedFrom(req, request.TemplateKind(w.remedy.ref), w.remedy.ref.Name):
+		return adoptable
+	default:
+		return foreign
+	}
+}
+
+// limitsOf turns the spec's limits into numbers. The error names the field.
+//
+// The range goes before the number, and without either everything may be remediated. (Cluster API.)
+func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, error) {
+	limits := budget.Limits{AtMost: budget.All.Of(total), InFlight: budget.Unlimited}
+	trigger := check.Spec.Remediation.TriggerIf
+	switch {
+	case trigger.UnhealthyInRange != "":
+		r, err := budget.ParseRange(trigger.UnhealthyInRange)
+		if err != nil {
+			return limits, fmt.Errorf("spec.remediation.triggerIf.unhealthyInRange: %w", err)
+		}
+		limits.AtLeast, limits.AtMost = r.Min, r.Max
+	case trigger.UnhealthyLessThanOrEqualTo != nil:
+		a, err := budget.ParseAmount(trigger.UnhealthyLessThanOrEqualTo.String())
+		if err != nil {
+			return limits, fmt.Errorf("spec.remediation.triggerIf.unhealthyLessThanOrEqualTo: %w", err)
+		}
+		limits.AtMost = a.Of(total)
+	}
+	if value, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
+		a, err := budget.ParseAmount(value)
+		if err != nil {
+			return limits, fmt.Errorf("metadata.annotations[%s]: %w", mendv1.MaxInFlightAnnotation, err)
+		}
+		limits.InFlight = max(a.Of(total), 1)
+	}
+	return limits, nil
+}

@@ -1,0 +1,228 @@
+package machinehealthcheck
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// Releaser lets go of machines that no check judges any more: because the check was deleted, because it selects other
+// machines now, or because the machine was relabelled. It deletes the requests that were made for them and takes back
+// what was said of them.
+//
+// A finalizer on the check would do the same as long as somebody runs, and would keep the check from being deleted
+// when nobody does. Instead the traces themselves say whose they are: a request carries its maker, and a condition
+// its field owner. So it also works for a check that was deleted while no manager ran.
+type Releaser struct {
+	Client   client.Client // reads from caches
+	Live     client.Reader // reads past them
+	Requests *request.Requests
+	Kinds    *request.Kinds
+	Recorder events.EventRecorder
+	// Discovery finds the kinds of requests that are left from before the start.
+	Discovery discovery.ServerResourcesInterface
+	// Namespace is the one that is watched; empty for all.
+	Namespace string
+}
+
+// Reconcile lets go of the machine called req if nobody judges it.
+func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	m := &clusterv1.Machine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if deleting(m) {
+		return ctrl.Result{}, nil // its requests are garbage-collected with it
+	}
+	if stopped, err := r.clusterPaused(ctx, m); stopped || err != nil {
+		return ctrl.Result{}, err
+	}
+	checks, err := r.checksOf(ctx, m)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	errs := []error{r.releaseRequests(ctx, m, checks)}
+	if len(checks) == 0 && marked(m) {
+		errs = append(errs, r.takeBack(ctx, m))
+	}
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
+func (r *Releaser) clusterPaused(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+	cluster := &clusterv1.Cluster{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
+	if err != nil {
+		return true, client.IgnoreNotFound(err)
+	}
+	return ptr.Deref(cluster.Spec.Paused, false), nil
+}
+
+// checksOf returns the names of the checks that judge m.
+func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[string]bool, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: m.Spec.ClusterName}); err != nil {
+		return nil, fmt.Errorf("list the checks of cluster %s/%s: %w", m.Namespace, m.Spec.ClusterName, err)
+	}
+	checks := map[string]bool{}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp.IsZero() && selects(&list.Items[i], labels.Set(m.Labels)) {
+			checks[list.Items[i].Name] = true
+		}
+	}
+	return checks, nil
+}
+
+// releaseRequests deletes the requests for m whose maker does not judge m any more. Those of a maker that does are its own affair.
+func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, checks map[string]bool) error {
+	var errs []error
+	for _, kind := range r.Kinds.InUse() {
+		requests, err := r.Requests.List(ctx, kind, m.Namespace)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		req := requests[m.Name]
+		if req == nil || !req.DeletionTimestamp.IsZero() {
+			continue
+		}
+		maker, ours := request.MadeBy(req)
+		if !ours || checks[maker.Name] {
+			continue
+		}
+		if err := r.Requests.Delete(ctx, req); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.tell(ctx, m, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind, req.Name, maker.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// takeBack removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold.
+func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) error {
+	live := &clusterv1.Machine{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !saidByUs(live) {
+		return nil
+	}
+	next := letGo(live)
+	if next == nil {
+		return nil
+	}
+	err := patchConditions(ctx, r.Client, next)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, or changed: then there is an event of it, and we come back
+	}
+	if err != nil {
+		return fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
+	}
+	r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; what had been said of it was taken back")
+	return nil
+}
+
+// saidByUs reports whether it was kubemend that last wrote one of the conditions a check writes.
+func saidByUs(m *clusterv1.Machine) bool {
+	for _, f := range m.ManagedFields {
+		if f.Manager != string(fieldOwner) || f.FieldsV1 == nil {
+			continue
+		}
+		for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
+			if bytes.Contains(f.FieldsV1.Raw, []byte(`k:{\"type\":\"`+kind+`\"}`)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
+	r.Recorder.Eventf(machineOf(m), nil, corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", "%s", text)
+	log.FromContext(ctx).Info("Something changed", "reason", mendv1.EventRequestReleased, "note", text)
+}
+
+// SetupWithManager makes r a controller of mgr.
+func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+	spokenOf := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("machinehealthcheck-release").
+		WithOptions(options).
+		Watches(&clusterv1.Machine{}, merged(self), builder.WithPredicates(spokenOf, machineChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, merged(r.spokenOfBy), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, merged(r.spokenOfIn), builder.WithPredicates(clusterChanges())).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("set up the controller that releases machines: %w", err)
+	}
+	r.Kinds.Notify(c, mergedFor[*request.Metadata](self))
+	return mgr.Add(manager.RunnableFunc(r.discover))
+}
+
+// discover looks, once after the start, for requests that were left behind, and tries again until it could look everywhere.
+func (r *Releaser) discover(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := r.Kinds.Discover(ctx, r.Discovery, r.Live, r.Namespace)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot look for requests that were left behind")
+		}
+		return err == nil, nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// self maps an object to the machine of its name: a machine to itself, a request to its machine.
+func self(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
+}
+
+func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconcile.Request {
+	return r.spokenOf(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+}
+
+func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.spokenOf(ctx, cluster.GetNamespace(), cluster.GetName())
+}
+
+// spokenOf returns the machines of a cluster of which a check has said something that is not good.
+func (r *Releaser) spokenOf(ctx context.Context, namespace, cluster string) []reconcile.Request {
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster}); err != nil {
+		return nil // the cache is shutting down
+	}
+	var machines []reconcile.Request
+	for i := range list.Items {
+		if marked(&list.Items[i]) {
+			machines = append(machines, self(ctx, &list.Items[i])...)
+		}
+	}
+	return machines
+}

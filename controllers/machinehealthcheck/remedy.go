@@ -1,0 +1,133 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+const (
+	// syncingRequests is how long to wait for the first list of a kind of requests.
+	syncingRequests = time.Second
+	// missingKind is how long to wait for a kind that is not installed. Nothing tells when it is.
+	missingKind = 30 * time.Second
+)
+
+// remedy is how the check has its machines remediated: by their owner, or by a request made from a template.
+type remedy struct {
+	external bool
+	ref      clusterv1.MachineHealthCheckRemediationTemplateReference
+	kind     schema.GroupVersionKind // of the requests
+
+	// known is false while it cannot be told which requests exist. Then none is made and none deleted.
+	known bool
+	// missing says why there is no template; empty if there is one.
+	missing string
+
+	// template reads the template when the first request of a pass is made, and once for all of them.
+	template func() (*unstructured.Unstructured, error)
+}
+
+// observeRemedy finds the check's template and the requests that exist.
+func (r *Reconciler) observeRemedy(ctx context.Context, w *world) error {
+	w.remedy = remedy{known: true}
+	if ref := w.check.Spec.Remediation.TemplateRef; ref.IsDefined() {
+		if err := r.observeTemplate(ctx, w, ref); err != nil {
+			return err
+		}
+	}
+	if w.remedy.external && w.remedy.known {
+		if err := r.observeRequests(ctx, w); err != nil {
+			return err
+		}
+	}
+	return r.observeStrays(ctx, w)
+}
+
+func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+	templateKind := request.TemplateKind(ref)
+	w.remedy = remedy{external: true, ref: ref, kind: request.KindOf(templateKind)}
+	w.remedy.template = sync.OnceValues(func() (*unstructured.Unstructured, error) {
+		return r.Requests.Template(ctx, ref, w.check.Namespace)
+	})
+	for _, kind := range []schema.GroupVersionKind{templateKind, w.remedy.kind} {
+		ready, err := r.Kinds.Ready(ctx, kind)
+		switch {
+		case request.Missing(err):
+			w.remedy.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
+			w.lookAgainIn(missingKind)
+			return nil
+		case err != nil:
+			return err
+		case !ready:
+			w.lookAgainIn(syncingRequests)
+			return nil
+		}
+	}
+	w.remedy.known = true
+	templates, err := r.Requests.List(ctx, templateKind, w.check.Namespace)
+	if err != nil {
+		return err
+	}
+	if templates[ref.Name] == nil {
+		return r.confirmMissing(w)
+	}
+	return nil
+}
+
+// confirmMissing asks the API server itself for a template that the cache does not have.
+func (r *Reconciler) confirmMissing(w *world) error {
+	_, err := w.remedy.template()
+	if request.Missing(err) {
+		w.remedy.missing = fmt.Sprintf("%s %s/%s does not exist", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+		return nil
+	}
+	return err
+}
+
+// observeRequests finds the request of each target, whoever made it.
+func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
+	requests, err := r.Requests.List(ctx, w.remedy.kind, w.check.Namespace)
+	if err != nil {
+		return err
+	}
+	for i := range w.targets {
+		w.targets[i].request = requests[w.targets[i].machine.Name]
+	}
+	return nil
+}
+
+// observeStrays finds the requests of this check that none of its targets needs any more.
+func (r *Reconciler) observeStrays(ctx context.Context, w *world) error {
+	for _, kind := range r.Kinds.InUse() {
+		requests, err := r.Requests.List(ctx, kind, w.check.Namespace)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot look for stray requests", "kind", kind)
+			continue
+		}
+		if len(requests) == 0 {
+			continue
+		}
+		if w.remedy.external && kind == w.remedy.kind {
+			for i := range w.targets {
+				delete(requests, w.targets[i].machine.Name)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(requests)) {
+			if maker, marked := request.MadeBy(requests[name]); marked && maker.Name == w.check.Name && requests[name].DeletionTimestamp.IsZero() {
+				w.strays = append(w.strays, requests[name])
+			}
+		}
+	}
+	return nil
+}

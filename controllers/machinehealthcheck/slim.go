@@ -1,0 +1,58 @@
+package machinehealthcheck
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// lastApplied is what `kubectl apply` leaves on an object: the object once more.
+const lastApplied = corev1.LastAppliedConfigAnnotation
+
+// SlimMachine is the transform of the machine cache. It drops what nobody here reads: managed fields, copies of the object
+// in annotations, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they
+// are lists that are written back as a whole.
+func SlimMachine(obj any) (any, error) {
+	m, ok := obj.(*clusterv1.Machine)
+	if !ok {
+		return obj, nil
+	}
+	slim := &clusterv1.Machine{TypeMeta: m.TypeMeta, ObjectMeta: m.ObjectMeta}
+	slim.ManagedFields = nil
+	delete(slim.Annotations, lastApplied)
+	slim.Spec.ClusterName = workload.Interned(m.Spec.ClusterName)
+	slim.Spec.ProviderID = m.Spec.ProviderID
+	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
+	slim.Namespace = workload.Interned(m.Namespace)
+	for key, value := range m.Labels {
+		delete(slim.Labels, key)
+		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+	}
+	slim.Status.NodeRef = m.Status.NodeRef
+	slim.Status.Conditions = m.Status.Conditions
+	for i := range slim.Status.Conditions {
+		c := &slim.Status.Conditions[i]
+		c.Type, c.Status = workload.Interned(c.Type), workload.Interned(c.Status)
+		c.Reason, c.Message = workload.Interned(c.Reason), workload.Interned(c.Message)
+	}
+	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
+		for i := range v1beta1 {
+			c := &v1beta1[i]
+			c.Type, c.Status, c.Severity = workload.Interned(c.Type), workload.Interned(c.Status), workload.Interned(c.Severity)
+			c.Reason, c.Message = workload.Interned(c.Reason), workload.Interned(c.Message)
+		}
+		slim.SetV1Beta1Conditions(v1beta1)
+	}
+	return slim, nil
+}
+
+// SlimMetadata is the transform of caches of metadata and of everything else that is not judged.
+func SlimMetadata(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+		delete(o.GetAnnotations(), lastApplied)
+	}
+	return obj, nil
+}

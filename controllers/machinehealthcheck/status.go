@@ -1,0 +1,257 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
+const maxTargets = 10000
+
+// summary is what a pass has to say about the check itself.
+type summary struct {
+	population budget.Population
+	limits     budget.Limits
+	grant      budget.Grant
+	// invalid is the error in the spec's limits; nil if they are possible.
+	invalid error
+	// refused is the first error for which a request could not be made.
+	refused error
+	// failed says that the pass did not get through, so the generation does not count as observed.
+	failed bool
+}
+
+// record brings the stored check up to date: label, owner and status. It writes only what differs.
+func (r *Reconciler) record(ctx context.Context, w *world, next *clusterv1.MachineHealthCheck) error {
+	if err := r.recordOwner(ctx, w); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, next, patch, fieldOwner); err != nil {
+		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	return nil
+}
+
+// recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
+// is what makes `clusterctl move` and the deletion of the cluster take the check along.
+func (r *Reconciler) recordOwner(ctx context.Context, w *world) error {
+	owner := metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: w.cluster.Name, UID: w.cluster.UID,
+	}
+	owners := slices.DeleteFunc(slices.Clone(w.check.OwnerReferences), func(o metav1.OwnerReference) bool {
+		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
+	})
+	owners = append(owners, owner)
+	if w.check.Labels[clusterv1.ClusterNameLabel] == w.check.Spec.ClusterName && slices.Contains(w.check.OwnerReferences, owner) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": w.check.ResourceVersion,
+		"labels":          map[string]string{clusterv1.ClusterNameLabel: w.check.Spec.ClusterName},
+		"ownerReferences": owners,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.check.Name, Namespace: w.check.Namespace}}
+	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
+		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	// The status is written next, on top of this.
+	w.check = w.check.DeepCopy()
+	w.check.ResourceVersion = saved.ResourceVersion
+	return nil
+}
+
+// statusAfter returns the check with the status that follows from s.
+func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
+	next := w.check.DeepCopy()
+	next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
+	next.Status.CurrentHealthy = ptr.To(clamp(s.population.Healthy))
+	next.Status.RemediationsAllowed = ptr.To(clamp(s.grant.Remaining))
+	next.Status.Targets = targetNames(w)
+	if !s.failed {
+		next.Status.ObservedGeneration = next.Generation
+	}
+	sayAllowed(next, w, s)
+	conditions.Set(next, w.reach)
+	conditions.Set(next, at(w.now, exclusive(w)))
+	sayTemplate(next, w, s)
+	if !claimed(next) {
+		conditions.Set(next, at(w.now, metav1.Condition{
+			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
+		}))
+	}
+	return next
+}
+
+// pausedStatus returns the check with the condition Paused, for a check that core does not look after.
+func pausedStatus(w *world) *clusterv1.MachineHealthCheck {
+	next := w.check.DeepCopy()
+	conditions.Set(next, at(w.now, metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: pausedMessage(w.check, w.cluster),
+	}))
+	return next
+}
+
+func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+func targetNames(w *world) []string {
+	names := make([]string, 0, min(len(w.targets), maxTargets))
+	for i := range w.targets[:min(len(w.targets), maxTargets)] {
+		names = append(names, w.targets[i].machine.Name)
+	}
+	return names
+}
+
+// sayAllowed writes RemediationAllowed, in both flavours.
+func sayAllowed(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+	c := metav1.Condition{
+		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineHealthCheckRemediationAllowedReason,
+	}
+	switch {
+	case s.invalid != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.InvalidLimitReason, "Remediation is not allowed, "+s.invalid.Error()
+	case s.grant.ShortCircuited():
+		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
+		c.Message = arithmetic(w.check, s)
+	case s.grant.Reason == budget.AtWork:
+		c.Message = fmt.Sprintf("%d remediations wait, %d of at most %d are in flight (%s)",
+			s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start, s.limits.InFlight, mendv1.MaxInFlightAnnotation)
+	}
+	conditions.Set(next, at(w.now, c))
+	if c.Status == metav1.ConditionTrue {
+		v1beta1conditions.MarkTrue(next, clusterv1.RemediationAllowedV1Beta1Condition)
+		return
+	}
+	v1beta1conditions.Set(next, &clusterv1.Condition{
+		Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
+		Severity: clusterv1.ConditionSeverityWarning, Reason: c.Reason, Message: c.Message,
+	})
+}
+
+// arithmetic says why nothing is remediated: Cluster API's sentence, and the sum that decided.
+func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
+	p, trigger := s.population, check.Spec.Remediation.TriggerIf
+	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d suspect, %d starting, %d being deleted, %d unjudged",
+		p.NotHealthy(), p.Total(), p.Unhealthy, p.Suspect, p.Starting, p.Deleting, p.Unjudged)
+	if trigger.UnhealthyInRange != "" {
+		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
+			"(total: %d, unhealthy: %d, unhealthyRange: %s). %s; the range allows %d to %d",
+			p.Total(), p.Unhealthy, trigger.UnhealthyInRange, sum, s.limits.AtLeast, s.limits.AtMost)
+	}
+	limit := budget.All.String()
+	if trigger.UnhealthyLessThanOrEqualTo != nil {
+		limit = trigger.UnhealthyLessThanOrEqualTo.String()
+	}
+	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "+
+		"(total: %d, unhealthy: %d, maxUnhealthy: %s). %s; %s of %d allows %d",
+		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), s.limits.AtMost)
+}
+
+// sayTemplate writes what became of the template and of requests made from it.
+func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+	if !w.remedy.external {
+		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
+	}
+	if w.remedy.missing == "" {
+		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
+	} else {
+		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
+			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remedy.missing)
+	}
+	if s.refused == nil {
+		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
+	} else {
+		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
+	}
+	if !w.remedy.external || !w.remedy.known && w.remedy.missing == "" {
+		return
+	}
+	c := metav1.Condition{Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionTrue, Reason: mendv1.TemplateFoundReason}
+	if w.remedy.missing != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.TemplateMissingReason, "No request can be made: "+w.remedy.missing
+	}
+	conditions.Set(next, at(w.now, c))
+}
+
+// reachCondition says whether nodes can be judged, and since when they cannot. was is the condition
+// until now; while the first connection is being made it stands as it was.
+func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
+	c := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(w.now.Truncate(time.Second))}
+	switch {
+	case !w.initialized:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The control plane of the Cluster is not initialized"
+	case w.link.Link == workload.Up:
+		c.Status, c.Reason = metav1.ConditionTrue, mendv1.ReachableReason
+		if was != nil && (was.Status == metav1.ConditionFalse || was.Reason == mendv1.ReachableAgainReason) {
+			c.Reason = mendv1.ReachableAgainReason
+		}
+	case w.link.Link == workload.Connecting && was != nil:
+		return *was
+	case w.link.Link == workload.Connecting:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The first connection to the workload cluster is being made"
+	default:
+		c.Status, c.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
+	}
+	if was != nil && was.Status == c.Status {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	if c.Status == metav1.ConditionFalse {
+		c.Message = fmt.Sprintf("The workload cluster has been out of reach since %s; machines are unjudged as far as their nodes are concerned, "+
+			"and nothing is started or ended because of them", c.LastTransitionTime.UTC().Format(time.RFC3339))
+	}
+	return c
+}
+
+// exclusive says whether other checks select machines of this one. Both say so; the older one acts.
+func exclusive(w *world) metav1.Condition {
+	c := metav1.Condition{Type: mendv1.TargetsExclusive, Status: metav1.ConditionTrue, Reason: mendv1.ExclusiveReason}
+	var lines []string
+	for _, other := range w.rivals {
+		shared := 0
+		for i := range w.targets {
+			if other.selector.Matches(labels.Set(w.targets[i].machine.Labels)) {
+				shared++
+			}
+		}
+		if shared == 0 {
+			continue
+		}
+		who := "this check is older and acts on them"
+		if other.elder {
+			who = "that check is older and acts on them"
+		}
+		lines = append(lines, fmt.Sprintf("* %d of %d targets are selected by MachineHealthCheck %s too: %s", shared, len(w.targets), other.name, who))
+	}
+	if len(lines) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.OverlapReason, strings.Join(lines, "\n")
+	}
+	return c
+}

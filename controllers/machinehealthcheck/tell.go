@@ -1,0 +1,154 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// note is an event that has not been sent yet.
+type note struct {
+	about   client.Object
+	related client.Object
+	kind    string // Normal or Warning
+	reason  string
+	action  string
+	text    string
+}
+
+// maxNote is how long the text of an event may be.
+const maxNote = 1024
+
+// tell sends events about what was saved, and logs one line for each.
+func (r *Reconciler) tell(ctx context.Context, notes []note) {
+	for _, n := range notes {
+		text := n.text
+		if len(text) > maxNote {
+			text = text[:maxNote-3] + "..."
+		}
+		r.Recorder.Eventf(n.about, n.related, n.kind, n.reason, n.action, "%s", text)
+		log.FromContext(ctx).Info("Something changed", "reason", n.reason, "note", n.text,
+			n.about.GetObjectKind().GroupVersionKind().Kind, klog.KObj(n.about))
+	}
+}
+
+// machineNotes are the events on machines: one for each change of what is said of it.
+func machineNotes(w *world, outcomes []outcome) []note {
+	var notes []note
+	for _, o := range outcomes {
+		if o.target == nil {
+			continue
+		}
+		n := note{about: machineOf(o.target.machine), related: w.check, kind: corev1.EventTypeNormal}
+		where := fmt.Sprintf("Machine %s has been marked as", client.ObjectKeyFromObject(o.target.machine))
+		by := client.ObjectKeyFromObject(w.check)
+		switch {
+		case o.newlyUnhealthy():
+			n.reason, n.action = mendv1.EventMachineMarkedUnhealthy, "Judge"
+			n.text = fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.target.verdict.Due(w.now)))
+		case o.recovered():
+			n.reason, n.action = mendv1.EventMachineHealthy, "Judge"
+			n.text = fmt.Sprintf("%s healthy again by %s", where, by)
+		case o.letGo && o.said != nil:
+			n.reason, n.action = mendv1.EventRequestReleased, "Release"
+			n.text = fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by)
+		case o.refused != nil && o.said != nil:
+			n.kind, n.reason, n.action = corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate"
+			n.text = "No remediation request could be made: " + o.refused.Error()
+		default:
+			continue
+		}
+		notes = append(notes, n)
+	}
+	return notes
+}
+
+// machineOf returns m with the kind that an event refers to; objects from a cache do not carry theirs.
+func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
+	about := &clusterv1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}}
+	about.Name, about.Namespace, about.UID = m.Name, m.Namespace, m.UID
+	return about
+}
+
+// checkNotes are the events on the check: one for each change of what it says of itself, and one for all machines
+// whose remediation began or ended in the same pass.
+func checkNotes(w *world, s summary, next *clusterv1.MachineHealthCheck, outcomes []outcome) []note {
+	about := w.check.DeepCopy()
+	about.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck"}
+	var notes []note
+	add := func(kind, reason, action, text string) {
+		notes = append(notes, note{about: about, kind: kind, reason: reason, action: action, text: text})
+	}
+	if began := names(outcomes, func(o outcome) bool { return o.requested }); began != "" {
+		add(corev1.EventTypeNormal, mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+began)
+	}
+	if over := names(outcomes, outcome.recovered); over != "" {
+		add(corev1.EventTypeNormal, mendv1.EventRemediationEnded, "Judge", "Healthy again: "+over)
+	}
+	if c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition); turned {
+		switch {
+		case c.Status == metav1.ConditionTrue:
+			add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
+		case s.invalid != nil || s.population.Unhealthy > 0:
+			add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", c.Message)
+		}
+	}
+	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
+		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
+	}
+	if c, turned := turned(w.check, next, mendv1.WorkloadClusterReachable); turned {
+		switch c.Status {
+		case metav1.ConditionFalse:
+			add(corev1.EventTypeWarning, mendv1.EventUnreachable, "Observe", c.Message)
+		case metav1.ConditionTrue:
+			add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", "The workload cluster can be reached again")
+		}
+	}
+	return notes
+}
+
+func remediator(w *world) string {
+	if w.remedy.external {
+		return "Requested a " + w.remedy.kind.Kind + " for"
+	}
+	return "Asked the owner to remediate"
+}
+
+// turned returns the condition of that type in next, and whether its status differs from before. A condition that was
+// not there before counts as good: a new check has nothing to announce but trouble.
+func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
+	is := conditionOf(next, kind)
+	if is == nil {
+		return nil, false
+	}
+	was := metav1.ConditionTrue
+	if c := conditionOf(before, kind); c != nil && c.Status != metav1.ConditionUnknown {
+		was = c.Status
+	}
+	return is, is.Status != was && is.Status != metav1.ConditionUnknown
+}
+
+// maxNames is how many machines an event names; the rest are counted.
+const maxNames = 10
+
+func names(outcomes []outcome, which func(outcome) bool) string {
+	var found []string
+	for _, o := range outcomes {
+		if o.target != nil && which(o) {
+			found = append(found, o.target.machine.Name)
+		}
+	}
+	if len(found) > maxNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(found[:maxNames], ", "), len(found)-maxNames)
+	}
+	return strings.Join(found, ", ")
+}

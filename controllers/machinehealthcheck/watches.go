@@ -1,0 +1,255 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// mergeWindow is how long the events of one check are collected before it is looked at: a rack that goes dark
+// is one pass and not forty.
+const mergeWindow = 100 * time.Millisecond
+
+// probeLost is after which silence ClusterCache wakes the checks of a cluster: a bit more than one probe interval, so
+// that an answered probe never does.
+const probeLost = workload.ProbeInterval + time.Second
+
+// The indexes of the management cluster's cache.
+const (
+	// clusterIndex finds machines and checks by the cluster they belong to.
+	clusterIndex = "kubemend.cluster"
+	// nodeIndex finds machines by cluster and node. Nodes of different clusters often share names.
+	nodeIndex = "kubemend.node"
+)
+
+// SetupWithManager makes r a controller of mgr.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](mergeWindow, time.Minute)
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("machinehealthcheck").
+		WithOptions(options).
+		Watches(&clusterv1.MachineHealthCheck{}, merged(r.checkAndRivals), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Machine{}, merged(r.checksOfMachine), builder.WithPredicates(machineChanges())).
+		Watches(&clusterv1.Cluster{}, merged(r.checksOfCluster), builder.WithPredicates(clusterChanges())).
+		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
+	}
+	r.controller = c
+	r.Kinds.Notify(c, mergedFor[*request.Metadata](r.checksOfRequest))
+	return nil
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		obj    client.Object
+		field  string
+		values client.IndexerFunc
+	}{
+		{&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }},
+		{&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
+			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
+		}},
+		{&clusterv1.Machine{}, nodeIndex, func(o client.Object) []string {
+			m := o.(*clusterv1.Machine)
+			if m.Status.NodeRef.Name == "" {
+				return nil
+			}
+			return []string{nodeKey(m.Spec.ClusterName, m.Status.NodeRef.Name)}
+		}},
+	} {
+		if err := indexer.IndexField(ctx, index.obj, index.field, index.values); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.obj, index.field, err)
+		}
+	}
+	return nil
+}
+
+func nodeKey(cluster, node string) string { return cluster + "/" + node }
+
+// merged maps the object of an event, as it was and as it is, to checks that are looked at after the merge window.
+func merged(checks handler.MapFunc) handler.EventHandler {
+	return mergedFor[client.Object](checks)
+}
+
+func mergedFor[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, q queue, obj client.Object) {
+		for _, check := range checks(ctx, obj) {
+			q.AddAfter(check, mergeWindow)
+		}
+	}
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) {
+			add(ctx, q, e.ObjectNew)
+			// A machine that was relabelled has left a check behind that must hear of it too.
+			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+				add(ctx, q, e.ObjectOld)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { add(ctx, q, e.Object) },
+	}
+}
+
+// nodeWatch is the watch on the nodes of one workload cluster.
+func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
+	return clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Node, reconcile.Request]{
+		Name:    "machinehealthcheck-nodes",
+		Watcher: r.controller,
+		Kind:    &corev1.Node{},
+		EventHandler: mergedFor[*corev1.Node](func(ctx context.Context, node client.Object) []reconcile.Request {
+			return r.checksOfNode(ctx, cluster, node.GetName())
+		}),
+		Predicates: []predicate.TypedPredicate[*corev1.Node]{workload.NodeChanges()},
+	})
+}
+
+// checksOfNode maps a node to the checks of its machine, within its own cluster.
+func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey, node string) []reconcile.Request {
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{nodeIndex: nodeKey(cluster.Name, node)}); err != nil {
+		return r.checksIn(ctx, cluster, nil) // better one pass too many than a change that nobody looks at
+	}
+	var checks []reconcile.Request
+	for i := range list.Items {
+		checks = append(checks, r.checksOfMachine(ctx, &list.Items[i])...)
+	}
+	return checks
+}
+
+func (r *Reconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
+	m, ok := machine.(*clusterv1.Machine)
+	if !ok {
+		return nil
+	}
+	return r.checksIn(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, labels.Set(m.Labels))
+}
+
+func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.checksIn(ctx, client.ObjectKeyFromObject(cluster), nil)
+}
+
+// checkAndRivals maps a check to all checks of its cluster: with it, the overlaps of the others change.
+func (r *Reconciler) checkAndRivals(ctx context.Context, check client.Object) []reconcile.Request {
+	c, ok := check.(*clusterv1.MachineHealthCheck)
+	if !ok {
+		return nil
+	}
+	all := r.checksIn(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.ClusterName}, nil)
+	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)}); !slices.Contains(all, self) {
+		all = append(all, self)
+	}
+	return all
+}
+
+// checksOfRequest maps a remediation request to the checks of its machine and to the one that made it, and a template to the
+// checks that name it.
+func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
+	var checks []reconcile.Request
+	if maker, marked := request.MadeBy(obj); marked {
+		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: maker.Name}})
+	}
+	machine := &clusterv1.Machine{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), machine, client.UnsafeDisableDeepCopy); err == nil {
+		checks = append(checks, r.checksOfMachine(ctx, machine)...)
+	}
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err == nil {
+		for i := range list.Items {
+			ref := list.Items[i].Spec.Remediation.TemplateRef
+			if ref.IsDefined() && ref.Name == obj.GetName() && request.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
+				checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+	}
+	return checks
+}
+
+// checksIn returns the checks of a cluster that select a machine with these labels, or all of them if machine is nil.
+func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+		return nil // the cache is shutting down
+	}
+	var checks []reconcile.Request
+	for i := range list.Items {
+		if machine == nil || selects(&list.Items[i], machine) {
+			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return checks
+}
+
+// selects reports whether check selects a machine with these labels. An empty selector selects nothing. (Cluster API.)
+func selects(check *clusterv1.MachineHealthCheck, machine labels.Set) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	return err == nil && !selector.Empty() && selector.Matches(machine)
+}
+
+// checkChanges passes everything about a check but its status, which is ours.
+func checkChanges() predicate.Predicate {
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// machineChanges passes what a verdict, a count or a condition of ours can depend on.
+func machineChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		return was.UID != is.UID || was.Generation != is.Generation ||
+			was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+			!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+			!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, sameCondition)
+	}}
+}
+
+// sameCondition leaves messages out: nothing is decided on them.
+func sameCondition(a, b metav1.Condition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+}
+
+// clusterChanges passes the pause and the two conditions that open or close the gates.
+func clusterChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+		if ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) || was.UID != is.UID {
+			return true
+		}
+		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
+			if (conditionTrue(was, gate) == nil) != (conditionTrue(is, gate) == nil) {
+				return true
+			}
+		}
+		return false
+	}}
+}

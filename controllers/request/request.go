@@ -1,0 +1,109 @@
+// Package request makes, finds, adopts and deletes remediation requests: the objects
+// that an external remediation provider acts on, one for a machine.
+//
+// Creating a request starts a remediation and deleting it stops it; there is no
+// other signal. So every request carries who made it, and whoever deletes one has
+// to look at that first. The package decides nothing.
+package request
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// TemplateSuffix ends the kind of every remediation template; without it, it is the kind of the requests made from it.
+const TemplateSuffix = "Template"
+
+// Maker is the check that made a request. It lives in the request's namespace.
+type Maker struct {
+	Name string
+	UID  types.UID
+}
+
+// MadeBy returns who made the request. There is none for a request made by Cluster API core or by hand.
+func MadeBy(req metav1.Object) (Maker, bool) {
+	name, marked := req.GetAnnotations()[mendv1.MadeByAnnotation]
+	return Maker{Name: name, UID: types.UID(req.GetLabels()[mendv1.MadeByUIDLabel])}, marked
+}
+
+// TemplateKind returns the kind that ref names.
+func TemplateKind(ref clusterv1.MachineHealthCheckRemediationTemplateReference) schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+}
+
+// KindOf returns the kind of the requests made from templates of the given kind.
+func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
+	return template.GroupVersion().WithKind(strings.TrimSuffix(template.Kind, TemplateSuffix))
+}
+
+// ClonedFrom reports whether req was made from a template of that kind and name, as its annotations say.
+func ClonedFrom(req metav1.Object, template schema.GroupVersionKind, name string) bool {
+	a := req.GetAnnotations()
+	return a[clusterv1.TemplateClonedFromNameAnnotation] == name &&
+		a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
+}
+
+// For returns the request for machine from template, as Cluster API makes it: the embedded
+// spec.template with the machine's name and namespace, owned by the machine and by nobody else
+// (no controller, no blockOwnerDeletion), annotated with where it was cloned from. The mark of its
+// maker is ours.
+func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Maker) (*unstructured.Unstructured, error) {
+	embedded, _, err := unstructured.NestedMap(template.Object, "spec", "template")
+	if err != nil {
+		return nil, fmt.Errorf("read spec.template of %s %s/%s: %w", template.GetKind(), template.GetNamespace(), template.GetName(), err)
+	}
+	if embedded == nil {
+		embedded = map[string]any{}
+	}
+	req := &unstructured.Unstructured{Object: embedded}
+	kind := KindOf(template.GroupVersionKind())
+	if req.GetAPIVersion() == "" {
+		req.SetAPIVersion(kind.GroupVersion().String())
+	}
+	if req.GetKind() == "" {
+		req.SetKind(kind.Kind)
+	}
+	for _, field := range []string{"resourceVersion", "finalizers", "uid", "selfLink", "generateName"} {
+		unstructured.RemoveNestedField(req.Object, "metadata", field)
+	}
+	req.SetName(machine.Name)
+	req.SetNamespace(machine.Namespace)
+	req.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(),
+		Kind:       "Machine",
+		Name:       machine.Name,
+		UID:        machine.UID,
+	}})
+	req.SetAnnotations(with(req.GetAnnotations(), map[string]string{
+		clusterv1.TemplateClonedFromNameAnnotation:      template.GetName(),
+		clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),
+		mendv1.MadeByAnnotation:                         by.Name,
+	}))
+	req.SetLabels(with(req.GetLabels(), map[string]string{
+		clusterv1.ClusterNameLabel: machine.Spec.ClusterName,
+		mendv1.MadeByUIDLabel:      string(by.UID),
+	}))
+	return req, nil
+}
+
+func with(m, more map[string]string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	for k, v := range more {
+		m[k] = v
+	}
+	return m
+}
+
+// ErrAppeared is returned when a request that was to be made turns out to exist. The next look finds it.
+var ErrAppeared = errors.New("a request for the machine appeared meanwhile")

@@ -1,0 +1,267 @@
+// The manager of kubemend: flags, caches, controllers. It decides nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/util/apiwarnings"
+	capiflags "sigs.k8s.io/cluster-api/util/flags"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// userAgent is the name under which API servers see the manager.
+const userAgent = "kubemend-controller-manager"
+
+// warmStandby lets a replica that is not the leader fill its caches, so that it takes over without reading everything first.
+const warmStandby featuregate.Feature = "WarmStandby"
+
+// options are what the flags set.
+type options struct {
+	leaderElection   bool
+	leaseDuration    time.Duration
+	renewDeadline    time.Duration
+	retryPeriod      time.Duration
+	namespace        string
+	watchFilter      string
+	healthAddr       string
+	profilerAddr     string
+	syncPeriod       time.Duration
+	qps              float32
+	burst            int
+	clusterQPS       float32
+	clusterBurst     int
+	checkConcurrency int
+	cacheConcurrency int
+	unclaimed        machinehealthcheck.Unclaimed
+	gates            featuregate.MutableFeatureGate
+	diagnostics      capiflags.ManagerOptions
+	logs             *logs.Options
+}
+
+func defaults() *options {
+	gates := featuregate.NewFeatureGate()
+	// Adding to a gate that is new and not yet frozen cannot fail.
+	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{warmStandby: {Default: false, PreRelease: featuregate.Alpha}})
+	return &options{unclaimed: machinehealthcheck.Observe, gates: gates, logs: logs.NewOptions()}
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs.Var(&o.unclaimed, "unclaimed-machine-health-checks",
+		"What to do with a MachineHealthCheck that is not claimed with the annotation cluster.x-k8s.io/paused: kubemend. "+
+			"observe: judge, export metrics, write nothing. act: remediate; only where Cluster API core leaves MachineHealthChecks alone. ignore: do not look.")
+	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
+	fs.StringVar(&o.watchFilter, "watch-filter", "",
+		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects must have to be looked at. If empty, all are.")
+	fs.IntVar(&o.checkConcurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
+	fs.IntVar(&o.cacheConcurrency, "clustercache-concurrency", 100, "Number of workload clusters to connect to, or probe, at the same time.")
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "After how long a MachineHealthCheck is looked at although nothing happened.")
+
+	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
+	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Maximum requests to the management cluster in one burst.")
+	fs.Float32Var(&o.clusterQPS, "clustercache-client-qps", 20, "Maximum requests per second to each workload cluster.")
+	fs.IntVar(&o.clusterBurst, "clustercache-client-burst", 30, "Maximum requests to each workload cluster in one burst.")
+
+	fs.BoolVar(&o.leaderElection, "leader-elect", false, "Let only one of several replicas act at a time.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a leader that fell silent.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease goes on trying.")
+	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
+
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the endpoints /healthz and /readyz.")
+	fs.StringVar(&o.profilerAddr, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060. If empty, there is none.")
+	o.gates.AddFlag(fs)
+	capiflags.AddManagerOptions(fs, &o.diagnostics)
+	logsv1.AddFlags(o.logs, fs)
+}
+
+func main() {
+	o := defaults()
+	fs := pflag.CommandLine
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	o.addFlags(fs)
+	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
+	pflag.Parse()
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		fmt.Fprintln(os.Stderr, "kubemend:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the manager until ctx ends.
+func run(ctx context.Context, o *options) error {
+	if args := pflag.Args(); len(args) > 0 {
+		return fmt.Errorf("unexpected arguments %q: all settings are flags", strings.Join(args, " "))
+	}
+	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+		return fmt.Errorf("set up logging: %w", err)
+	}
+	ctrl.SetLogger(klog.Background())
+	klog.Background().Info("Starting kubemend", "version", version)
+
+	mgr, err := newManager(o)
+	if err != nil {
+		return err
+	}
+	if err := addChecks(mgr); err != nil {
+		return err
+	}
+	if err := addMachineHealthChecks(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the manager: %w", err)
+	}
+	return nil
+}
+
+func newManager(o *options) (ctrl.Manager, error) {
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the management cluster: %w", err)
+	}
+	cfg.QPS, cfg.Burst, cfg.UserAgent = o.qps, o.burst, userAgent
+	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
+
+	_, diagnostics, err := capiflags.GetManagerOptions(o.diagnostics)
+	if err != nil {
+		return nil, fmt.Errorf("read the flags of the diagnostics endpoint: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme,
+		Controller: config.Controller{
+			UsePriorityQueue: ptr.To(true),
+			CacheSyncTimeout: 5 * time.Minute, // thousands of machines over a slow link
+			EnableWarmup:     ptr.To(o.gates.Enabled(warmStandby)),
+		},
+		Cache: cacheOptions(o.namespace),
+		// Requests and templates are read live when they are read whole; Secrets are nobody's business but ClusterCache's.
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:                       *diagnostics,
+		HealthProbeBindAddress:        o.healthAddr,
+		PprofBindAddress:              o.profilerAddr,
+		LeaderElection:                o.leaderElection,
+		LeaderElectionID:              "leader.kubemend.io",
+		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.leaseDuration,
+		RenewDeadline:                 &o.renewDeadline,
+		RetryPeriod:                   &o.retryPeriod,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// cacheOptions keeps the caches small: of Secrets only kubeconfigs, of machines only what is judged.
+func cacheOptions(namespace string) cache.Options {
+	named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	o := cache.Options{
+		DefaultTransform: machinehealthcheck.SlimMetadata,
+		ByObject: map[client.Object]cache.ByObject{
+			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine},
+			&corev1.Secret{}:     {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
+		},
+	}
+	if namespace != "" {
+		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	return o
+}
+
+func addChecks(mgr ctrl.Manager) error {
+	synced := func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("caches are not filled yet")
+		}
+		return nil
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced)); err != nil {
+		return fmt.Errorf("set up health checks: %w", err)
+	}
+	return nil
+}
+
+// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
+func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, o *options) error {
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return fmt.Errorf("set up the cache of kubeconfigs: %w", err)
+	}
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:     secrets,
+		WatchFilterValue: o.watchFilter,
+		Cache: clustercache.CacheOptions{
+			DefaultTransform: machinehealthcheck.SlimMetadata,
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.SlimNode}},
+		},
+		Client: clustercache.ClientOptions{QPS: o.clusterQPS, Burst: o.clusterBurst, UserAgent: userAgent},
+	}, controller.Options{MaxConcurrentReconciles: o.cacheConcurrency})
+	if err != nil {
+		return fmt.Errorf("set up the connections to workload clusters: %w", err)
+	}
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("set up discovery: %w", err)
+	}
+	requests := &request.Requests{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	kinds := request.NewKinds(mgr.GetCache())
+	recorder := mgr.GetEventRecorder("kubemend")
+	if err := (&machinehealthcheck.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: workload.NewClusters(clusters),
+		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{},
+		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
+	}).SetupWithManager(ctx, mgr, clusters, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
+		return err
+	}
+	return (&machinehealthcheck.Releaser{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
+		Discovery: api, Namespace: o.namespace,
+	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
+}
