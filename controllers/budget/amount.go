@@ -25,7 +25,7 @@ func ParseAmount(s string) (Amount, error) {
 	number, percent := strings.CutSuffix(s, "%")
 	value, err := strconv.Atoi(number)
 	switch {
-	case errors.Is(err, strconv.ErrRange) && !strings.HasPrefix(number, "-"):
+	case tooLarge(number, err):
 		value = math.MaxInt32
 	case err != nil:
 		return Amount{}, fmt.Errorf("must be a number such as 2 or a percentage such as 40%%, not %q", s)
@@ -42,7 +42,7 @@ func (a Amount) Of(total int) int {
 	if !a.percent {
 		return a.value
 	}
-	return a.value * total / 100
+	return int(int64(min(a.value, 100)) * int64(total) / 100)
 }
 
 // String returns a as it is written in a spec.
@@ -75,10 +75,16 @@ func ParseRange(s string) (Range, error) {
 
 func bound(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 31)
-	if errors.Is(err, strconv.ErrRange) {
+	if tooLarge(s, err) {
 		return math.MaxInt32, nil
 	}
 	return int(n), err
+}
+
+// tooLarge reports whether err, from reading s, means nothing but a number that does not fit.
+// strconv looks no further than the digit with which it overflows, so what follows is looked at here.
+func tooLarge(s string, err error) bool {
+	return errors.Is(err, strconv.ErrRange) && strings.Trim(s, "0123456789") == ""
 }
 
 // String returns r as it is written in a spec.

@@ -176,8 +176,10 @@ func TestOfIsTheFloorAndMonotone(t *testing.T) {
 	})
 }
 
+// anyAmount is an ordinary one, or a very large one: that is where it might overflow.
 var anyAmount = rapid.Custom(func(t *rapid.T) Amount {
-	return Amount{value: rapid.IntRange(0, math.MaxInt32).Draw(t, "value"), percent: rapid.Bool().Draw(t, "percent")}
+	value := rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(math.MaxInt32-1000, math.MaxInt32))
+	return Amount{value: value.Draw(t, "value"), percent: rapid.Bool().Draw(t, "percent")}
 })
 
 func TestANumberIsTheSameOfAnyTotal(t *testing.T) {
@@ -247,7 +249,10 @@ var (
 )
 
 func FuzzParseAmount(f *testing.F) {
-	for _, s := range []string{"2", "40%", "0", "150%", "-1", "", "%", "40%%", "1.5%", "+2", "-0%", "2147483648", "99999999999999999999%", "99999999999999999999x", "-99999999999999999999"} {
+	for _, s := range []string{
+		"2", "40%", "0", "150%", "-1", "", "%", "40%%", "1.5%", "+2", "-0%",
+		"2147483648", "99999999999999999999%", "99999999999999999999x", "-99999999999999999999",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -266,7 +271,10 @@ func FuzzParseAmount(f *testing.F) {
 }
 
 func FuzzParseRange(f *testing.F) {
-	for _, s := range []string{"[3-5]", "[5-3]", "[0-0]", "[3--5]", "[-1-3]", "[]", "", "[3-5", "3-5]", "[[3-5]]", "[03-5]", "[0-99999999999]", "[0-99999999999x]"} {
+	for _, s := range []string{
+		"[3-5]", "[5-3]", "[0-0]", "[3--5]", "[-1-3]", "[]", "", "[3-5", "3-5]", "[[3-5]]", "[03-5]",
+		"[0-99999999999]", "[0-99999999999x]",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -68,7 +68,7 @@ type Grant struct {
 // ShortCircuited reports whether the population as a whole forbids remediation.
 func (g Grant) ShortCircuited() bool { return g.Reason == TooMany || g.Reason == TooFew }
 
-// Decide applies l to p. It never grants more than wait, and never more than would
+// Decide applies l to p. It never grants more than Waiting, and never more than would
 // keep the number in flight within its limit.
 func Decide(p Population, l Limits) Grant {
 	bad := p.NotHealthy()

@@ -78,7 +78,8 @@ type Target struct {
 	Node   Node
 	// NodeName is empty while the machine has not named a node.
 	NodeName string
-	// AwaitedSince is the moment from which a first node is waited for.
+	// AwaitedSince is the moment from which a first node is waited for. It has to be set
+	// while the node is awaited: since the zero moment everything is late.
 	AwaitedSince time.Time
 	// Signals are read, not kept: the caller may reuse the slice afterwards.
 	Signals []Signal
@@ -176,8 +177,8 @@ func (v Verdict) Due(now time.Time) []Finding {
 	return due
 }
 
-// OverdueSince returns the moment at which v became unhealthy, or zero if that
-// moment is not known, as with an annotation or a deleted node.
+// OverdueSince returns the earliest moment at which one of the findings came due,
+// or zero if no such moment is known, as with an annotation or a deleted node alone.
 func (v Verdict) OverdueSince(now time.Time) time.Time {
 	var since time.Time
 	for _, f := range v.Due(now) {

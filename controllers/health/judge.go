@@ -11,9 +11,12 @@ import (
 // else, then the gates, then the machine's conditions together with one of: the
 // deleted node, the awaited node, the node's conditions.
 //
-// It differs in two places. A gate and an unreachable workload cluster make a
-// machine Unjudged, never Healthy. And without the workload cluster the machine's
-// own conditions still count, while its node is neither late nor deleted.
+// It differs in four places. A gate and an unreachable workload cluster make a
+// machine Unjudged, never Healthy. Without the workload cluster the machine's own
+// conditions still count, while its node is neither late nor deleted. A condition
+// that only mirrors a lost connection never counts. And a mark by hand does not end
+// the judging, so that a verdict holds all there is to say; whoever puts it into
+// words for a condition speaks of the mark alone, as Cluster API does.
 func Judge(t Target, p Policy, now time.Time) Verdict {
 	v := Verdict{State: undisputed(t)}
 	if t.Marked {

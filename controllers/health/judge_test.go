@@ -116,15 +116,15 @@ func (cases judgeCases) run(t *testing.T, p Policy) {
 }
 
 func TestConditions(t *testing.T) {
-	const m, tick = time.Minute, time.Nanosecond
+	const m, hour, tick = time.Minute, time.Hour, time.Nanosecond
 	judgeCases{
 		"a node without any condition is healthy":             {with(NodePresent), well()},
-		"a node that is ready is healthy":                     {with(NodePresent, Signal{OnNode, "Ready", "True", "", ago(time.Hour)}), well()},
-		"a condition that no check names is not bad":          {with(NodePresent, Signal{OnNode, "MemoryPressure", "True", "", ago(time.Hour)}), well()},
-		"a status is compared to the letter":                  {with(NodePresent, Signal{OnNode, "Ready", "unknown", "", ago(time.Hour)}), well()},
-		"a status without a check is not bad":                 {with(NodePresent, Signal{OnNode, "DiskPressure", "Unknown", "", ago(time.Hour)}), well()},
-		"a node's condition meets no check about the machine": {with(NodePresent, Signal{OnNode, "NodeHealthy", "Unknown", "", ago(time.Hour)}), well()},
-		"a machine's condition meets no check about the node": {with(NodePresent, Signal{OnMachine, "Ready", "Unknown", "", ago(time.Hour)}), well()},
+		"a node that is ready is healthy":                     {with(NodePresent, Signal{OnNode, "Ready", "True", "", ago(hour)}), well()},
+		"a condition that no check names is not bad":          {with(NodePresent, Signal{OnNode, "MemoryPressure", "True", "", ago(hour)}), well()},
+		"a status is compared to the letter":                  {with(NodePresent, Signal{OnNode, "Ready", "unknown", "", ago(hour)}), well()},
+		"a status without a check is not bad":                 {with(NodePresent, Signal{OnNode, "DiskPressure", "Unknown", "", ago(hour)}), well()},
+		"a node's condition meets no check about the machine": {with(NodePresent, Signal{OnNode, "NodeHealthy", "Unknown", "", ago(hour)}), well()},
+		"a machine's condition meets no check about the node": {with(NodePresent, Signal{OnMachine, "Ready", "Unknown", "", ago(hour)}), well()},
 
 		"a bad condition just before its time is suspect":  {with(NodePresent, silent(ago(5*m-tick))), pending(Suspect, tick, NodeCondition)},
 		"at the very moment it is unhealthy":               {with(NodePresent, silent(ago(5*m))), unhealthy(NodeCondition)},
@@ -132,18 +132,24 @@ func TestConditions(t *testing.T) {
 		"each check has its own timeout":                   {with(NodePresent, notReady(ago(3*m))), unhealthy(NodeCondition)},
 		"a timeout of zero counts at once":                 {with(NodePresent, diskFull(noon)), unhealthy(NodeCondition)},
 		"a clock that runs ahead is waited for":            {with(NodePresent, diskFull(in(m))), pending(Suspect, m, NodeCondition)},
-		"the nearest of two moments is the next look":      {with(NodePresent, silent(ago(m)), nodeLost(ago(2*m))), pending(Suspect, 2*m, MachineCondition, NodeCondition)},
-		"it is so whichever comes first":                   {with(NodePresent, silent(ago(2*m)), nodeLost(noon)), pending(Suspect, 3*m, MachineCondition, NodeCondition)},
-		"one condition that is due is enough":              {with(NodePresent, silent(ago(m)), diskFull(ago(m))), unhealthy(NodeCondition, NodeCondition).until(4 * m)},
-		"what is due later does not undo what is due":      {with(NodePresent, nodeLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
-		"two conditions that are due are two findings":     {with(NodePresent, silent(ago(time.Hour)), diskFull(ago(time.Hour))), unhealthy(NodeCondition, NodeCondition)},
-		"findings about the machine come first":            {with(NodePresent, silent(ago(time.Hour)), nodeLost(ago(time.Hour))), unhealthy(MachineCondition, NodeCondition)},
 		"a machine's condition is suspect before its time": {with(NodePresent, hostDead(ago(m))), pending(Suspect, 89*m, MachineCondition)},
 		"at the very moment it is unhealthy as well":       {with(NodePresent, hostDead(ago(90*m))), unhealthy(MachineCondition)},
 
-		"a lost connection is not the machine's fault":            {with(NodePresent, disconnected(ago(time.Hour))), well()},
-		"it does not excuse the machine's other conditions":       {with(NodePresent, disconnected(ago(time.Hour)), hostDead(ago(90*m))), unhealthy(MachineCondition)},
+		"a lost connection is not the machine's fault":            {with(NodePresent, disconnected(ago(hour))), well()},
+		"it does not excuse the machine's other conditions":       {with(NodePresent, disconnected(ago(hour)), hostDead(ago(90*m))), unhealthy(MachineCondition)},
 		"a node cannot be excused by the reason of its condition": {with(NodePresent, Signal{OnNode, "Ready", "Unknown", ConnectionDown, ago(5 * m)}), unhealthy(NodeCondition)},
+	}.run(t, policy)
+}
+
+func TestSeveralConditionsAtOnce(t *testing.T) {
+	const m, hour = time.Minute, time.Hour
+	judgeCases{
+		"the nearest of two moments is the next look":  {with(NodePresent, silent(ago(m)), nodeLost(ago(2*m))), pending(Suspect, 2*m, MachineCondition, NodeCondition)},
+		"it is so whichever comes first":               {with(NodePresent, silent(ago(2*m)), nodeLost(noon)), pending(Suspect, 3*m, MachineCondition, NodeCondition)},
+		"one condition that is due is enough":          {with(NodePresent, silent(ago(m)), diskFull(ago(m))), unhealthy(NodeCondition, NodeCondition).until(4 * m)},
+		"what is due later does not undo what is due":  {with(NodePresent, nodeLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
+		"two conditions that are due are two findings": {with(NodePresent, silent(ago(hour)), diskFull(ago(hour))), unhealthy(NodeCondition, NodeCondition)},
+		"findings about the machine come first":        {with(NodePresent, silent(ago(hour)), nodeLost(ago(hour))), unhealthy(MachineCondition, NodeCondition)},
 	}.run(t, policy)
 }
 
@@ -251,15 +257,27 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 		},
 		"a machine's condition": {
 			with(NodePresent, hostDead(ago(hour))),
-			Finding{MachineCondition, "Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s", in(30 * time.Minute)},
+			Finding{
+				MachineCondition,
+				"Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s",
+				in(30 * time.Minute),
+			},
 		},
 		"a node's condition": {
 			with(NodePresent, silent(ago(hour))),
-			Finding{NodeCondition, "Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s", ago(55 * time.Minute)},
+			Finding{
+				NodeCondition,
+				"Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s",
+				ago(55 * time.Minute),
+			},
 		},
 		"a condition that counts at once": {
 			with(NodePresent, diskFull(ago(hour))),
-			Finding{NodeCondition, "Condition DiskPressure on Node is reporting status True with reason Full for more than 0s", ago(hour)},
+			Finding{
+				NodeCondition,
+				"Condition DiskPressure on Node is reporting status True with reason Full for more than 0s",
+				ago(hour),
+			},
 		},
 		"a deleted node": {
 			with(NodeGone),
