@@ -42,7 +42,7 @@ func (a Amount) Of(total int) int {
 	if !a.percent {
 		return a.value
 	}
-	return int(int64(min(a.value, 100)) * int64(total) / 100)
+	return int(min(int64(a.value)*int64(total)/100, math.MaxInt32))
 }
 
 // String returns a as it is written in a spec.

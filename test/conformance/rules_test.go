@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+)
+
+var _ = Describe("Judging", func() {
+	It("says in both flavours that a machine is well, and nothing else", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 1, 1}))
+		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"a"}))
+		Expect(s.allowed(ctx, "check")()).To(Equal("True/RemediationAllowed"))
+	})
+
+	It("hands a machine whose node fell silent to its owner, in words that owners understand", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+
+		s.fallsSilent(ctx, "a")
+
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		m := s.get(ctx, "a")
+		Expect(flavours(m, "HealthCheckSucceeded")).To(Equal(silent))
+		Expect(conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal(
+			"Health check failed:\n  * Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
+		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal(
+			"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
+		Expect(conditions.GetMessage(m, "OwnerRemediated")).To(Equal("Waiting for remediation"))
+		// What MachineSet and KubeadmControlPlane look for, with their own eyes.
+		Expect(collections.IsUnhealthyAndOwnerRemediated(m)).To(BeTrue())
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+	})
+
+	It("is quick about patience that runs out, and does nothing before", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyNodeConditions[1].TimeoutSeconds = ptr.To[int32](4)
+		})
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+
+		began := time.Now().Truncate(time.Second)
+		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+		Expect(s.health(ctx, "a")()).To(Equal(well), "a suspect is not spoken of")
+
+		Eventually(s.health(ctx, "a")).Should(Equal(silent))
+		Expect(time.Since(began)).To(BeNumerically(">=", 4*time.Second))
+		Expect(time.Since(began)).To(BeNumerically("<", 8*time.Second))
+	})
+
+	It("calls a machine whose node was deleted unhealthy at once", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+
+		s.losesNode(ctx, "a")
+
+		Eventually(s.health(ctx, "a")).Should(Equal("False/NodeDeleted False/NodeNotFound"))
+		m := s.get(ctx, "a")
+		Expect(conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal("Health check failed:\n  * Node " + s.node("a") + " has been deleted"))
+		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(BeEmpty())
+	})
+
+	It("calls a machine whose node never came unhealthy after the start-up timeout", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.machine(ctx, "a")
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](2) })
+
+		Eventually(s.health(ctx, "a")).Should(Equal("False/NodeStartupTimeout False/NodeStartupTimeout"))
+		Expect(conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded")).To(Equal("Health check failed:\n  * Node failed to report startup in 2s"))
+	})
+
+	It("waits for a node for ever if the start-up timeout is 0", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.machine(ctx, "a")
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) })
+
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
+	})
+
+	It("judges by conditions of the machine, which go before those of the node", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a", func(m *clusterv1.Machine) {
+			m.Status.Conditions = append(m.Status.Conditions, condition("GPUHealthy", metav1.ConditionFalse, long))
+		})
+		s.fallsSilent(ctx, "a")
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
+				{Type: "GPUHealthy", Status: metav1.ConditionFalse, TimeoutSeconds: ptr.To[int32](60)},
+			}
+		})
+
+		Eventually(s.health(ctx, "a")).Should(Equal("False/UnhealthyMachine False/UnhealthyMachine"))
+		// The machine's own condition counts before the workload cluster is even connected.
+		Eventually(func() string { return conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded") }).Should(Equal("Health check failed:\n" +
+			"  * Condition GPUHealthy on Machine is reporting status False with reason Test for more than 1m0s\n" +
+			"  * Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
+	})
+
+	It("remediates a machine that was marked by hand, and speaks of the mark alone", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+
+		s.change(ctx, "a", annotated(clusterv1.RemediateMachineAnnotation, ""))
+
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		m := s.get(ctx, "a")
+		Expect(flavours(m, "HealthCheckSucceeded")).To(Equal("False/HasRemediateAnnotation False/HasRemediateMachineAnnotation"))
+		Expect(conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal(
+			"Health check failed: marked for remediation via cluster.x-k8s.io/remediate-machine annotation"))
+		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal("Marked for remediation via remediate-machine annotation"))
+	})
+})

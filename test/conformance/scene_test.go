@@ -1,0 +1,366 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// long is how long ago something must have happened for every patience to be over.
+const long = 30 * time.Minute
+
+// scene is one Cluster in a namespace of its own. What its machines and nodes report, the spec writes.
+type scene struct {
+	cluster *clusterv1.Cluster
+}
+
+// newScene makes a Cluster that is up: infrastructure ready, control plane initialized, both an hour ago, and reachable.
+func newScene(ctx context.Context, edits ...func(*clusterv1.Cluster)) *scene {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
+	Expect(here.Create(ctx, namespace)).To(Succeed())
+	return newSceneIn(ctx, namespace.Name, "c1", edits...)
+}
+
+func newSceneIn(ctx context.Context, namespace, name string, edits ...func(*clusterv1.Cluster)) *scene {
+	GinkgoHelper()
+	s := &scene{cluster: builders.Cluster(namespace, name)}
+	status := clusterv1.ClusterStatus{
+		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
+		Conditions: []metav1.Condition{
+			condition(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour),
+			condition(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, time.Hour),
+		},
+	}
+	s.cluster.Status = status
+	for _, edit := range edits {
+		edit(s.cluster)
+	}
+	wanted := s.cluster.Status
+	Expect(here.Create(ctx, rig.KubeconfigSecret(client.ObjectKeyFromObject(s.cluster), workload))).To(Succeed())
+	Expect(here.Create(ctx, s.cluster)).To(Succeed())
+	s.cluster.Status = wanted
+	Expect(here.Status().Update(ctx, s.cluster)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { s.end(ctx) })
+	return s
+}
+
+// end deletes what the manager would otherwise go on looking at.
+func (s *scene) end(ctx context.Context) {
+	for _, list := range []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}} {
+		Expect(here.DeleteAllOf(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+	}
+	Expect(client.IgnoreNotFound(here.Delete(ctx, s.cluster))).To(Succeed())
+}
+
+// changeCluster rewrites the Cluster's status.
+func (s *scene) changeCluster(ctx context.Context, change func(*clusterv1.Cluster)) {
+	GinkgoHelper()
+	before := s.cluster.DeepCopy()
+	change(s.cluster)
+	Expect(here.Status().Patch(ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
+}
+
+func condition(kind string, status metav1.ConditionStatus, ago time.Duration) metav1.Condition {
+	return metav1.Condition{
+		Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second)),
+	}
+}
+
+// machine makes a worker whose infrastructure has been ready for an hour. It has no node yet.
+func (s *scene) machine(ctx context.Context, name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	GinkgoHelper()
+	m := builders.ControlPlaneMachine(s.cluster, name)
+	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+	m.Labels["pool"] = "workers"
+	m.Status.Conditions = []metav1.Condition{condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour)}
+	for _, edit := range edits {
+		edit(m)
+	}
+	status := m.Status
+	Expect(here.Create(ctx, m)).To(Succeed())
+	m.Status = status
+	Expect(here.Status().Update(ctx, m)).To(Succeed())
+	return m
+}
+
+// worker makes a worker with a node that is Ready.
+func (s *scene) worker(ctx context.Context, name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node(name)}}
+	Expect(there.Create(ctx, node)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { _ = there.Delete(ctx, node) })
+	s.nodeReports(ctx, name, corev1.NodeReady, corev1.ConditionTrue, time.Hour)
+	return s.machine(ctx, name, append([]func(*clusterv1.Machine){s.hasNode(name)}, edits...)...)
+}
+
+func (s *scene) workers(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		s.worker(ctx, name)
+	}
+}
+
+// node is the name of a machine's node. All scenes share one workload cluster.
+func (s *scene) node(machine string) string {
+	return fmt.Sprintf("%s-%s-%s", s.cluster.Namespace, s.cluster.Name, machine)
+}
+
+func (s *scene) hasNode(name string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{Name: s.node(name)} }
+}
+
+// nodeReports sets a condition of a machine's node, as if it had been so for some time.
+func (s *scene) nodeReports(ctx context.Context, machine string, kind corev1.NodeConditionType, status corev1.ConditionStatus, ago time.Duration) {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(there.Get(ctx, client.ObjectKey{Name: s.node(machine)}, node)).To(Succeed())
+	before := node.DeepCopy()
+	since := metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))
+	found := false
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == kind {
+			c.Status, c.Reason, c.LastTransitionTime, c.LastHeartbeatTime, found = status, "Test", since, metav1.Now(), true
+		}
+	}
+	if !found {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: status, Reason: "Test", LastTransitionTime: since, LastHeartbeatTime: metav1.Now(),
+		})
+	}
+	Expect(there.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+}
+
+func (s *scene) fallsSilent(ctx context.Context, machines ...string) {
+	GinkgoHelper()
+	for _, m := range machines {
+		s.nodeReports(ctx, m, corev1.NodeReady, corev1.ConditionUnknown, long)
+	}
+}
+
+func (s *scene) comesBack(ctx context.Context, machines ...string) {
+	GinkgoHelper()
+	for _, m := range machines {
+		s.nodeReports(ctx, m, corev1.NodeReady, corev1.ConditionTrue, 0)
+	}
+}
+
+// losesNode deletes a machine's node.
+func (s *scene) losesNode(ctx context.Context, machine string) {
+	GinkgoHelper()
+	Expect(there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node(machine)}})).To(Succeed())
+}
+
+// change patches a machine: its metadata and spec, then its status.
+func (s *scene) change(ctx context.Context, machine string, change func(*clusterv1.Machine)) {
+	GinkgoHelper()
+	m := s.get(ctx, machine)
+	before := m.DeepCopy()
+	change(m)
+	status := m.Status
+	Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	before, m.Status = m.DeepCopy(), status
+	Expect(here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+}
+
+func annotated(key, value string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) {
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		m.Annotations[key] = value
+	}
+}
+
+func without(key string) func(*clusterv1.Machine) {
+	return func(m *clusterv1.Machine) { delete(m.Annotations, key) }
+}
+
+func (s *scene) get(ctx context.Context, machine string) *clusterv1.Machine {
+	GinkgoHelper()
+	m := &clusterv1.Machine{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: machine}, m)).To(Succeed())
+	return m
+}
+
+// check makes a MachineHealthCheck of the pool "workers": Ready False or Unknown for five minutes.
+func (s *scene) check(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	selected := func(c *clusterv1.MachineHealthCheck) {
+		c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}}
+	}
+	c := builders.MachineHealthCheck(s.cluster, name, append([]func(*clusterv1.MachineHealthCheck){selected}, edits...)...)
+	Expect(here.Create(ctx, c)).To(Succeed())
+	return c
+}
+
+func (s *scene) getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	c := &clusterv1.MachineHealthCheck{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: name}, c)).To(Succeed())
+	return c
+}
+
+// said returns what a machine's condition says, in both flavours, as one string: "False/UnhealthyNode False/UnhealthyNode".
+// A flavour that is missing is "-".
+func (s *scene) said(ctx context.Context, machine, kind string) func() string {
+	return func() string { return flavours(s.get(ctx, machine), kind) }
+}
+
+func (s *scene) health(ctx context.Context, machine string) func() string {
+	return s.said(ctx, machine, clusterv1.MachineHealthCheckSucceededCondition)
+}
+
+func (s *scene) owner(ctx context.Context, machine string) func() string {
+	return s.said(ctx, machine, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// external is what ExternallyRemediated says; there is no v1beta1 flavour of it.
+func (s *scene) external(ctx context.Context, machine string) func() string {
+	return func() string {
+		c := conditions.Get(s.get(ctx, machine), clusterv1.MachineExternallyRemediatedCondition)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+func flavours(o interface {
+	conditions.Getter
+	v1beta1conditions.Getter
+}, kind string) string {
+	now, before := "-", "-"
+	if c := conditions.Get(o, kind); c != nil {
+		now = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	if c := v1beta1conditions.Get(o, clusterv1.ConditionType(kind)); c != nil {
+		before = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	return now + " " + before
+}
+
+// What is said of machines.
+const (
+	well     = "True/HealthCheckSucceeded True/"
+	silent   = "False/UnhealthyNode False/UnhealthyNode"
+	nothing  = "- -"
+	handedOn = "False/WaitingForRemediation False/WaitingForRemediation"
+)
+
+// of returns a condition of a check as "Status/Reason".
+func (s *scene) of(ctx context.Context, check, kind string) func() string {
+	return func() string {
+		c := conditions.Get(s.getCheck(ctx, check), kind)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+func (s *scene) message(ctx context.Context, check, kind string) func() string {
+	return func() string { return conditions.GetMessage(s.getCheck(ctx, check), kind) }
+}
+
+// allowed is what RemediationAllowed says.
+func (s *scene) allowed(ctx context.Context, check string) func() string {
+	return s.of(ctx, check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+}
+
+// counts are a check's numbers: expected, healthy, remediations allowed.
+func (s *scene) counts(ctx context.Context, check string) func() []int32 {
+	return func() []int32 {
+		status := s.getCheck(ctx, check).Status
+		return []int32{ptr.Deref(status.ExpectedMachines, -1), ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.RemediationsAllowed, -1)}
+	}
+}
+
+// events counts how often a reason was told of an object, series included.
+func (s *scene) events(ctx context.Context, object, reason string) func() int {
+	return func() int {
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+		n := 0
+		for _, e := range list.Items {
+			if e.Regarding.Name == object && e.Reason == reason {
+				n++
+				if e.Series != nil {
+					n += int(e.Series.Count) - 1
+				}
+			}
+		}
+		return n
+	}
+}
+
+// template makes a Metal3RemediationTemplate in the scene's namespace.
+func (s *scene) template(ctx context.Context, name string) {
+	GinkgoHelper()
+	t := remediation("Metal3RemediationTemplate", s.cluster.Namespace, name)
+	t.Object["spec"] = map[string]any{"template": map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"from": "template"}, "annotations": map[string]any{"note": "kept"}},
+		"spec":     map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}},
+	}}
+	Expect(here.Create(ctx, t)).To(Succeed())
+}
+
+const remediationAPI = "infrastructure.cluster.x-k8s.io/v1beta1"
+
+func remediation(kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(remediationAPI)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// by makes a check remediate with the template called name.
+func by(name string) func(*clusterv1.MachineHealthCheck) {
+	return builders.RemediatedBy(remediationAPI, "Metal3RemediationTemplate", name)
+}
+
+// request returns the remediation request for a machine, or nil.
+func (s *scene) request(ctx context.Context, machine string) *unstructured.Unstructured {
+	GinkgoHelper()
+	r := remediation("Metal3Remediation", s.cluster.Namespace, machine)
+	err := here.Get(ctx, client.ObjectKeyFromObject(r), r)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// requested returns the names of the machines for which there is a request.
+func (s *scene) requested(ctx context.Context) func() []string {
+	return func() []string {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(remediationAPI)
+		list.SetKind("Metal3RemediationList")
+		Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+		names := []string{}
+		for i := range list.Items {
+			if list.Items[i].GetDeletionTimestamp() == nil {
+				names = append(names, list.Items[i].GetName())
+			}
+		}
+		return names
+	}
+}

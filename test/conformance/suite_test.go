@@ -1,0 +1,61 @@
+// Package conformance tests the built manager against a real API server: every rule of the wire, and every weakness of
+// Cluster API's own controller that this one does not share. Nothing here is simulated but machines and nodes, whose
+// status the tests write themselves.
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// What all specs share: one management cluster without Cluster API's controllers, one workload cluster whose nodes nobody looks after, and
+// one manager that acts on every check.
+var (
+	control    *rig.Rig
+	management *rig.ControlPlane
+	workload   *rig.ControlPlane
+	manager    *rig.Kubemend
+	here       client.Client // the management cluster
+	there      client.Client // the workload cluster
+)
+
+func TestConformance(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "Conformance")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+
+	management, err = control.Management(ctx, rig.ManagementOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	workload, err = control.Workload(ctx, "workload", rig.WorkloadOptions{Bare: true})
+	Expect(err).NotTo(HaveOccurred())
+
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	here, err = client.New(management.Config(), client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	there, err = client.New(workload.Config(), client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+
+	manager, err = management.Kubemend(ctx, "act", nil, "--unclaimed-machine-health-checks=act", "-v=2")
+	Expect(err).NotTo(HaveOccurred())
+})
