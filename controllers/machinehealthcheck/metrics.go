@@ -84,7 +84,7 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.grant.ShortCircuited()))
 	inFlight.WithLabelValues(labels...).Set(float64(p.InFlight))
 	nextDeadline.WithLabelValues(labels...).Set(unix(nextLook(w)))
-	if w.initialized && w.link.Link != workload.Connecting {
+	if w.initialized && w.link.Link != workload.Unsure {
 		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
 	}
 	kind := remediationKind(w)

@@ -213,9 +213,9 @@ func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
 		if was != nil && (was.Status == metav1.ConditionFalse || was.Reason == mendv1.ReachableAgainReason) {
 			c.Reason = mendv1.ReachableAgainReason
 		}
-	case w.link.Link == workload.Connecting && was != nil:
+	case w.link.Link == workload.Unsure && was != nil:
 		return *was
-	case w.link.Link == workload.Connecting:
+	case w.link.Link == workload.Unsure:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The first connection to the workload cluster is being made"
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, mendv1.UnreachableReason

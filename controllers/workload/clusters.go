@@ -31,14 +31,18 @@ const syncInterval = 250 * time.Millisecond
 type Link int
 
 const (
-	// Connecting means that the first answer is still awaited: the connection was not tried yet, or
-	// the nodes are being listed for the first time.
-	Connecting Link = iota
+	// Unsure means that an answer is awaited: the connection is being made, the nodes are being listed for the
+	// first time, or one probe went unanswered. Nodes cannot be judged, but nothing is lost yet.
+	Unsure Link = iota
 	// Up means that the last probe was answered and the cache is filled.
 	Up
-	// Down means that the last attempt to reach the cluster failed.
+	// Down means that the cluster failed to answer at least twice.
 	Down
 )
+
+// lost is the number of attempts in a row that have to fail for a cluster to count as Down. One alone is a dropped packet
+// or a kubeconfig that was just rotated.
+const lost = 2
 
 // Clusters gives views of workload clusters. It is safe for concurrent use.
 type Clusters struct {
@@ -77,28 +81,34 @@ func (v View) Node(name string) *corev1.Node {
 // View looks at cluster and makes sure that watches on its nodes are in place. No call of it blocks on the network.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, watches ...clustercache.Watcher) (View, error) {
 	health := c.cache.GetHealthCheckingState(ctx, cluster)
-	lost := View{Link: Down, LastSeen: health.LastProbeSuccessTime, Recheck: ProbeInterval}
-	if health.LastProbeTime.IsZero() {
-		lost.Link = Connecting
+	v := View{Link: Unsure, LastSeen: health.LastProbeSuccessTime}
+	if health.ConsecutiveFailures >= lost {
+		v.Link = Down
 	}
 	for _, w := range append(watches, c.store(cluster)) {
 		switch err := c.cache.Watch(ctx, cluster, w); {
 		case errors.Is(err, clustercache.ErrClusterNotConnected):
-			return lost, nil
+			if v.Link == Unsure && health.ConsecutiveFailures > 0 {
+				v.Recheck = ProbeInterval // whether the next attempt failed too is told by no event, that it succeeded is
+			}
+			return v, nil
 		case err != nil:
 			return View{}, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
 		}
 	}
 	if health.ConsecutiveFailures > 0 {
-		return lost, nil
+		v.Recheck = ProbeInterval
+		return v, nil
 	}
 	c.mu.RLock()
 	informer := c.nodes[cluster]
 	c.mu.RUnlock()
 	if informer == nil || !informer.HasSynced() {
-		return View{Link: Connecting, LastSeen: health.LastProbeSuccessTime, Recheck: syncInterval}, nil
+		v.Recheck = syncInterval
+		return v, nil
 	}
-	return View{Link: Up, LastSeen: health.LastProbeSuccessTime, nodes: informer.GetIndexer()}, nil
+	v.Link, v.nodes = Up, informer.GetIndexer()
+	return v, nil
 }
 
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
