@@ -46,6 +46,8 @@ type Releaser struct {
 	Discovery discovery.ServerResourcesInterface
 	// Namespace is the one that is watched; empty for all.
 	Namespace string
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster must have; empty for all.
+	WatchFilterValue string
 }
 
 // Reconcile lets go of the machine called req if nobody judges it.
@@ -57,7 +59,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if deleting(m) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
-	if stopped, err := r.clusterPaused(ctx, m); stopped || err != nil {
+	if stopped, err := r.standsBack(ctx, m); stopped || err != nil {
 		return ctrl.Result{}, err
 	}
 	checks, err := r.checksOf(ctx, m)
@@ -71,13 +73,16 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-func (r *Releaser) clusterPaused(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+// standsBack reports whether m belongs to a Cluster that is paused, or that another manager looks after. Machines
+// are not asked for the label: that theirs was forgotten must not leave a request behind.
+func (r *Releaser) standsBack(ctx context.Context, m *clusterv1.Machine) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
 	if err != nil {
 		return true, client.IgnoreNotFound(err)
 	}
-	return ptr.Deref(cluster.Spec.Paused, false), nil
+	filtered := r.WatchFilterValue != "" && cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue
+	return filtered || ptr.Deref(cluster.Spec.Paused, false), nil
 }
 
 // checksOf returns the names of the checks that judge m.

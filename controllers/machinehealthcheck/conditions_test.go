@@ -1,0 +1,152 @@
+package machinehealthcheck
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+func finding(r health.Reason, detail string) health.Finding {
+	return health.Finding{Reason: r, Detail: detail}
+}
+
+func TestFailureOf(t *testing.T) {
+	cases := map[string]struct {
+		due  []health.Finding
+		want failure
+	}{
+		"a mark by hand is spoken of alone": {
+			[]health.Finding{finding(health.MarkedByHand, "marked for remediation via X annotation"), finding(health.NodeCondition, "bad")},
+			failure{"HasRemediateAnnotation", "Health check failed: marked for remediation via X annotation",
+				"HasRemediateMachineAnnotation", "Marked for remediation via remediate-machine annotation"},
+		},
+		"machine conditions name the reason": {
+			[]health.Finding{finding(health.MachineCondition, "m"), finding(health.NodeCondition, "n")},
+			failure{"UnhealthyMachine", "Health check failed:\n  * m\n  * n", "UnhealthyMachine", "m; n"},
+		},
+		"a deleted node has no message in v1beta1": {
+			[]health.Finding{finding(health.NodeDeleted, "Node a has been deleted")},
+			failure{"NodeDeleted", "Health check failed:\n  * Node a has been deleted", "NodeNotFound", ""},
+		},
+		"unless there is a machine condition too": {
+			[]health.Finding{finding(health.MachineCondition, "m"), finding(health.NodeDeleted, "Node a has been deleted")},
+			failure{"UnhealthyMachine", "Health check failed:\n  * m\n  * Node a has been deleted", "UnhealthyMachine", "m; Node a has been deleted"},
+		},
+		"a late node": {
+			[]health.Finding{finding(health.NodeStartup, "late")},
+			failure{"NodeStartupTimeout", "Health check failed:\n  * late", "NodeStartupTimeout", "late"},
+		},
+		"a bad node": {
+			[]health.Finding{finding(health.NodeCondition, "n1"), finding(health.NodeCondition, "n2")},
+			failure{"UnhealthyNode", "Health check failed:\n  * n1\n  * n2", "UnhealthyNode", "n1; n2"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, failureOf(tc.due), cmp.AllowUnexported(failure{})); diff != "" {
+				t.Errorf("failureOf() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
+	deferred := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
+	next := saying{health: failed, handOver: true}.after(deferred, nil, noon)
+	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Reason != "RemediationDeferred" {
+		t.Errorf("OwnerRemediated is %s/%s, want it left as it was", c.Status, c.Reason)
+	}
+	if c := v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition); c == nil || c.Status != corev1.ConditionFalse {
+		t.Errorf("the other flavour is %v, want False: each is asked on its own", c)
+	}
+}
+
+func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
+	done := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Done")).machine
+	next := saying{health: failed, handOver: true}.after(done, nil, noon)
+	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Status != metav1.ConditionFalse {
+		t.Errorf("OwnerRemediated is %s, want False", c.Status)
+	}
+}
+
+func TestAProvidersConditionIsNotTouchedWhileItsRequestIsUnderWay(t *testing.T) {
+	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "PoweringOff")
+	next := saying{health: failed, external: waiting}.after(a("m", health.Unhealthy, at).machine, nil, noon)
+	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c.Reason != "PoweringOff" {
+		t.Errorf("ExternallyRemediated is %s, want the provider's PoweringOff", c.Reason)
+	}
+}
+
+func TestW4AFailureOfOursIsReplacedWhenItWorks(t *testing.T) {
+	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
+	next := saying{health: failed, external: waiting}.after(a("m", health.Unhealthy, at).machine, nil, noon)
+	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c.Reason != clusterv1.MachineExternallyRemediatedWaitingForRemediationReason {
+		t.Errorf("ExternallyRemediated is %s, want WaitingForRemediation", c.Reason)
+	}
+}
+
+func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
+	due := []health.Finding{finding(health.NodeCondition, "bad")}
+	for name, s := range map[string]saying{
+		"healthy": {health: succeeded, external: removed}, "unhealthy": {health: failed, handOver: true}, "requested": {health: failed, external: waiting},
+		"refused": {health: failed, external: creationFailed, why: "no rights"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := a("m", health.Unhealthy).machine
+			first := s.after(m, due, noon)
+			if first == nil {
+				t.Fatal("nothing was said")
+			}
+			if again := s.after(first, due, noon.Add(time.Hour)); again != nil {
+				t.Errorf("it is said again: %s", cmp.Diff(first.Status, again.Status))
+			}
+			if len(m.Status.Conditions) != 0 || m.Status.Deprecated != nil {
+				t.Error("the machine of the cache was changed")
+			}
+		})
+	}
+}
+
+func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
+	s := saying{health: succeeded, external: removed}
+	for name, m := range map[string]*clusterv1.Machine{
+		"nothing was said":             a("m", health.Healthy).machine,
+		"it was said":                  a("m", health.Healthy, saidTrue).machine,
+		"only one flavour was said":    a("m", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)).machine,
+		"the opposite was said":        a("m", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")).machine,
+		"a request is left":            a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine,
+		"another generation was meant": a("m", health.Healthy, saidTrue, func(t *target) { t.machine.Generation++ }).machine,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if writes := s.after(m, nil, noon) != nil; writes == saidHealthy(m) {
+				t.Errorf("saidHealthy() = %t, and writing it changes something: %t", saidHealthy(m), writes)
+			}
+		})
+	}
+	if n := testing.AllocsPerRun(100, func() { saidHealthy(a1) }); n != 0 {
+		t.Errorf("saidHealthy() allocates %v times; it is called for every machine of every pass", n)
+	}
+}
+
+var a1 = a("m", health.Healthy, saidTrue).machine
+
+func TestLettingGoTakesBackOnlyWhatAChecksSaid(t *testing.T) {
+	m := a("m", health.Unhealthy, saysOf(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
+		saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
+		saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine
+	next := letGo(m)
+	if len(next.Status.Conditions) != 1 || next.Status.Conditions[0].Type != clusterv1.ReadyCondition {
+		t.Errorf("left are %v, want Ready alone", next.Status.Conditions)
+	}
+	answered := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
+	if letGo(answered) != nil {
+		t.Error("the owner's own answer was taken back")
+	}
+}

@@ -1,0 +1,227 @@
+package machinehealthcheck
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// did puts a step into words.
+func did(s step) string {
+	var words []string
+	for word, holds := range map[string]bool{
+		"1 creates a request": s.create, "1 adopts the request": s.adopt, "1 deletes the request": s.drop, "1 lets go": s.letGo,
+		"2 says healthy": s.say.health == succeeded, "2 says unhealthy": s.say.health == failed,
+		"3 hands over": s.say.handOver, "3 says waiting": s.say.external == waiting, "3 says no template": s.say.external == templateNotFound,
+		"3 says request failed": s.say.external == creationFailed,
+	} {
+		if holds {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	for i := range words {
+		words[i] = words[i][2:]
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestStepFor(t *testing.T) {
+	const me, myUID = "check", "check-uid"
+	grants := budget.Grant{Start: 1}
+	cases := map[string]struct {
+		given *world
+		grant budget.Grant
+		want  string
+	}{
+		"a healthy machine that is said to be healthy needs nothing":  {aWorld(a("m", health.Healthy, saidTrue)), grants, "nothing"},
+		"a healthy machine of which nothing was said is said healthy": {aWorld(a("m", health.Healthy)), grants, "says healthy"},
+		"a healthy machine that is being deleted is left alone":       {aWorld(a("m", health.Healthy, beingDeleted)), grants, "nothing"},
+		"a suspect machine keeps what was said":                       {aWorld(a("m", health.Suspect, askedOwner)), grants, "nothing"},
+		"a starting machine is not spoken of":                         {aWorld(a("m", health.Starting)), grants, "nothing"},
+		"an unjudged machine keeps its request":                       {aWorld(a("m", health.Unjudged, requestedBy(me, myUID))).external(), grants, "nothing"},
+
+		"an unhealthy machine is handed to its owner":                         {aWorld(a("m", health.Unhealthy)), grants, "says unhealthy, hands over"},
+		"without a grant it is only marked":                                   {aWorld(a("m", health.Unhealthy)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
+		"one that was handed over stays so":                                   {aWorld(a("m", health.Unhealthy, askedOwner)), budget.Grant{}, "says unhealthy, hands over"},
+		"one that was handed over is not asked again while short-circuited":   {aWorld(a("m", health.Unhealthy, askedOwner)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
+		"one that is being deleted is marked and no more":                     {aWorld(a("m", health.Unhealthy, beingDeleted)), grants, "says unhealthy"},
+		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, elder("old"))), grants, "nothing"},
+		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, elder("old"))), grants, "nothing"},
+		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, elder("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
+
+		"an unhealthy machine gets a request":                        {aWorld(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
+		"W2: one that is being deleted gets none":                    {aWorld(a("m", health.Unhealthy, beingDeleted)).external(), grants, "says unhealthy"},
+		"W1: one that has its request needs no other":                {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
+		"W8: while its request is being deleted there is no other":   {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, ending))).external(), grants, "says unhealthy, says waiting"},
+		"W9: a request of another check is not touched":              {aWorld(a("m", health.Unhealthy, requestedBy("other", "x"))).external(), grants, "says unhealthy, says request failed"},
+		"W9: nor deleted on recovery":                                {aWorld(a("m", health.Healthy, saidTrue, requestedBy("other", "x"))).external(), grants, "nothing"},
+		"a request that core made from our template is adopted":      {aWorld(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"one that somebody made from another template is not":        {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "says unhealthy, says request failed"},
+		"a request of our predecessor is inherited":                  {aWorld(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"on recovery our request is deleted":                         {aWorld(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
+		"W5: what was said of a request is taken back with recovery": {aWorld(a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := "nothing"
+			if steps := plan(tc.given, tc.grant); len(steps) > 0 {
+				got = did(steps[0])
+			}
+			if got != tc.want {
+				t.Errorf("plan() %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy)).external()
+	w.remedy.missing = "gone"
+	steps := plan(w, weigh(w).grant)
+	if got := did(steps[0]); got != "says unhealthy, says no template" {
+		t.Errorf("plan() %s", got)
+	}
+	if want := "Error retrieving remediation template Metal3RemediationTemplate ns/reboot"; steps[0].say.why != want {
+		t.Errorf("it says %q, want %q", steps[0].say.why, want)
+	}
+}
+
+func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy)).external()
+	w.remedy.known = false
+	if got := did(plan(w, weigh(w).grant)[0]); got != "says unhealthy" {
+		t.Errorf("plan() %s, want it only said", got)
+	}
+}
+
+func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
+	w := aWorld(
+		a("d", health.Unhealthy, dueFor(time.Minute)), a("b", health.Unhealthy, dueFor(time.Minute)),
+		a("c", health.Unhealthy, dueFor(time.Hour)), a("e", health.Unhealthy, byUser, dueFor(time.Second)))
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
+	var handed []string
+	for _, s := range plan(w, weigh(w).grant) {
+		if s.say.handOver {
+			handed = append(handed, s.target.machine.Name)
+		}
+	}
+	if want := []string{"b", "c", "e"}; !slices.Equal(handed, want) {
+		t.Errorf("handed over %v, want %v", handed, want)
+	}
+}
+
+func TestWhatIsInFlightUsesUpTheLimit(t *testing.T) {
+	w := aWorld(a("a", health.Unhealthy, askedOwner), a("b", health.Suspect, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
+	s := weigh(w)
+	if s.population.InFlight != 2 || s.grant.Start != 0 || s.grant.Reason != budget.AtWork {
+		t.Errorf("in flight %d, grant %+v; want 2 and nothing granted", s.population.InFlight, s.grant)
+	}
+}
+
+func TestCountPutsEveryTargetInOneClass(t *testing.T) {
+	w := aWorld(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
+		a("e", health.Suspect), a("f", health.Starting), a("g", health.Unjudged))
+	want := budget.Population{Healthy: 1, Unhealthy: 1, Suspect: 1, Starting: 1, Deleting: 2, Unjudged: 1, Waiting: 1}
+	if got := count(w); got != want {
+		t.Errorf("count() = %+v, want %+v", got, want)
+	}
+}
+
+func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
+	w := aWorld()
+	w.skipped = []target{
+		a("quiet", health.Healthy),
+		a("failed", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+		a("elsewhere", health.Healthy, elder("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+	}
+	steps := plan(w, budget.Grant{})
+	if len(steps) != 1 || !steps[0].letGo || steps[0].target.machine.Name != "failed" {
+		t.Errorf("plan() = %d steps, want to let go of failed alone", len(steps))
+	}
+}
+
+func TestLimits(t *testing.T) {
+	cases := map[string]struct {
+		change func(*clusterv1.MachineHealthCheck)
+		want   budget.Limits
+		field  string
+	}{
+		"without a limit everything is allowed": {nil, budget.Limits{AtMost: 10, InFlight: budget.Unlimited}, ""},
+		"the range goes before the number": {func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Remediation.TriggerIf.UnhealthyInRange = "[3-5]"
+		}, budget.Limits{AtLeast: 3, AtMost: 5, InFlight: budget.Unlimited}, ""},
+		"at least one may be in flight": {func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1%"}
+		}, budget.Limits{AtMost: 10, InFlight: 1}, ""},
+		"an empty range is named": {func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Remediation.TriggerIf.UnhealthyInRange = "[5-3]"
+		}, budget.Limits{}, "spec.remediation.triggerIf.unhealthyInRange"},
+		"a bad annotation is named": {func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "many"}
+		}, budget.Limits{}, "metadata.annotations[kubemend.io/max-in-flight]"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			check := &clusterv1.MachineHealthCheck{}
+			if tc.change != nil {
+				tc.change(check)
+			}
+			got, err := limitsOf(check, 10)
+			if tc.field != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), tc.field+": ") {
+					t.Errorf("got error %v, want one about %s", err, tc.field)
+				}
+				return
+			}
+			if err != nil || got != tc.want {
+				t.Errorf("limitsOf() = %+v, %v; want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestStance(t *testing.T) {
+	cases := map[string]struct {
+		annotation *string
+		paused     bool
+		unclaimed  Unclaimed
+		want       stance
+	}{
+		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, acting},
+		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, paused},
+		"any other value is a pause":                            {ptr.To("true"), false, Act, paused},
+		"even the empty one":                                    {ptr.To(""), false, Observe, paused},
+		"an unclaimed check is observed":                        {nil, false, Observe, observing},
+		"an unclaimed check of a paused cluster is not":         {nil, true, Observe, paused},
+		"an unclaimed check is acted on where the flag says so": {nil, false, Act, acting},
+		"an unclaimed check is ignored where the flag says so":  {nil, false, Ignore, ignoring},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			check, cluster := &clusterv1.MachineHealthCheck{}, &clusterv1.Cluster{}
+			if tc.annotation != nil {
+				check.Annotations = map[string]string{clusterv1.PausedAnnotation: *tc.annotation}
+			}
+			if tc.paused {
+				cluster.Spec.Paused = ptr.To(true)
+			}
+			if got := stanceTo(check, cluster, tc.unclaimed); got != tc.want {
+				t.Errorf("stanceTo() = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package machinehealthcheck
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
+	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Suspect), a("d", health.Starting), a("e", health.Unjudged),
+		a("f", health.Healthy, beingDeleted)).limited("40%")
+	c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 6, unhealthy: 1, maxUnhealthy: 40%). " +
+		"5 of 6 targets are not healthy: 1 unhealthy, 1 suspect, 1 starting, 1 being deleted, 1 unjudged; 40% of 6 allows 2"
+	if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
+		t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
+	}
+}
+
+func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
+	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy))
+	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
+	c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyRange: [2-3]). " +
+		"1 of 2 targets are not healthy: 1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; the range allows 2 to 3"
+	if c.Message != want {
+		t.Errorf("got  %q\nwant %q", c.Message, want)
+	}
+}
+
+func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
+	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
+	w.remedy.missing = "it is gone"
+	w.reach = reachCondition(nil, w)
+	first := statusAfter(w, weigh(w))
+	again := *w
+	again.check, again.now = first, noon.Add(time.Hour)
+	again.reach = reachCondition(conditionOf(first, mendv1.WorkloadClusterReachable), &again)
+	if diff := cmp.Diff(first.Status, statusAfter(&again, weigh(&again)).Status); diff != "" {
+		t.Errorf("the same world an hour later is said otherwise (-first +second):\n%s", diff)
+	}
+}
+
+func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
+	w := aWorld(a("a", health.Unhealthy)).external()
+	w.remedy.missing = "it is gone"
+	s := weigh(w)
+	s.refused = errors.New("no rights")
+	w.check = statusAfter(w, s)
+	for _, kind := range []clusterv1.ConditionType{
+		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
+	} {
+		if c := v1beta1conditions.Get(w.check, kind); c == nil || c.Status != corev1.ConditionFalse || c.Severity != clusterv1.ConditionSeverityError {
+			t.Errorf("%s is %v, want False", kind, c)
+		}
+	}
+	w.remedy.missing = ""
+	healed := statusAfter(w, weigh(w))
+	for _, kind := range []clusterv1.ConditionType{
+		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
+	} {
+		if c := v1beta1conditions.Get(healed, kind); c != nil {
+			t.Errorf("%s is still there: %v", kind, c)
+		}
+	}
+	if c := conditionOf(healed, mendv1.RemediationTemplateAvailable); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("RemediationTemplateAvailable is %v, want True", c)
+	}
+}
+
+func TestW14NumbersFitTheirFields(t *testing.T) {
+	w := aWorld(a("a", health.Healthy))
+	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[0-99999999999]"
+	if got := statusAfter(w, weigh(w)).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
+		t.Errorf("remediationsAllowed is %d", ptr.Deref(got, -1))
+	}
+	many := make([]target, maxTargets+1)
+	for i := range many {
+		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
+	}
+	status := statusAfter(aWorld(many...), summary{population: budget.Population{Healthy: len(many)}}).Status
+	if len(status.Targets) != maxTargets || *status.ExpectedMachines != maxTargets+1 {
+		t.Errorf("%d targets are listed and %d counted, want %d and %d", len(status.Targets), *status.ExpectedMachines, maxTargets, maxTargets+1)
+	}
+}
+
+func TestAGenerationIsObservedOnlyByAPassThatGotThrough(t *testing.T) {
+	w := aWorld()
+	if got := statusAfter(w, summary{failed: true}).Status.ObservedGeneration; got != 0 {
+		t.Errorf("a failed pass observed generation %d", got)
+	}
+	if got := statusAfter(w, summary{}).Status.ObservedGeneration; got != w.check.Generation {
+		t.Errorf("observedGeneration is %d, want %d", got, w.check.Generation)
+	}
+}
+
+func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
+	w := aWorld()
+	if c := conditionOf(statusAfter(w, summary{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
+		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
+	}
+	w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	if c := conditionOf(statusAfter(w, summary{}), clusterv1.PausedCondition); c != nil {
+		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
+	}
+}
+
+func TestReachCondition(t *testing.T) {
+	was := func(status metav1.ConditionStatus, reason string) *metav1.Condition {
+		return &metav1.Condition{Type: mendv1.WorkloadClusterReachable, Status: status, Reason: reason, Message: "as it was", LastTransitionTime: metav1.NewTime(ago(time.Hour))}
+	}
+	cases := map[string]struct {
+		was         *metav1.Condition
+		initialized bool
+		link        workload.Link
+		want        string
+		since       time.Time
+	}{
+		"a cluster that answers is reachable":                   {nil, true, workload.Up, "True/Reachable", noon},
+		"and goes on being so":                                  {was("True", "Reachable"), true, workload.Up, "True/Reachable", ago(time.Hour)},
+		"one that is lost is not, from now on":                  {was("True", "Reachable"), true, workload.Down, "False/Unreachable", noon},
+		"and since then":                                        {was("False", "Unreachable"), true, workload.Down, "False/Unreachable", ago(time.Hour)},
+		"one that is back is reachable again, from now on":      {was("False", "Unreachable"), true, workload.Up, "True/ReachableAgain", noon},
+		"and that is remembered":                                {was("True", "ReachableAgain"), true, workload.Up, "True/ReachableAgain", ago(time.Hour)},
+		"while nobody is sure it stands as it was":              {was("False", "Unreachable"), true, workload.Unsure, "False/Unreachable", ago(time.Hour)},
+		"at first nobody is sure":                               {nil, true, workload.Unsure, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all": {nil, false, workload.Unsure, "Unknown/NotInitialized", noon},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld()
+			w.initialized, w.link.Link = tc.initialized, tc.link
+			got := reachCondition(tc.was, w)
+			if s := fmt.Sprintf("%s/%s", got.Status, got.Reason); s != tc.want || !got.LastTransitionTime.Time.Equal(tc.since) {
+				t.Errorf("got %s since %s, want %s since %s", s, got.LastTransitionTime, tc.want, tc.since)
+			}
+			if got.Status == metav1.ConditionFalse && tc.link == workload.Down && !strings.Contains(got.Message, tc.since.Format(time.RFC3339)) {
+				t.Errorf("the message does not say since when: %q", got.Message)
+			}
+		})
+	}
+}
+
+func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
+	w := aWorld(a("a", health.Healthy), a("b", health.Healthy))
+	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
+	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
+	w.rivals = []rival{{name: "newer", selector: selector}, {name: "older", selector: selector, elder: true}, {name: "elsewhere", selector: labels.Nothing()}}
+	c := exclusive(w)
+	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
+		"* 1 of 2 targets are selected by MachineHealthCheck older too: that check is older and acts on them"
+	if c.Status != metav1.ConditionFalse || c.Message != want {
+		t.Errorf("got %s %q\nwant False %q", c.Status, c.Message, want)
+	}
+}
+
+func TestEnded(t *testing.T) {
+	w := aWorld(a("recovered", health.Healthy), a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Suspect))
+	w.skipped = []target{a("skipped", health.Healthy)}
+	flights := map[types.UID]string{}
+	for _, name := range []types.UID{"recovered", "atWork", "dropped", "skipped", "gone"} {
+		flights["uid-of-"+name] = "Owner"
+	}
+	want := map[string]int{recoveredResult: 1, cancelledResult: 2, replacedResult: 1}
+	if diff := cmp.Diff(want, ended(w, flights)); diff != "" {
+		t.Errorf("ended() (-want +got):\n%s", diff)
+	}
+	if got := ended(w, nil); got != nil {
+		t.Errorf("without a pass before, %v ended", got)
+	}
+}

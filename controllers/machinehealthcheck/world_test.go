@@ -1,0 +1,127 @@
+package machinehealthcheck
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+// aWorld is the world of a check of the cluster "c1" that is up; each test states only what is special about it.
+func aWorld(targets ...target) *world {
+	return &world{
+		now: noon,
+		check: &clusterv1.MachineHealthCheck{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
+			Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
+		},
+		cluster:             &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
+		stance:              acting,
+		initialized:         true,
+		infrastructureReady: true,
+		link:                workload.View{Link: workload.Up},
+		remedy:              remedy{known: true},
+		targets:             targets,
+	}
+}
+
+// limited gives the world's check a maxUnhealthy.
+func (w *world) limited(limit string) *world {
+	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
+	return w
+}
+
+const templateKind = "Metal3RemediationTemplate"
+
+// external makes the world's check remediate by requests.
+func (w *world) external() *world {
+	ref := clusterv1.MachineHealthCheckRemediationTemplateReference{
+		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
+	}
+	w.check.Spec.Remediation.TemplateRef = ref
+	w.remedy = remedy{external: true, known: true, ref: ref, kind: request.KindOf(request.TemplateKind(ref))}
+	return w
+}
+
+// a returns a target called name in a state; an unhealthy one has been due for a minute.
+func a(name string, state health.State, changes ...func(*target)) target {
+	t := target{
+		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
+		}},
+		verdict: health.Verdict{State: state},
+	}
+	if state == health.Unhealthy {
+		t.verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Due: ago(time.Minute)}}
+	}
+	for _, change := range changes {
+		change(&t)
+	}
+	return t
+}
+
+func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
+
+func dueFor(d time.Duration) func(*target) {
+	return func(t *target) { t.verdict.Findings[0].Due = ago(d) }
+}
+
+func byUser(t *target) {
+	t.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand, Detail: "marked"}}, t.verdict.Findings...)
+}
+
+func elder(name string) func(*target) { return func(t *target) { t.elder = name } }
+
+// saysOf gives the target's machine a condition.
+func saysOf(kind string, status metav1.ConditionStatus, reason string) func(*target) {
+	return func(t *target) {
+		t.machine.Status.Conditions = append(t.machine.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, ObservedGeneration: t.machine.Generation, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
+		})
+	}
+}
+
+func saidTrue(t *target) {
+	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
+	t.machine.SetV1Beta1Conditions(clusterv1.Conditions{{
+		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
+	}})
+}
+
+func askedOwner(t *target) {
+	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
+}
+
+// requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
+func requestedBy(name, uid string, changes ...func(*request.Metadata)) func(*target) {
+	return func(t *target) {
+		t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, Annotations: map[string]string{
+			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
+			clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind + ".infrastructure.cluster.x-k8s.io",
+		}}}
+		if name != "" {
+			t.request.Annotations[mendv1.MadeByAnnotation] = name
+			t.request.Labels = map[string]string{mendv1.MadeByUIDLabel: uid}
+		}
+		for _, change := range changes {
+			change(t.request)
+		}
+	}
+}
+
+func ending(r *request.Metadata) { r.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
+func otherTemplate(r *request.Metadata) {
+	r.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = "another"
+}
