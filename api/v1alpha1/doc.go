@@ -46,6 +46,7 @@ const (
 	OverlapReason         = "Overlap"         // at least one machine is selected twice
 	TemplateFoundReason   = "TemplateFound"   // the remediation template exists
 	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist
+	ClusterNotFoundReason = "ClusterNotFound" // RemediationAllowed=False: spec.clusterName names nothing
 	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec is impossible
 )
 

@@ -36,7 +36,8 @@ type externalSaying int
 const (
 	_ externalSaying = iota
 	removed
-	waiting
+	waiting      // a request was made: say so, unless the provider has said more already
+	stillWaiting // it goes on: replace nothing but a failure of ours
 	templateNotFound
 	creationFailed
 )
@@ -115,8 +116,7 @@ func handOver(m *clusterv1.Machine, now time.Time) {
 	}
 }
 
-// sayExternal writes ExternallyRemediated. While a request is under way the condition is the provider's to update, so
-// "waiting" replaces nothing but a failure of ours.
+// sayExternal writes ExternallyRemediated. While a request is under way the condition is the provider's to update or to delete.
 func (s saying) sayExternal(m *clusterv1.Machine, now time.Time) {
 	c := metav1.Condition{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Message: s.why}
 	switch s.external {
@@ -127,10 +127,9 @@ func (s saying) sayExternal(m *clusterv1.Machine, now time.Time) {
 		c.Reason = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 	case creationFailed:
 		c.Reason = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
-	case waiting:
+	case waiting, stillWaiting:
 		was := conditionOf(m, c.Type)
-		if was != nil && was.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
-			was.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason {
+		if was == nil && s.external == stillWaiting || was != nil && !failureOfOurs(was) {
 			return
 		}
 		c.Reason = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason
@@ -138,6 +137,11 @@ func (s saying) sayExternal(m *clusterv1.Machine, now time.Time) {
 		return
 	}
 	conditions.Set(m, at(now, c))
+}
+
+func failureOfOurs(external *metav1.Condition) bool {
+	return external.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason ||
+		external.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 }
 
 // letGo returns a copy of m, status alone, without what checks had said of it: a failed health check, a request to its

@@ -98,13 +98,19 @@ func weigh(w *world) summary {
 	return s
 }
 
-// standBack leaves a check alone that is gone, ignored or paused.
+// standBack leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
+// is ours to write. Whatever ends that state is watched.
 func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) error {
 	r.forget(key)
-	if w == nil || w.stance != paused || claimed(w.check) || r.Unclaimed != Act {
+	switch {
+	case w == nil || w.stance == ignoring:
 		return nil
+	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
+		return ignoreConflict(r.recordStatus(ctx, w, orphanedStatus(w)))
+	case w.stance == paused && !claimed(w.check) && r.Unclaimed == Act:
+		return ignoreConflict(r.record(ctx, w, pausedStatus(w)))
 	}
-	return ignoreConflict(r.record(ctx, w, pausedStatus(w)))
+	return nil
 }
 
 func refusedAndFailed(outcomes []outcome) (refused error, failed bool) {

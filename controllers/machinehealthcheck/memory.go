@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,8 +13,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
-// memory is what passes remember of each other, for metrics and for checks that are only observed. Nothing is decided on it
-// that the API server does not know as well.
+// memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have
+// caught up. Nothing is decided on it that the API server does not know as well.
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]*remembered
@@ -23,6 +24,42 @@ type remembered struct {
 	cluster  string
 	reach    metav1.Condition
 	inFlight map[types.UID]string // machine to the kind of its remediation
+	begun    map[types.UID]time.Time
+}
+
+// cachesLag is how long caches may take to show what this process wrote. Until they do, or until it is over, what was begun
+// is remembered: a pass in between would not count it, and begin more than is allowed at once.
+const cachesLag = 30 * time.Second
+
+// remember notes the remediations that a pass began.
+func (m *memory) remember(w *world, outcomes []outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.checks[client.ObjectKeyFromObject(w.check)]
+	for _, o := range outcomes {
+		if o.requested {
+			last.begun[o.target.machine.UID] = w.now
+		}
+	}
+}
+
+// recall marks the targets of w whose remediation was begun and is not to be seen yet, and forgets about the others.
+func (m *memory) recall(w *world) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
+	if !found || len(last.begun) == 0 {
+		return
+	}
+	begun := map[types.UID]time.Time{}
+	for i := range w.targets {
+		t := &w.targets[i]
+		at, lately := last.begun[t.machine.UID]
+		if lately && w.now.Before(at.Add(cachesLag)) && t.verdict.State != health.Healthy && !w.inFlight(t) {
+			begun[t.machine.UID], t.begun = at, true
+		}
+	}
+	last.begun = begun
 }
 
 // reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.
@@ -49,12 +86,14 @@ func (m *memory) pass(w *world) map[types.UID]string {
 		m.checks = map[types.NamespacedName]*remembered{}
 	}
 	key := client.ObjectKeyFromObject(w.check)
-	var before map[types.UID]string
-	if last, found := m.checks[key]; found {
-		before = last.inFlight
+	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, inFlight: inFlight, begun: map[types.UID]time.Time{}}
+	was, found := m.checks[key]
+	m.checks[key] = is
+	if !found {
+		return nil
 	}
-	m.checks[key] = &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, inFlight: inFlight}
-	return before
+	is.begun = was.begun
+	return was.inFlight
 }
 
 // forget drops what is remembered of a check, and returns its cluster if no other remembered check is about it.

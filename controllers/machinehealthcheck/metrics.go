@@ -73,6 +73,7 @@ func Metrics() []prometheus.Collector {
 // measure exports what a pass saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	results := ended(w, r.memory.pass(w))
+	r.memory.remember(w, outcomes)
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
 	p := s.population
 	for state, n := range map[string]int{

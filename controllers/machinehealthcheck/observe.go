@@ -50,6 +50,8 @@ type target struct {
 	verdict health.Verdict
 	// request is the one that the provider would act on, whoever made it.
 	request *request.Metadata
+	// begun says that a pass of this process began a remediation which the caches do not show yet.
+	begun bool
 	// elder is the name of an older check that selects the machine too and acts on it.
 	elder string
 }
@@ -67,10 +69,14 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	cluster := &clusterv1.Cluster{}
 	clusterKey := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	if err := r.Client.Get(ctx, clusterKey, cluster); err != nil {
+	err := r.Client.Get(ctx, clusterKey, cluster)
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
 	w := &world{now: now, check: check, cluster: cluster, stance: stanceTo(check, cluster, r.Unclaimed)}
+	if err != nil && w.stance > paused {
+		w.stance = orphaned
+	}
 	if w.stance <= paused {
 		return w, nil
 	}
@@ -83,7 +89,11 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if err := r.observeMachines(ctx, w); err != nil {
 		return nil, err
 	}
-	return w, r.observeRemedy(ctx, w)
+	if err := r.observeRemedy(ctx, w); err != nil {
+		return nil, err
+	}
+	r.memory.recall(w)
+	return w, nil
 }
 
 // watched reports whether check carries the label that --watch-filter asks for.

@@ -64,9 +64,12 @@ func count(w *world) budget.Population {
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
 // inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
-// was asked and has neither finished nor was the machine well again. It is read off the world and not remembered,
-// so no crash can lose it.
+// was asked and has neither finished nor was the machine well again. It is read off the world, so no crash can lose it; only
+// what was begun so lately that the caches may not show it yet is remembered.
 func (w *world) inFlight(t *target) bool {
+	if t.begun {
+		return true
+	}
 	if t.request != nil {
 		return w.ownership(t.request) != foreign
 	}
@@ -177,7 +180,10 @@ func externalStep(w *world, s step) step {
 		s.say.why = fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
 	case t.request != nil:
 		s.adopt = w.ownership(t.request) == adoptable && t.request.DeletionTimestamp.IsZero()
-		s.say.external = waiting
+		s.say.external = stillWaiting
+		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a pass that ended before it could say so
+			s.say.external = waiting
+		}
 	case s.start:
 		s.create = true
 		s.say.external = waiting

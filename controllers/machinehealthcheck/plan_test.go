@@ -225,3 +225,37 @@ func TestStance(t *testing.T) {
 		})
 	}
 }
+
+func TestAProviderMayDeleteItsCondition(t *testing.T) {
+	failedBefore := saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	w := aWorld(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
+	s := plan(w, weigh(w).grant)[0]
+	next := s.say.after(s.target.machine, s.target.verdict.Due(noon), noon)
+	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c != nil {
+		t.Errorf("ExternallyRemediated is back: %s/%s", c.Status, c.Reason)
+	}
+}
+
+// Caches lag behind what was just written. A pass in between must not begin one more than is allowed.
+func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
+	var m memory
+	pass := func(changes ...func(*target)) *world {
+		w := aWorld(a("first", health.Unhealthy, changes...), a("second", health.Unhealthy, byUser))
+		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+		m.recall(w)
+		return w
+	}
+	w := pass()
+	m.pass(w)
+	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
+
+	if s := weigh(pass()); s.grant.Start != 0 || s.population.InFlight != 1 {
+		t.Errorf("before the caches show it: %d in flight, %d more may start; want 1 and 0", s.population.InFlight, s.grant.Start)
+	}
+	if s := weigh(pass(askedOwner)); s.population.InFlight != 1 {
+		t.Errorf("when they show it: %d in flight, want 1", s.population.InFlight)
+	}
+	if s := weigh(pass()); s.population.InFlight != 0 || s.grant.Start != 1 {
+		t.Errorf("after they showed it and it went away: %d in flight, %d may start; want 0 and 1", s.population.InFlight, s.grant.Start)
+	}
+}

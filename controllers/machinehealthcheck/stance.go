@@ -45,6 +45,7 @@ type stance int
 
 const (
 	ignoring  stance = iota // look away
+	orphaned                // act, but on what: the Cluster does not exist
 	paused                  // the owner of the check or of the cluster asked everybody to stop
 	observing               // judge, and tell nobody but metrics
 	acting                  // judge and act
@@ -53,12 +54,13 @@ const (
 // stanceTo decides how kubemend stands to check.
 //
 // The annotation cluster.x-k8s.io/paused makes Cluster API core stand back, whatever its value. Its value
-// kubemend claims the check; any other value means pause, for us too. A paused Cluster pauses everything.
+// kubemend claims the check; any other value means pause, for us too. A paused Cluster pauses everything. In a Cluster
+// that is being deleted nothing is worth mending.
 func stanceTo(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) stance {
 	value, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	claimed := annotated && value == mendv1.Claim
 	switch {
-	case !annotated && unclaimed == Ignore:
+	case !annotated && unclaimed == Ignore, !cluster.DeletionTimestamp.IsZero():
 		return ignoring
 	case annotated && !claimed, ptr.Deref(cluster.Spec.Paused, false):
 		return paused

@@ -46,6 +46,10 @@ func (r *Reconciler) record(ctx context.Context, w *world, next *clusterv1.Machi
 	if err := r.recordOwner(ctx, w); err != nil {
 		return err
 	}
+	return r.recordStatus(ctx, w, next)
+}
+
+func (r *Reconciler) recordStatus(ctx context.Context, w *world, next *clusterv1.MachineHealthCheck) error {
 	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
 		return nil
 	}
@@ -114,6 +118,16 @@ func pausedStatus(w *world) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	conditions.Set(next, at(w.now, metav1.Condition{
 		Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: pausedMessage(w.check, w.cluster),
+	}))
+	return next
+}
+
+// orphanedStatus returns the check with the reason why there is nothing to check.
+func orphanedStatus(w *world) *clusterv1.MachineHealthCheck {
+	next := w.check.DeepCopy()
+	conditions.Set(next, at(w.now, metav1.Condition{
+		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
+		Message: fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace),
 	}))
 	return next
 }

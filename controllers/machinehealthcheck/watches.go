@@ -32,6 +32,9 @@ import (
 // is one pass and not forty.
 const mergeWindow = 100 * time.Millisecond
 
+// passTimeout bounds a pass. What it had written by then stays written, and the next pass goes on from there.
+const passTimeout = 2 * time.Minute
+
 // probeLost is after which silence ClusterCache wakes the checks of a cluster: a bit more than one probe interval, so
 // that an answered probe never does.
 const probeLost = workload.ProbeInterval + time.Second
@@ -49,6 +52,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	options.ReconciliationTimeout = passTimeout
 	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](mergeWindow, time.Minute)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
