@@ -100,7 +100,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.clusterBurst, "clustercache-client-burst", 30, "Maximum requests to each workload cluster in one burst.")
 
 	fs.BoolVar(&o.leaderElection, "leader-elect", false, "Let only one of several replicas act at a time.")
-	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a leader that fell silent.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a silent leader.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease goes on trying.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
 
@@ -262,6 +262,6 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, o *options) e
 	}
 	return (&machinehealthcheck.Releaser{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
-		Discovery: api, Namespace: o.namespace,
+		Discovery: api, Namespace: o.namespace, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
 }

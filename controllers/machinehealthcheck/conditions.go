@@ -220,7 +220,7 @@ func failureOf(due []health.Finding) failure {
 }
 
 func bulleted(due []health.Finding) string {
-	lines := []string{"Health check failed:"}
+	lines := append(make([]string, 0, 1+len(due)), "Health check failed:")
 	for _, f := range due {
 		lines = append(lines, "  * "+f.Detail)
 	}

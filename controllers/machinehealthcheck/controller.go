@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.next(w, nil, nil)
 	}
 	outcomes := r.act(ctx, w, plan(w, s.grant))
-	s.refused, s.failed = refusedAndFailed(outcomes)
+	s.failed, s.refused = failedAndRefused(outcomes)
 	next := statusAfter(w, s)
 	err = r.record(ctx, w, next)
 	r.measure(w, s, outcomes)
@@ -113,19 +113,20 @@ func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w 
 	return nil
 }
 
-func refusedAndFailed(outcomes []outcome) (refused error, failed bool) {
+// failedAndRefused says whether anything failed, and the first error for which a request could not be made.
+func failedAndRefused(outcomes []outcome) (failed bool, refused error) {
 	for _, o := range outcomes {
 		failed = failed || o.err != nil
 		if refused == nil {
 			refused = o.refused
 		}
 	}
-	return refused, failed
+	return failed, refused
 }
 
 // next says when to look again: at the first moment at which time alone changes something, or at once if something failed.
 func (r *Reconciler) next(w *world, outcomes []outcome, recordErr error) (ctrl.Result, error) {
-	errs := []error{ignoreConflict(recordErr)}
+	errs := append(make([]error, 0, 1+len(outcomes)), ignoreConflict(recordErr))
 	if apierrors.IsConflict(recordErr) {
 		w.lookAgainIn(conflicted)
 	}

@@ -53,10 +53,10 @@ type nodes struct {
 
 // observeNodes looks at the nodes of all targets in the cache, and asks the workload cluster itself about those that are
 // missing there: a cache may be behind, and a node that is called deleted is never waited for.
-func (r *Reconciler) observeNodes(ctx context.Context, w *world) (nodes, error) {
+func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 	n := nodes{link: w.link, gone: map[string]bool{}}
 	if w.link.Link != workload.Up {
-		return n, nil
+		return n
 	}
 	var missing []string
 	for i := range w.targets {
@@ -71,14 +71,14 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) (nodes, error) 
 		}
 	}
 	if len(missing) == 0 {
-		return n, nil
+		return n
 	}
 	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
 	if err != nil {
 		// The machines concerned stay unjudged, and all others are judged all the same.
 		log.FromContext(ctx).Error(err, "Cannot tell whether nodes are gone", "nodes", missing)
 		w.lookAgainIn(workload.ProbeInterval)
-		return n, nil
+		return n
 	}
 	for _, name := range missing {
 		if present[name] {
@@ -87,7 +87,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) (nodes, error) 
 			n.gone[name] = true
 		}
 	}
-	return n, nil
+	return n
 }
 
 // saidNodeDeleted reports whether an earlier pass confirmed and wrote down that the machine's node is gone.

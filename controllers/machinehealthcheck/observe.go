@@ -146,22 +146,19 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
 		w.targets = append(w.targets, t)
 	}
 	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.machine.Name, b.machine.Name) })
-	return r.judge(ctx, w)
+	r.judge(ctx, w)
+	return nil
 }
 
 // judge gives every target its verdict.
-func (r *Reconciler) judge(ctx context.Context, w *world) error {
-	nodes, err := r.observeNodes(ctx, w)
-	if err != nil {
-		return err
-	}
+func (r *Reconciler) judge(ctx context.Context, w *world) {
+	nodes := r.observeNodes(ctx, w)
 	policy, facts := policyOf(w.check.Spec.Checks), health.Target{}
 	for i := range w.targets {
 		t := &w.targets[i]
 		facts = factsOf(w, t.machine, nodes, facts.Signals[:0])
 		t.verdict = health.Judge(facts, policy, w.now)
 	}
-	return nil
 }
 
 // skips reports whether the user wants m left alone. (Cluster API: such a machine is no target, and not counted.)

@@ -158,7 +158,7 @@ func saidByUs(m *clusterv1.Machine) bool {
 			continue
 		}
 		for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
-			if bytes.Contains(f.FieldsV1.Raw, []byte(`k:{\"type\":\"`+kind+`\"}`)) {
+			if bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`k:{\"type\":\"`+kind+`\"}`)) {
 				return true
 			}
 		}
@@ -190,17 +190,15 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 
 // discover looks, once after the start, for requests that were left behind, and tries again until it could look everywhere.
 func (r *Releaser) discover(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
+	// It ends with success or with the manager; neither is an error.
+	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := r.Kinds.Discover(ctx, r.Discovery, r.Live, r.Namespace)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot look for requests that were left behind")
 		}
 		return err == nil, nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // self maps an object to the machine of its name: a machine to itself, a request to its machine.

@@ -94,14 +94,18 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *world) error {
 // statusAfter returns the check with the status that follows from s.
 func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
-	next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
-	next.Status.CurrentHealthy = ptr.To(clamp(s.population.Healthy))
-	next.Status.RemediationsAllowed = ptr.To(clamp(s.grant.Remaining))
-	next.Status.Targets = targetNames(w)
-	if !s.failed {
-		next.Status.ObservedGeneration = next.Generation
+	// While an answer is awaited the numbers stand as they were. All machines are unjudged then, and to say so at every
+	// start of the manager, and at every probe that is lost, would look like an outage.
+	if !w.initialized || w.link.Link != workload.Unsure {
+		next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
+		next.Status.CurrentHealthy = ptr.To(clamp(s.population.Healthy))
+		next.Status.RemediationsAllowed = ptr.To(clamp(s.grant.Remaining))
+		next.Status.Targets = targetNames(w)
+		if !s.failed {
+			next.Status.ObservedGeneration = next.Generation
+		}
+		sayAllowed(next, w, s)
 	}
-	sayAllowed(next, w, s)
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
 	sayTemplate(next, w, s)
@@ -127,7 +131,8 @@ func orphanedStatus(w *world) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	conditions.Set(next, at(w.now, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
-		Message: fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace),
+		Message: fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s",
+			w.check.Spec.ClusterName, w.check.Namespace),
 	}))
 	return next
 }

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,13 +95,12 @@ func checkNotes(w *world, s summary, next *clusterv1.MachineHealthCheck, outcome
 	if over := names(outcomes, outcome.recovered); over != "" {
 		add(corev1.EventTypeNormal, mendv1.EventRemediationEnded, "Judge", "Healthy again: "+over)
 	}
-	if c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition); turned {
-		switch {
-		case c.Status == metav1.ConditionTrue:
-			add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
-		case s.invalid != nil || s.population.Unhealthy > 0:
-			add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", c.Message)
-		}
+	switch c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition); {
+	case c == nil: // an answer is still awaited
+	case turned && c.Status == metav1.ConditionTrue:
+		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
+	case c.Status == metav1.ConditionFalse && restricts(w, s, turned):
+		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", c.Message)
 	}
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
@@ -114,6 +114,20 @@ func checkNotes(w *world, s summary, next *clusterv1.MachineHealthCheck, outcome
 		}
 	}
 	return notes
+}
+
+// restricts reports whether this pass is the first in which the limits keep a machine from being remediated.
+//
+// The limits are mostly exceeded before that, since suspect machines count as well; but a warning before any machine is
+// unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
+func restricts(w *world, s summary, turned bool) bool {
+	if s.invalid != nil {
+		return turned
+	}
+	if !s.grant.ShortCircuited() || s.population.Unhealthy == 0 {
+		return false
+	}
+	return turned || !slices.ContainsFunc(w.targets, func(t target) bool { return failedBefore(t.machine) })
 }
 
 func remediator(w *world) string {

@@ -58,7 +58,9 @@ func (r *Requests) Exists(ctx context.Context, kind schema.GroupVersionKind, key
 }
 
 // Template reads a template from the API server itself, whole. The error satisfies Missing if it, or its kind, is not there.
-func (r *Requests) Template(ctx context.Context, ref clusterv1.MachineHealthCheckRemediationTemplateReference, namespace string) (*unstructured.Unstructured, error) {
+func (r *Requests) Template(
+	ctx context.Context, ref clusterv1.MachineHealthCheckRemediationTemplateReference, namespace string,
+) (*unstructured.Unstructured, error) {
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(TemplateKind(ref))
 	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, template); err != nil {

@@ -1,0 +1,177 @@
+# kubemend: `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS = -s -w -X main.version=$(VERSION)
+IMG ?= kubemend/kubemend:$(VERSION)
+
+# Arguments of the manager for `make run`, and of `go test` for the test targets.
+ARGS ?=
+TEST_ARGS ?=
+TEST_TIMEOUT ?= 30m
+
+# One setting for every build, test and check: with mixed settings the compiler would do all of Kubernetes twice.
+# The version is stamped by LDFLAGS; -buildvcs would fail in a copy without history.
+export CGO_ENABLED ?= 0
+export GOFLAGS := $(strip $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false)
+
+# The tools are built from the versions that hack/tools/go.mod pins, once, and again when it changes.
+TOOLS := .tools/bin
+CONTROLLER_GEN := $(TOOLS)/controller-gen
+GOLANGCI_LINT := $(TOOLS)/golangci-lint
+GOTESTSUM := $(TOOLS)/gotestsum
+export PATH := $(CURDIR)/$(TOOLS):$(PATH)
+
+# A cache for this folder alone: golangci-lint remembers findings with the path of the copy that they were found in.
+export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint
+
+# Every module below here: the project itself, the tools and the parts of the test rig.
+MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.?*')))
+
+# Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
+CODE_MODULES = $(filter-out hack/tools test/rig/kube,$(MODULES))
+
+# Everything outside test/, and the checks of the code itself directly in test/: no control plane, so seconds.
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/')
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets (the default)
+	@awk 'BEGIN { FS = ":[^#]*## " } \
+		/^##@ / { heading = substr($$0, 5) } \
+		/^[a-z][a-z-]*:[^#]*## / && !seen[$$1]++ { \
+			if (heading != "") { printf "\n%s\n", heading; heading = "" } \
+			printf "  %-18s %s\n", $$1, $$2 \
+		}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the manager, and the commands below cmd/, into bin/
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/manager .
+	$(if $(wildcard cmd/*),$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...)
+
+.PHONY: run
+run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
+	$(GO) run -ldflags '$(LDFLAGS)' . $(ARGS)
+
+.PHONY: demo
+demo: build rig ## Show a repair on a real control plane, from start to end (KEEP=1, SCENE=name)
+	$(GO) run ./test/demo
+
+.PHONY: image
+image: ## Build the container image of the manager (IMG=name:tag)
+	docker build --build-arg VERSION=$(VERSION) -t $(IMG) .
+
+##@ Test
+
+.PHONY: test
+test: build rig $(GOTESTSUM) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS) ./...
+
+.PHONY: test-unit
+test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+
+.PHONY: bench
+bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run)
+	$(GO) run ./test/bench -write docs/benchmarks.md
+
+##@ Generate and check
+
+.PHONY: generate
+generate: generate-manifests generate-docs ## Rewrite all that is generated
+
+.PHONY: generate-manifests
+generate-manifests: $(CONTROLLER_GEN) ## Rewrite the RBAC role, and CRDs and deepcopy functions of our own kinds
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role 'paths=./controllers/...;.' output:rbac:artifacts:config=config/rbac
+	@if grep -rqs --include='*.go' '+kubebuilder:object:root=true' api; then set -x; \
+		rm -f config/crd/bases/*.yaml; \
+		$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases; \
+	fi
+
+# A test named Test...AreDocumented compares a document with the program, and writes it when told to -update.
+DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
+
+.PHONY: generate-docs
+generate-docs: ## Rewrite the documents that the program is the source of, and run the go:generate lines
+	$(GO) generate ./...
+	$(if $(DOCUMENTED),$(GO) test -count=1 -run 'AreDocumented$$' $(DOCUMENTED) -update)
+
+.PHONY: format
+format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: tidy
+tidy: ## Tidy every go.mod and go.sum
+	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy); done
+
+VERIFY := verify-generate verify-format verify-vet verify-lint verify-tidy
+
+.PHONY: verify
+verify: ## Fail when anything is stale, unformatted or not clean; run all the checks below
+	@$(MAKE) --keep-going $(VERIFY) || { echo; echo "make verify: failed, see above" >&2; exit 1; }
+	@echo "make verify: all clean"
+
+# The content of every file that git knows or would add; so that work not yet committed counts as it is.
+SNAPSHOT = git ls-files -z --cached --others --exclude-standard | sort -zu | xargs -0 sha256sum 2>/dev/null || true
+
+.PHONY: verify-generate
+verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
+	@before=$$(mktemp) && after=$$(mktemp) && trap 'rm -f "$$before" "$$after"' EXIT; \
+	( $(SNAPSHOT) ) > "$$before"; \
+	test -s "$$before" || { echo "generated files: git lists no files here, so nothing can be compared" >&2; exit 1; }; \
+	$(MAKE) generate; \
+	( $(SNAPSHOT) ) > "$$after"; \
+	stale=$$(sort "$$before" "$$after" | uniq -u | cut -c 65- | sort -u); \
+	if [ -n "$$stale" ]; then \
+		echo "generated files: stale; make generate has now rewritten them, commit the result:" >&2; \
+		echo "$$stale" >&2; exit 1; \
+	fi
+
+.PHONY: verify-format
+verify-format: $(GOLANGCI_LINT) ## Check the formatting and the order of imports
+	@$(GOLANGCI_LINT) fmt --diff || { echo "format: the files above differ; mend with: make format" >&2; exit 1; }
+
+.PHONY: verify-vet
+verify-vet: ## Check with go vet
+	@failed=; for module in $(CODE_MODULES); do $(GO) -C $$module vet ./... || failed=1; done; \
+	test -z "$$failed" || { echo "go vet: see above; mend by hand" >&2; exit 1; }
+
+.PHONY: verify-lint
+verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint
+	@failed=; for module in $(CODE_MODULES); do (cd $$module && golangci-lint run ./...) || failed=1; done; \
+	test -z "$$failed" || { echo "lint: see above; mend by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
+
+.PHONY: verify-tidy
+verify-tidy: ## Check that every go.mod and go.sum is tidy
+	@untidy=""; for module in $(MODULES); do \
+		diff=$$($(GO) -C $$module mod tidy -diff 2>&1) || { untidy="$$untidy $$module"; sed -n 1,40p <<< "$$diff"; }; \
+	done; \
+	if [ -n "$$untidy" ]; then echo "go.mod or go.sum not tidy in:$$untidy; mend with: make tidy" >&2; exit 1; fi
+
+##@ Prepare and clean up
+
+.PHONY: tools
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) ## Build the pinned tools into .tools/bin/
+
+# Recipe and prerequisites of `rig` are in test/rig/rig.mk.
+.PHONY: rig
+rig: ## Build etcd, kube-apiserver and the other parts of the test rig into .rig/bin/
+include test/rig/rig.mk
+
+.PHONY: clean
+clean: ## Remove all that was built: bin/, .rig/, .tools/
+	rm -rf bin .rig .tools
+
+define tool
+$(TOOLS)/$(notdir $(1)): hack/tools/go.mod hack/tools/go.sum
+	$(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$$@ $(1)
+endef
+$(eval $(call tool,sigs.k8s.io/controller-tools/cmd/controller-gen))
+$(eval $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint))
+$(eval $(call tool,gotest.tools/gotestsum))

@@ -1,0 +1,399 @@
+// Package test checks the shape of the code itself: who imports whom, and that the build knows every folder.
+//
+// It looks at the code as `go list` sees it and runs none of it.
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	root   = ".."
+	module = "github.com/kubemend/kubemend"
+)
+
+// A layer is a set of folders, and the layers from which alone they may import.
+type layer struct {
+	name    string
+	folders []string
+	may     []string
+}
+
+// layers are the arrows of the design. A folder in none of them fails the test: give it a layer here.
+//
+// Tests obey them as well: a test of a controller that needs the rig belongs below test/.
+var layers = []layer{
+	{
+		name:    "pure",
+		folders: []string{"controllers/health", "controllers/budget", "controllers/escalation", "baremetal/powercycle"},
+		may:     []string{"pure"},
+	},
+	{
+		name:    "api",
+		folders: []string{"api"},
+	},
+	{
+		name:    "adapter",
+		folders: []string{"controllers/request", "controllers/workload", "baremetal/host", "baremetal/fence"},
+		may:     []string{"pure", "api", "adapter"},
+	},
+	{
+		name:    "controller",
+		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/nodehealthcheck"},
+		may:     []string{"pure", "api", "adapter"},
+	},
+	{
+		name:    "cmd",
+		folders: []string{"cmd"},
+		may:     []string{"pure", "api", "adapter", "controller", "cmd"},
+	},
+	{
+		name:    "main",
+		folders: []string{"."},
+		may:     []string{"pure", "api", "adapter", "controller", "cmd"},
+	},
+	{
+		name:    "test",
+		folders: []string{"test"},
+		may:     []string{"pure", "api", "adapter", "controller", "cmd", "main", "test"},
+	},
+}
+
+// impure are the parts of the standard library that a decision has no use for: they are I/O, or a way to it.
+var impure = []string{"context", "crypto/rand", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec"}
+
+// pkg is what `go list` says of one package.
+type pkg struct {
+	ImportPath   string
+	Standard     bool
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+}
+
+// folder is where p is, seen from the top of the module; empty when it is not ours.
+func (p pkg) folder() string { return folderOf(p.ImportPath) }
+
+func folderOf(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	folder, ours := strings.CutPrefix(importPath, module+"/")
+	if !ours {
+		return ""
+	}
+	return folder
+}
+
+func layerOf(folder string) layer {
+	for _, l := range layers {
+		for _, f := range l.folders {
+			if folder == f || strings.HasPrefix(folder, f+"/") {
+				return l
+			}
+		}
+	}
+	return layer{name: "no layer"}
+}
+
+func TestArrows(t *testing.T) {
+	pkgs := listPackages(t)
+	for _, l := range layers {
+		t.Run(fmt.Sprintf("%s imports nothing of ours but %v", l.name, l.may), func(t *testing.T) {
+			report(t, forbiddenImports(pkgs, l))
+		})
+	}
+	t.Run("every folder has a layer", func(t *testing.T) { report(t, withoutLayer(pkgs)) })
+	t.Run("pure packages need the standard library alone", func(t *testing.T) { report(t, foreignDependencies(pkgs)) })
+	t.Run("pure packages have no context, log or I/O", func(t *testing.T) { report(t, impureImports(pkgs)) })
+}
+
+// forbiddenImports also looks at imports by tests, which only reach what their package may reach.
+func forbiddenImports(pkgs []pkg, l layer) []string {
+	var found []string
+	for _, p := range pkgs {
+		if p.folder() == "" || layerOf(p.folder()).name != l.name {
+			continue
+		}
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			folder := folderOf(imported)
+			if folder == "" || folder == p.folder() || slices.Contains(l.may, layerOf(folder).name) {
+				continue
+			}
+			found = append(found, fmt.Sprintf("%s (%s) imports %s (%s)", p.folder(), l.name, folder, layerOf(folder).name))
+		}
+	}
+	return found
+}
+
+func withoutLayer(pkgs []pkg) []string {
+	var found []string
+	for _, p := range pkgs {
+		if p.folder() != "" && layerOf(p.folder()).name == "no layer" {
+			found = append(found, p.folder()+" has no layer")
+		}
+	}
+	return found
+}
+
+// foreignDependencies follows imports to the end: what a dependency drags in is needed too.
+func foreignDependencies(pkgs []pkg) []string {
+	standard := map[string]bool{}
+	for _, p := range pkgs {
+		standard[p.ImportPath] = p.Standard
+	}
+	var found []string
+	for _, p := range purePackages(pkgs) {
+		for _, dep := range p.Deps {
+			if !standard[dep] && layerOf(folderOf(dep)).name != "pure" {
+				found = append(found, p.folder()+" (pure) depends on "+dep)
+			}
+		}
+	}
+	return found
+}
+
+func impureImports(pkgs []pkg) []string {
+	var found []string
+	for _, p := range purePackages(pkgs) {
+		for _, imported := range p.Imports {
+			if slices.Contains(impure, imported) {
+				found = append(found, p.folder()+" (pure) imports "+imported)
+			}
+		}
+	}
+	return found
+}
+
+func purePackages(pkgs []pkg) []pkg {
+	return slices.DeleteFunc(slices.Clone(pkgs), func(p pkg) bool {
+		return p.folder() == "" || layerOf(p.folder()).name != "pure"
+	})
+}
+
+// Without this, a check that sees nothing would find nothing wrong.
+func TestABrokenArrowIsSeen(t *testing.T) {
+	for name, p := range map[string]pkg{
+		"a decision imports the API types":              imports("controllers/health", "api/v1alpha1"),
+		"a decision imports an adapter":                 imports("baremetal/powercycle", "baremetal/host"),
+		"a decision imports a client library":           imports("controllers/budget", "sigs.k8s.io/controller-runtime"),
+		"a decision imports a context":                  imports("controllers/escalation", "context"),
+		"an adapter imports a controller":               imports("controllers/request", "controllers/machinehealthcheck"),
+		"a host adapter imports a controller":           imports("baremetal/host", "controllers/hostremediation"),
+		"a fence adapter imports a controller":          imports("baremetal/fence", "controllers/nodehealthcheck"),
+		"one controller imports another":                imports("controllers/machinehealthcheck", "controllers/nodehealthcheck"),
+		"the API types import a decision":               imports("api/v1alpha1", "controllers/health"),
+		"a command imports main":                        imports("cmd/kubectl-mend", "."),
+		"a command imports the test rig":                imports("cmd/kubectl-mend", "test/rig"),
+		"main imports the test rig":                     imports(".", "test/rig"),
+		"a controller imports test builders":            imports("controllers/machinehealthcheck", "test/builders"),
+		"a test of a controller imports test builders":  {ImportPath: pathOf("controllers/request"), TestImports: []string{pathOf("test/builders")}},
+		"an outside test of a decision imports the rig": {ImportPath: pathOf("controllers/health"), XTestImports: []string{pathOf("test/rig")}},
+		"a controller imports a folder without a layer": imports("controllers/machinehealthcheck", "controllers/helper"),
+		"a folder nobody has placed":                    imports("baremetal/helper", "fmt"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := []pkg{p, {ImportPath: "context", Standard: true}, {ImportPath: "fmt", Standard: true}}
+			found := slices.Concat(withoutLayer(world), foreignDependencies(world), impureImports(world))
+			for _, l := range layers {
+				found = append(found, forbiddenImports(world, l)...)
+			}
+			if len(found) == 0 {
+				t.Error("nobody noticed")
+			}
+		})
+	}
+}
+
+// imports is a package of ours that imports one other, of ours or not.
+func imports(folder, imported string) pkg {
+	if layerOf(imported).name != "no layer" || imported == "controllers/helper" {
+		imported = pathOf(imported)
+	}
+	return pkg{ImportPath: pathOf(folder), Imports: []string{imported}, Deps: []string{imported}}
+}
+
+func pathOf(folder string) string {
+	if folder == "." {
+		return module
+	}
+	return module + "/" + folder
+}
+
+// Every folder with Go code must be among what the arrows were checked on, or the check above means nothing.
+func TestNoFolderIsOverlooked(t *testing.T) {
+	var listed []string
+	for _, p := range listPackages(t) {
+		if p.folder() != "" {
+			listed = append(listed, p.folder())
+		}
+	}
+	slices.Sort(listed)
+	if diff := cmp.Diff(foldersWithGoFiles(t), listed); diff != "" {
+		t.Errorf("folders on disk (-) and packages in `go list` (+) differ:\n%s", diff)
+	}
+	for _, folder := range []string{".", "controllers/health", "controllers/budget"} {
+		if !slices.Contains(listed, folder) {
+			t.Errorf("%s is not there", folder)
+		}
+	}
+}
+
+func TestNoCatchAllFolders(t *testing.T) {
+	for _, name := range []string{"internal", "pkg", "util", "utils", "common"} {
+		if _, err := os.Stat(filepath.Join(root, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("there is a top-level folder %s: name it by the trade", name)
+		}
+	}
+}
+
+// What the image and Tilt leave out is missed only when somebody builds there.
+func TestTheBuildKnowsEveryFolder(t *testing.T) {
+	want := append(topLevelSources(listPackages(t)), "go.mod", "go.sum")
+	slices.Sort(want)
+	if diff := cmp.Diff(want, copiedByDockerfile(t)); diff != "" {
+		t.Errorf("Dockerfile must copy just what holds our code (-want +copied):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, watchedByTilt(t)); diff != "" {
+		t.Errorf("live_reload_deps in tilt-provider.json must list just what holds our code (-want +listed):\n%s", diff)
+	}
+}
+
+// topLevelSources are the files of the main package and the top-level folders of all others but the tests.
+func topLevelSources(pkgs []pkg) []string {
+	var sources []string
+	for _, p := range pkgs {
+		top, _, _ := strings.Cut(p.folder(), "/")
+		switch top {
+		case "", "test":
+		case ".":
+			sources = append(sources, p.GoFiles...)
+		default:
+			sources = append(sources, top)
+		}
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources)
+}
+
+func copiedByDockerfile(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied []string
+	for line := range strings.Lines(string(content)) {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[0] != "COPY" || strings.HasPrefix(words[1], "--from=") {
+			continue
+		}
+		for _, source := range words[1 : len(words)-1] {
+			copied = append(copied, filepath.Clean(source))
+		}
+	}
+	slices.Sort(copied)
+	return copied
+}
+
+func watchedByTilt(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "tilt-provider.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var provider struct {
+		Config struct {
+			LiveReloadDeps []string `json:"live_reload_deps"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal(content, &provider); err != nil {
+		t.Fatalf("read tilt-provider.json: %v", err)
+	}
+	slices.Sort(provider.Config.LiveReloadDeps)
+	return provider.Config.LiveReloadDeps
+}
+
+// listPackages returns our packages and all they depend on.
+func listPackages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps",
+		"-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var pkgs []pkg
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatalf("read the answer of go list: %v", err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// foldersWithGoFiles walks as `go list` does: not into other modules, hidden folders and testdata.
+func foldersWithGoFiles(t *testing.T) []string {
+	t.Helper()
+	var folders []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skipAsGoDoes(path, entry.Name())
+		}
+		if filepath.Ext(path) == ".go" {
+			folder, err := filepath.Rel(root, filepath.Dir(path))
+			folders = append(folders, filepath.ToSlash(folder))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
+}
+
+func skipAsGoDoes(path, name string) error {
+	if path == root {
+		return nil
+	}
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func report(t *testing.T, found []string) {
+	t.Helper()
+	for _, f := range found {
+		t.Error(f)
+	}
+}

@@ -1,0 +1,169 @@
+// Package builders makes the objects of Cluster API that tests, benchmarks and the demo start from.
+//
+// Every function returns an object with defaults that work against test/rig and test/simulator; edits change it before
+// it is returned. Nothing here talks to an API server but Apply.
+package builders
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// KubernetesVersion is what the machines are asked to run.
+const KubernetesVersion = "v1.36.3"
+
+var infrastructure = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
+
+// dataSecret is the name of a bootstrap Secret that nobody reads: with a name given, a Machine needs no bootstrap
+// provider.
+const dataSecret = "bootstrap"
+
+// Namespace is a namespace.
+func Namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}
+}
+
+// Cluster is a Cluster whose infrastructure is the Metal3Cluster of the same name, and whose control plane is made of
+// stand-alone machines: its condition ControlPlaneInitialized is True when one of them has a node. Core leaves
+// status.initialization.controlPlaneInitialized empty for such a cluster.
+func Cluster(namespace, name string, edits ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+	return edited(&clusterv1.Cluster{
+		TypeMeta:   typed("Cluster"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       clusterv1.ClusterSpec{InfrastructureRef: reference("Metal3Cluster", name)},
+	}, edits)
+}
+
+// Metal3Cluster is the infrastructure of a Cluster.
+func Metal3Cluster(cluster *clusterv1.Cluster) *unstructured.Unstructured {
+	return metal3(cluster, "Metal3Cluster", cluster.Name)
+}
+
+// ControlPlaneMachine is a Machine of the control plane that nobody would replace: it has no owner but its Cluster.
+func ControlPlaneMachine(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	return edited(&clusterv1.Machine{
+		TypeMeta: typed("Machine"),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name, clusterv1.MachineControlPlaneLabel: ""},
+		},
+		Spec: machineSpec(cluster, reference("Metal3Machine", name)),
+	}, edits)
+}
+
+// Metal3Machine is the infrastructure of a stand-alone Machine.
+func Metal3Machine(machine *clusterv1.Machine) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(infrastructure.WithKind("Metal3Machine"))
+	object.SetNamespace(machine.Namespace)
+	object.SetName(machine.Spec.InfrastructureRef.Name)
+	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: machine.Spec.ClusterName})
+	return object
+}
+
+// MachineDeployment keeps a number of workers, made from the Metal3MachineTemplate of the same name.
+func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32, edits ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
+	labels := map[string]string{
+		clusterv1.ClusterNameLabel: cluster.Name, clusterv1.MachineDeploymentNameLabel: name,
+	}
+	return edited(&clusterv1.MachineDeployment{
+		TypeMeta:   typed("MachineDeployment"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},
+		Spec: clusterv1.MachineDeploymentSpec{
+			ClusterName: cluster.Name,
+			Replicas:    &workers,
+			Selector:    metav1.LabelSelector{MatchLabels: labels},
+			Template: clusterv1.MachineTemplateSpec{
+				ObjectMeta: clusterv1.ObjectMeta{Labels: labels},
+				Spec:       machineSpec(cluster, reference("Metal3MachineTemplate", name)),
+			},
+		},
+	}, edits)
+}
+
+// Metal3MachineTemplate is what the infrastructure of a MachineDeployment's machines is made from.
+func Metal3MachineTemplate(cluster *clusterv1.Cluster, name string) *unstructured.Unstructured {
+	object := metal3(cluster, "Metal3MachineTemplate", name)
+	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+	return object
+}
+
+// MachineHealthCheck watches every machine of a Cluster that is not of its control plane: a node that is not Ready, or
+// of which nothing is known, for five minutes is unhealthy.
+func MachineHealthCheck(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+	const patience = 300
+	return edited(&clusterv1.MachineHealthCheck{
+		TypeMeta:   typed("MachineHealthCheck"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},
+		Spec: clusterv1.MachineHealthCheckSpec{
+			ClusterName: cluster.Name,
+			Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: clusterv1.MachineControlPlaneLabel, Operator: metav1.LabelSelectorOpDoesNotExist,
+			}}},
+			Checks: clusterv1.MachineHealthCheckChecks{
+				UnhealthyNodeConditions: []clusterv1.UnhealthyNodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: ptr.To[int32](patience)},
+					{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](patience)},
+				},
+			},
+		},
+	}, edits)
+}
+
+// ControlPlane is a number of control-plane machines, each with its infrastructure, named <cluster>-cp-0 and so on.
+func ControlPlane(cluster *clusterv1.Cluster, machines int) []client.Object {
+	objects := make([]client.Object, 0, 2*machines)
+	for n := range machines {
+		machine := ControlPlaneMachine(cluster, fmt.Sprintf("%s-cp-%d", cluster.Name, n))
+		objects = append(objects, Metal3Machine(machine), machine)
+	}
+	return objects
+}
+
+// Workers is a MachineDeployment with its template.
+func Workers(cluster *clusterv1.Cluster, name string, workers int32) []client.Object {
+	return []client.Object{Metal3MachineTemplate(cluster, name), MachineDeployment(cluster, name, workers)}
+}
+
+func machineSpec(cluster *clusterv1.Cluster, infra clusterv1.ContractVersionedObjectReference) clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{
+		ClusterName:       cluster.Name,
+		Version:           KubernetesVersion,
+		Bootstrap:         clusterv1.Bootstrap{DataSecretName: ptr.To(dataSecret)},
+		InfrastructureRef: infra,
+	}
+}
+
+func typed(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: kind}
+}
+
+func reference(kind, name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: infrastructure.Group, Kind: kind, Name: name}
+}
+
+func metal3(cluster *clusterv1.Cluster, kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(infrastructure.WithKind(kind))
+	object.SetNamespace(cluster.Namespace)
+	object.SetName(name)
+	object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster.Name})
+	return object
+}
+
+func edited[T any](object T, edits []func(T)) T {
+	for _, edit := range edits {
+		edit(object)
+	}
+	return object
+}
