@@ -1,0 +1,105 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+)
+
+// Config is how an administrator without limits reaches the API server. Every call returns a new one.
+func (c *ControlPlane) Config() *rest.Config {
+	return restConfig(c.apiPort.address(), c.ca, c.admin)
+}
+
+// Kubeconfig is the same as Config, as the content of a kubeconfig file with everything embedded.
+func (c *ControlPlane) Kubeconfig() []byte { return c.kube }
+
+// KubeconfigFile is a file with Kubeconfig; it goes when the rig goes.
+func (c *ControlPlane) KubeconfigFile() string { return c.path("kubeconfig") }
+
+// User makes a client certificate for a user, who may do what RBAC grants to that name and those groups: this is how a
+// program is run under the rights that it ships with.
+func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, []byte, error) {
+	id, err := c.ca.client(name, groups)
+	if err != nil {
+		return nil, nil, err
+	}
+	content, err := kubeconfig(c.name, c.apiPort.address(), c.ca, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return restConfig(c.apiPort.address(), c.ca, id), content, nil
+}
+
+// StopAPIServer kills the API server, as a power cut would. Its data and its port are kept.
+func (c *ControlPlane) StopAPIServer(context.Context) error {
+	if !c.end(apiServer) {
+		return fmt.Errorf("stop the API server of %s: it does not run", c.name)
+	}
+	return nil
+}
+
+// StartAPIServer starts the API server again, on the same port and with the same data, and returns when it is ready.
+func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
+	err := c.retryPorts(ctx, c.startAPIServer, apiServer)
+	if err != nil {
+		return fmt.Errorf("start the API server of %s again: %w", c.name, err)
+	}
+	return nil
+}
+
+// run starts a program that belongs to this control plane.
+func (c *ControlPlane) run(p program, args ...string) (*process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil, fmt.Errorf("start %s of %s: the rig is stopped", p, c.name)
+	}
+	if _, runs := c.running[p]; runs {
+		return nil, fmt.Errorf("start %s of %s: it runs already", p, c.name)
+	}
+	started, err := c.rig.start(c.name, p, args...)
+	if err != nil {
+		return nil, err
+	}
+	c.running[p] = started
+	return started, nil
+}
+
+// end ends a program, and tells whether there was one.
+func (c *ControlPlane) end(p program) bool {
+	c.mu.Lock()
+	started := c.running[p]
+	delete(c.running, p)
+	c.mu.Unlock()
+	started.stop()
+	return started != nil
+}
+
+// stop ends everything at once: nothing that one program could still tell another is of use. It reports programs that
+// had ended by themselves before, since whatever was tested with them was tested without them.
+func (c *ControlPlane) stop() error {
+	c.mu.Lock()
+	c.stopped = true
+	running, ports := c.running, c.ports
+	c.running, c.ports = map[program]*process{}, nil
+	c.mu.Unlock()
+	var errs []error
+	for _, p := range running {
+		select {
+		case <-p.ended:
+			errs = append(errs, &endedError{p})
+		default:
+			_ = p.leash.Close() // it fails only if it is closed
+		}
+	}
+	for _, p := range running {
+		p.stop()
+	}
+	for _, p := range ports {
+		p.release()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,121 @@
+package rig
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+const (
+	module           = "github.com/kubemend/kubemend"
+	clusterAPIModule = "sigs.k8s.io/cluster-api"
+
+	// BinariesEnv names a folder to take the programs from, instead of .rig/bin beside go.mod.
+	BinariesEnv = "KUBEMEND_RIG_BIN"
+	// assetsEnv is envtest's variable: where it is set, etcd and kube-apiserver are taken from there.
+	assetsEnv = "KUBEBUILDER_ASSETS"
+)
+
+// program is the file name of one of the programs that `make rig` builds.
+type program string
+
+const (
+	etcd              program = "etcd"
+	apiServer         program = "kube-apiserver"
+	controllerManager program = "kube-controller-manager"
+	core              program = "capi-core"
+	leash             program = "leash"
+)
+
+// binaries are the paths of all programs.
+type binaries map[program]string
+
+func findBinaries(root string) (binaries, error) {
+	own := os.Getenv(BinariesEnv)
+	if own == "" {
+		own = filepath.Join(root, ".rig", "bin")
+	}
+	assets := os.Getenv(assetsEnv)
+	if assets == "" {
+		assets = own
+	}
+	found := binaries{}
+	var missing []string
+	for name, folder := range map[program]string{
+		etcd: assets, apiServer: assets, controllerManager: own, core: own, leash: own,
+	} {
+		found[name] = filepath.Join(folder, string(name))
+		if _, err := os.Stat(found[name]); err != nil {
+			missing = append(missing, found[name])
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("find the programs of the rig: %s missing: run make rig", strings.Join(missing, ", "))
+	}
+	return found, nil
+}
+
+// moduleRoot walks up from the working folder to this project's go.mod, past those of the tool modules.
+var moduleRoot = sync.OnceValues(func() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working folder: %w", err)
+	}
+	for folder := start; ; folder = filepath.Dir(folder) {
+		ours, err := declares(filepath.Join(folder, "go.mod"), module)
+		if err != nil {
+			return "", err
+		}
+		if ours {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", fmt.Errorf("find the go.mod of %s: neither %s nor a folder above it has one", module, start)
+		}
+	}
+})
+
+func declares(goMod, name string) (bool, error) {
+	file, err := os.Open(goMod)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open go.mod: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if declared, ok := strings.CutPrefix(lines.Text(), "module "); ok {
+			return strings.TrimSpace(declared) == name, nil
+		}
+	}
+	return false, lines.Err()
+}
+
+// clusterAPI is the folder of the Cluster API module that go.mod asks for; its manifests are read from there, so that
+// they are of the same version as the types.
+var clusterAPI = sync.OnceValues(func() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", clusterAPIModule)
+	list.Dir = root
+	var said strings.Builder
+	list.Stderr = &said
+	out, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("find module %s: %w: %s", clusterAPIModule, err, strings.TrimSpace(said.String()))
+	}
+	folder := strings.TrimSpace(string(out))
+	if folder == "" {
+		return "", fmt.Errorf("find module %s: it is not downloaded: run go mod download", clusterAPIModule)
+	}
+	return folder, nil
+})

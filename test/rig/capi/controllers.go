@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	"sigs.k8s.io/cluster-api/core/setup"
+)
+
+// The grace periods, rates and concurrency are upstream's defaults, so that what is measured here holds there.
+const (
+	connectionGrace = 50 * time.Second
+	conditionsGrace = 5 * time.Minute
+
+	remoteQPS   = 20
+	remoteBurst = 30
+)
+
+func workers(n int) controller.Options { return controller.Options{MaxConcurrentReconciles: n} }
+
+// setUpControllers adds the connections to the workload clusters and every controller that is not left out.
+func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) (clustercache.ClusterCache, error) {
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return nil, fmt.Errorf("create the client for kubeconfig Secrets: %w", err)
+	}
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient: secrets,
+		Cache:        setup.ClusterCacheCacheOptions(),
+		Client:       setup.ClusterCacheClientOptions(name, remoteQPS, remoteBurst),
+	}, workers(100))
+	if err != nil {
+		return nil, fmt.Errorf("set up the connections to the workload clusters: %w", err)
+	}
+
+	known := controllers(mgr, clusters)
+	for _, kind := range leaveOut {
+		if _, ok := known[kind]; !ok {
+			return nil, fmt.Errorf("leave out controller %q: there is no such controller", kind)
+		}
+	}
+	for kind, setUp := range known {
+		if slices.Contains(leaveOut, kind) {
+			continue
+		}
+		if err := setUp(ctx); err != nil {
+			return nil, fmt.Errorf("set up controller %s: %w", kind, err)
+		}
+	}
+	return clusters, nil
+}
+
+// controllers are those of the kinds that a remediation meets, by kind.
+func controllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Cluster": func(ctx context.Context) error {
+			return (&cluster.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+				RemoteConnectionGracePeriod: connectionGrace,
+			}).SetupWithManager(ctx, mgr, workers(50))
+		},
+		"Machine": func(ctx context.Context) error {
+			return (&machine.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+				RemoteConditionsGracePeriod: conditionsGrace,
+			}).SetupWithManager(ctx, mgr, workers(100))
+		},
+		"MachineSet": func(ctx context.Context) error {
+			return (&machineset.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+				PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+			}).SetupWithManager(ctx, mgr, workers(50))
+		},
+		"MachineDeployment": func(ctx context.Context) error {
+			return (&machinedeployment.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			}).SetupWithManager(ctx, mgr, workers(50))
+		},
+		"MachineHealthCheck": func(ctx context.Context) error {
+			return (&machinehealthcheck.Reconciler{
+				Client: mgr.GetClient(), ClusterCache: clusters,
+			}).SetupWithManager(ctx, mgr, workers(50))
+		},
+	}
+}

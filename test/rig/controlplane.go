@@ -1,0 +1,226 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// startPatience bounds a start whose caller gave no deadline. A start takes seconds; this is for a machine that
+	// is busy with everything else as well.
+	startPatience = 2 * time.Minute
+	// portAttempts bounds how often a start is repeated because somebody took its port. See port.
+	portAttempts = 5
+)
+
+// ControlPlane is an etcd with a kube-apiserver, and the controllers that belong to it.
+type ControlPlane struct {
+	rig    *Rig
+	name   string
+	folder string
+
+	ca       *authority
+	serving  identity
+	admin    identity
+	etcdPort *port
+	apiPort  *port
+	kube     []byte
+
+	mu      sync.Mutex
+	running map[program]*process
+	ports   []*port
+	stopped bool
+}
+
+// newControlPlane makes what does not need a running program: the folder and the certificates.
+func (r *Rig) newControlPlane(name string) (*ControlPlane, error) {
+	c := &ControlPlane{
+		rig: r, name: name, folder: filepath.Join(r.folder, name), running: map[program]*process{},
+	}
+	if err := r.enter(c); err != nil {
+		return nil, err
+	}
+	if err := c.prepare(); err != nil {
+		r.leave(c)
+		return nil, fmt.Errorf("prepare control plane %s: %w", name, err)
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) prepare() error {
+	if err := os.Mkdir(c.folder, 0o700); err != nil {
+		return fmt.Errorf("make its folder: %w", err)
+	}
+	var err error
+	if c.ca, err = newAuthority(c.name); err != nil {
+		return err
+	}
+	if c.serving, err = c.ca.server(); err != nil {
+		return err
+	}
+	// This group may do everything, before any rule exists.
+	if c.admin, err = c.ca.client("rig", []string{"system:masters"}); err != nil {
+		return err
+	}
+	tokens, err := c.ca.client("service accounts", nil) // only its key is used: it signs tokens
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"ca.crt": c.ca.pem, "tls.crt": c.serving.certificate, "tls.key": c.serving.key, "tokens.key": tokens.key,
+	} {
+		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (c *ControlPlane) path(name string) string { return filepath.Join(c.folder, name) }
+
+// boot starts etcd and kube-apiserver together: the API server waits for its etcd, and saves the time that it would
+// take to wait for it here.
+func (c *ControlPlane) boot(ctx context.Context) error {
+	since := time.Now()
+	err := c.retryPorts(ctx, func(ctx context.Context) error {
+		if err := c.reservePorts(); err != nil {
+			return err
+		}
+		if err := c.writeKubeconfig(); err != nil {
+			return err
+		}
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return c.startEtcd(ctx) })
+		group.Go(func() error { return c.startAPIServer(ctx) })
+		return group.Wait()
+	}, etcd, apiServer)
+	if err != nil {
+		return fmt.Errorf("start control plane %s: %w", c.name, err)
+	}
+	c.rig.tell(since, "%s: etcd and kube-apiserver are ready on %s", c.name, c.apiPort.address())
+	return nil
+}
+
+// retryPorts starts programs again if one of them found its port taken. See port.
+func (c *ControlPlane) retryPorts(ctx context.Context, start func(context.Context) error, programs ...program) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		err := start(ctx)
+		if attempt == portAttempts || !portTaken(err) {
+			return err
+		}
+		for _, p := range programs {
+			c.end(p)
+		}
+	}
+}
+
+func (c *ControlPlane) reservePorts() (err error) {
+	if c.etcdPort, err = c.reservePort(); err != nil {
+		return err
+	}
+	c.apiPort, err = c.reservePort()
+	return err
+}
+
+func (c *ControlPlane) reservePort() (*port, error) {
+	p, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ports = append(c.ports, p)
+	return p, nil
+}
+
+func (c *ControlPlane) writeKubeconfig() (err error) {
+	if c.kube, err = kubeconfig(c.name, c.apiPort.address(), c.ca, c.admin); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.KubeconfigFile(), c.kube, 0o600); err != nil {
+		return fmt.Errorf("write its kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) startEtcd(ctx context.Context) error {
+	url := "http://" + c.etcdPort.address()
+	p, err := c.run(etcd,
+		"--data-dir="+c.path("etcd"),
+		"--listen-client-urls="+url,
+		"--advertise-client-urls="+url,
+		"--listen-peer-urls=http://127.0.0.1:0", // there are no peers
+		"--unsafe-no-fsync",                     // the data dies with the rig: a disk that is slow must not slow a test
+		"--log-level=warn",
+	)
+	if err != nil {
+		return err
+	}
+	return p.await(ctx, answersOK(http.DefaultClient, url+"/health"))
+}
+
+func (c *ControlPlane) startAPIServer(ctx context.Context) error {
+	p, err := c.run(apiServer,
+		"--etcd-servers=http://"+c.etcdPort.address(),
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		"--secure-port="+c.apiPort.String(),
+		"--cert-dir="+c.folder,
+		"--tls-cert-file="+c.path("tls.crt"),
+		"--tls-private-key-file="+c.path("tls.key"),
+		"--client-ca-file="+c.path("ca.crt"),
+		"--authorization-mode=RBAC",
+		// Nobody makes the ServiceAccount that it would ask every Pod for.
+		"--disable-admission-plugins=ServiceAccount",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+c.path("tokens.key"),
+		"--service-account-signing-key-file="+c.path("tokens.key"),
+		"--service-cluster-ip-range=10.0.0.0/24",
+		// Nothing in the cluster can reach loopback, and without it an API server that is killed leaves no trace.
+		"--endpoint-reconciler-type=none",
+		"--allow-privileged",
+	)
+	if err != nil {
+		return err
+	}
+	asAdmin, err := rest.HTTPClientFor(c.Config())
+	if err != nil {
+		return fmt.Errorf("make a client for %s: %w", p.name, err)
+	}
+	return p.await(ctx, answersOK(asAdmin, c.Config().Host+"/readyz"))
+}
+
+// answersOK asks a health endpoint.
+func answersOK(c *http.Client, url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", url, err)
+		}
+		response, err := c.Do(request)
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", url, err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(io.LimitReader(response.Body, logTail))
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = errors.New(response.Status + ": " + string(body))
+		}
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", url, err)
+		}
+		return nil
+	}
+}

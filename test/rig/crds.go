@@ -1,0 +1,210 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Where manifests are, below the Cluster API module and below this project.
+const (
+	coreCRDs     = "core/config/crd/bases"
+	coreWebhooks = "core/config/webhook/manifests.yaml"
+	// controlPlaneCRDs are served without their controller: core looks into objects of these kinds.
+	controlPlaneCRDs = "controlplane/kubeadm/config/crd/bases"
+	simulatedCRDs    = "test/simulator/crds"
+)
+
+// askKindEvery is slower than askEvery, because all kinds are asked for at once and an API server that is busy with
+// installing them has to answer.
+const askKindEvery = 100 * time.Millisecond
+
+// catalogue is a set of CRDs by name; one that is added later replaces one of the same name.
+type catalogue map[string]*apiextensionsv1.CustomResourceDefinition
+
+// readCatalogue reads the kinds of Cluster API, those that the simulators serve, and then the caller's.
+func (r *Rig) readCatalogue(hooks *webhooks, more []string) (catalogue, error) {
+	upstream, err := clusterAPI()
+	if err != nil {
+		return nil, err
+	}
+	all := catalogue{}
+	ofCore, err := all.add(filepath.Join(upstream, coreCRDs))
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range ofCore {
+		label(crd)
+		if hooks != nil {
+			crd.Spec.Conversion = hooks.conversion()
+		}
+	}
+	ofControlPlane, err := all.add(filepath.Join(upstream, controlPlaneCRDs))
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range ofControlPlane {
+		label(crd)
+	}
+	for _, folder := range append([]string{filepath.Join(r.root, simulatedCRDs)}, more...) {
+		if _, err := all.add(folder); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// label states which versions follow which contract. Upstream's release has these labels from kustomize; the files in
+// the module have not.
+func label(crd *apiextensionsv1.CustomResourceDefinition) {
+	if crd.Labels == nil {
+		crd.Labels = map[string]string{}
+	}
+	for _, version := range []string{"v1beta1", "v1beta2"} {
+		crd.Labels[clusterv1.GroupVersion.Group+"/"+version] = version
+	}
+}
+
+// add reads every CRD of a file, or of the YAML files of a folder.
+func (all catalogue) add(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	files := []string{path}
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("read CRDs: %w", err)
+	} else if info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(path, "*.yaml")); err != nil {
+			return nil, fmt.Errorf("list CRDs in %s: %w", path, err)
+		}
+	}
+	var added []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		err := eachDocument(file, func(kind string, document []byte) error {
+			if kind != "CustomResourceDefinition" {
+				return nil
+			}
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if err := yaml.Unmarshal(document, crd); err != nil {
+				return fmt.Errorf("decode a CRD: %w", err)
+			}
+			all[crd.Name] = crd
+			added = append(added, crd)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
+}
+
+// eachDocument splits a YAML file and names the kind of each part.
+func eachDocument(file string, do func(kind string, document []byte) error) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read manifests: %w", err)
+	}
+	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(content)))
+	defer func() { _ = documents.Close() }()
+	buffer := make([]byte, len(content)+1)
+	for {
+		n, err := documents.Read(buffer)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("split %s: %w", file, err)
+		}
+		document := slices.Clone(buffer[:n])
+		meta := metav1.TypeMeta{}
+		if err := yaml.Unmarshal(document, &meta); err != nil {
+			return fmt.Errorf("read the kind of a document in %s: %w", file, err)
+		}
+		if err := do(meta.Kind, document); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+}
+
+// install creates every CRD at once, and returns when all of them are served.
+func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
+	cfg.WarningHandler = rest.NoWarnings{} // that v1beta1 is deprecated is known
+	client, err := apiextensions.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("make a client for CRDs: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, crd := range all {
+		group.Go(func() error {
+			if err := installOne(ctx, client.CustomResourceDefinitions(), crd); err != nil {
+				return fmt.Errorf("install CRD %s: %w", crd.Name, err)
+			}
+			return served(ctx, client.RESTClient(), crd)
+		})
+	}
+	return group.Wait()
+}
+
+func installOne(ctx context.Context, crds apiextensions.CustomResourceDefinitionInterface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	_, err := crds.Create(ctx, crd, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return errors.New("there is one of that name already")
+	}
+	return err
+}
+
+// served waits until the API server answers for the kind: it says "established" a little earlier than it does so.
+func served(ctx context.Context, client rest.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, askKindEvery, true, func(ctx context.Context) (bool, error) {
+		last = list(ctx, client, crd)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for CRD %s: %w, last answer: %w", crd.Name, err, last)
+	}
+	return nil
+}
+
+// list asks for objects of the kind, in every version.
+func list(ctx context.Context, client rest.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	for _, version := range crd.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		path := strings.Join([]string{"/apis", crd.Spec.Group, version.Name, crd.Spec.Names.Plural}, "/")
+		if err := client.Get().AbsPath(path).Param("limit", "1").Do(ctx).Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// conversion points a kind at core's webhook server.
+func (h *webhooks) conversion() *apiextensionsv1.CustomResourceConversion {
+	return &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{
+				URL: ptr.To(h.url("/convert")), CABundle: h.caBundle,
+			},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	}
+}

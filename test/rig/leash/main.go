@@ -1,0 +1,147 @@
+// Command leash runs one program for a parent that may die at any moment, and cleans up behind both.
+//
+//	leash [--remove DIR]... [--grace 5s] [-- PROGRAM ARGUMENT...]
+//
+// The parent holds the other end of leash's standard input and never writes to it. However the parent ends, by
+// returning, by a panic or by SIGKILL, the kernel closes that pipe; leash then ends the program, removes the folders
+// and goes. SIGTERM does the same. If the program ends by itself, leash removes the folders and ends with its exit
+// code. Without a program it only guards the folders.
+//
+// SIGINT is ignored: Ctrl-C in a terminal reaches a whole process group, and the parent alone decides what it means.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+const (
+	// removeFor bounds how long a folder may resist: programs on other leashes may be writing to it until they are
+	// killed as well.
+	removeFor   = 20 * time.Second
+	removeEvery = 50 * time.Millisecond
+)
+
+func main() {
+	flags := pflag.NewFlagSet("leash", pflag.ExitOnError)
+	folders := flags.StringArray("remove", nil, "A folder to remove at the end; may be repeated.")
+	grace := flags.Duration("grace", 5*time.Second, "The time between SIGTERM and SIGKILL; with 0 there is only SIGKILL.")
+	_ = flags.Parse(os.Args[1:]) // ExitOnError: it never returns an error
+
+	// A program started with a death signal dies with the thread that started it: see attributes.
+	runtime.LockOSThread()
+	code, err := hold(flags.Args(), *grace)
+	if err := errors.Join(err, remove(*folders)); err != nil {
+		fmt.Fprintln(os.Stderr, "leash:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// hold runs the program until it ends or the parent does, and returns the exit code to end with.
+func hold(program []string, grace time.Duration) (int, error) {
+	parentGone := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
+		close(parentGone)
+	}()
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
+	// Caught and dropped rather than ignored, because a program inherits what is ignored. SIGPIPE is among them
+	// since our standard error may have been the parent's.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGPIPE)
+
+	if len(program) == 0 {
+		select {
+		case <-parentGone:
+		case <-told:
+		}
+		return 0, nil
+	}
+
+	child, stdin, err := start(program)
+	if err != nil {
+		return 127, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = child.Wait() // the exit code is in ProcessState
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return exitCode(child.ProcessState), nil
+	case <-parentGone:
+	case <-told:
+	}
+	_ = stdin.Close() // for programs that end with their input
+	end(child.Process, grace, ended)
+	return 0, nil
+}
+
+func start(program []string) (*exec.Cmd, io.Closer, error) {
+	child := exec.Command(program[0], program[1:]...)
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = attributes()
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a pipe for %s: %w", program[0], err)
+	}
+	if err := child.Start(); err != nil {
+		return nil, nil, fmt.Errorf("start %s: %w", program[0], err)
+	}
+	return child, stdin, nil
+}
+
+// end ends the program and whatever it started itself: it leads a process group of its own.
+func end(p *os.Process, grace time.Duration, ended <-chan struct{}) {
+	if grace > 0 {
+		_ = syscall.Kill(-p.Pid, syscall.SIGTERM) // it fails only if the group is gone already
+		select {
+		case <-ended:
+		case <-time.After(grace):
+		}
+	}
+	_ = syscall.Kill(-p.Pid, syscall.SIGKILL)
+	<-ended
+}
+
+// exitCode is what a shell would say: 128 and the signal for a program that was killed.
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// remove tries again until the folders are gone: a file that somebody adds meanwhile makes a removal fail.
+func remove(folders []string) error {
+	deadline := time.After(removeFor)
+	again := time.NewTicker(removeEvery)
+	defer again.Stop()
+	for {
+		var errs []error
+		for _, folder := range folders {
+			if err := os.RemoveAll(folder); err != nil {
+				errs = append(errs, fmt.Errorf("remove %s: %w", folder, err))
+			}
+		}
+		if len(errs) == 0 {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			return errors.Join(errs...)
+		}
+	}
+}

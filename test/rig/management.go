@@ -1,0 +1,119 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ManagementOptions are what a management control plane may be told.
+type ManagementOptions struct {
+	// Name tells several management control planes apart; "management" if empty.
+	Name string
+	// Core runs Cluster API's core controllers and webhooks, so that v1beta1 is converted and everything is validated.
+	// Without it there are the kinds alone.
+	Core bool
+	// CoreArgs go to core as they are, for example --leave-out=MachineHealthCheck; see test/rig/capi.
+	CoreArgs []string
+	// ControllerManager runs the controllers that objects of any kind need: OwnerControllers.
+	ControllerManager bool
+	// CRDs are more files or folders of CRDs. One of a name that the rig has as well replaces the rig's.
+	CRDs []string
+}
+
+// OwnerControllers delete what has lost its owner or its namespace.
+func OwnerControllers() []string {
+	return []string{"garbage-collector-controller", "namespace-controller"}
+}
+
+// Management starts a management control plane, and returns when all of it is ready.
+func (r *Rig) Management(ctx context.Context, o ManagementOptions) (*ControlPlane, error) {
+	if o.Name == "" {
+		o.Name = "management"
+	}
+	c, err := r.newControlPlane(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.bootManagement(ctx, o); err != nil {
+		r.leave(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	var hooks *webhooks
+	if o.Core {
+		hookPort, err := c.reservePort()
+		if err != nil {
+			return err
+		}
+		hooks = &webhooks{port: hookPort, caBundle: c.ca.pem}
+	}
+
+	var kinds catalogue
+	group, booting := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.boot(booting) })
+	group.Go(func() (err error) {
+		kinds, err = c.rig.readCatalogue(hooks, o.CRDs)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+
+	since := time.Now()
+	if err := kinds.install(ctx, c.Config()); err != nil {
+		return err
+	}
+	c.rig.tell(since, "%s: %d kinds are served", c.name, len(kinds))
+
+	group, booting = errgroup.WithContext(ctx)
+	if o.ControllerManager {
+		// After the kinds: the garbage collector looks for new ones only every 30 s.
+		group.Go(func() error { return c.bootControllerManager(booting, OwnerControllers(), defaultNodeGrace) })
+	}
+	if o.Core {
+		group.Go(func() error { return c.bootCore(booting, hooks, o.CoreArgs) })
+	}
+	return group.Wait()
+}
+
+func (c *ControlPlane) bootCore(ctx context.Context, hooks *webhooks, args []string) error {
+	since := time.Now()
+	if err := hooks.install(ctx, c.Config()); err != nil {
+		return err
+	}
+	if err := c.startCore(ctx, hooks, args); err != nil {
+		return fmt.Errorf("start Cluster API core of %s: %w", c.name, err)
+	}
+	c.rig.tell(since, "%s: Cluster API core is ready", c.name)
+	return nil
+}
+
+// startCore is not repeated on another port: the kinds name the one that it has.
+func (c *ControlPlane) startCore(ctx context.Context, hooks *webhooks, args []string) error {
+	health, err := c.reservePort()
+	if err != nil {
+		return err
+	}
+	p, err := c.run(core, append([]string{
+		"--kubeconfig=" + c.KubeconfigFile(),
+		"--webhook-port=" + hooks.port.String(),
+		"--webhook-cert-dir=" + c.folder,
+		"--health-port=" + health.String(),
+	}, args...)...)
+	if err != nil {
+		return err
+	}
+	if err := p.await(ctx, answersOK(http.DefaultClient, "http://"+health.address()+"/readyz")); err != nil {
+		return err
+	}
+	return p.await(ctx, hooks.asked(c.Config()))
+}

@@ -1,0 +1,127 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// askEvery is how often a starting program is asked whether it is ready. A second of patience here would be a
+	// second of every test.
+	askEvery = 20 * time.Millisecond
+	// logTail is how much of a program's log an error quotes.
+	logTail = 2 << 10
+)
+
+// process is one program on its leash.
+type process struct {
+	name  string
+	log   string
+	leash io.Closer
+	// ended is closed when the program and its leash are gone; how says how, and may be read from then on.
+	ended chan struct{}
+	how   error
+}
+
+// start runs a program on a leash that kills it at once: nothing that it could still save is kept.
+func (r *Rig) start(owner string, p program, args ...string) (*process, error) {
+	name := owner + "-" + string(p)
+	log, err := os.OpenFile(filepath.Join(r.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", name, err)
+	}
+	defer func() { _ = log.Close() }() // the program has its own handle of it
+	return launch(name, log, r.binaries[leash], append([]string{"--grace", "0s", "--", r.binaries[p]}, args...))
+}
+
+// launch starts a leash in its own process group, where Ctrl-C does not reach it.
+func launch(name string, log *os.File, leash string, args []string) (*process, error) {
+	cmd := exec.Command(leash, args...)
+	if log != nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("make the leash of %s: %w", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &process{name: name, leash: stdin, ended: make(chan struct{})}
+	if log != nil {
+		p.log = log.Name()
+	}
+	go func() {
+		p.how = cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// stop returns when the program is gone.
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
+	_ = p.leash.Close() // the second time it is closed already
+	<-p.ended
+}
+
+// await asks until the answer is no error. It gives up when the program ends, and then quotes its log.
+func (p *process) await(ctx context.Context, ask func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.ended:
+			return false, &endedError{p}
+		default:
+		}
+		last = ask(ctx)
+		return last == nil, nil
+	})
+	var ended *endedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ended):
+		return ended
+	default:
+		return fmt.Errorf("wait for %s: %w, last answer: %w\n%s", p.name, err, last, p.tail())
+	}
+}
+
+// endedError says that a program ended although nobody had told it to.
+type endedError struct{ *process }
+
+func (e *endedError) Error() string {
+	how := "exit status 0"
+	if e.how != nil {
+		how = e.how.Error()
+	}
+	return fmt.Sprintf("%s ended by itself with %s\n%s", e.name, how, e.tail())
+}
+
+// portTaken tells whether a program ended because somebody else listens on its port.
+func portTaken(err error) bool {
+	var ended *endedError
+	return errors.As(err, &ended) && strings.Contains(ended.tail(), "address already in use")
+}
+
+func (p *process) tail() string {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return ""
+	}
+	return string(content[max(0, len(content)-logTail):])
+}

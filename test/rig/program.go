@@ -1,0 +1,128 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// managerReady bounds how long a manager may take until it says that it is ready.
+const managerReady = time.Minute
+
+// ManagerOptions say which manager is started.
+type ManagerOptions struct {
+	// Name tells the managers of a control plane apart.
+	Name string
+	// Binary is the path of the program. It takes the flags that the managers of Cluster API have in common:
+	// --kubeconfig, --health-addr, --diagnostics-address and --insecure-diagnostics.
+	Binary string
+	// Kubeconfig is the administrator's if it is nil.
+	Kubeconfig []byte
+	// Args are more flags.
+	Args []string
+}
+
+// Manager is a controller manager as a process of its own.
+type Manager struct {
+	plane *ControlPlane
+	key   program
+	// Metrics is the URL of its metrics.
+	Metrics string
+	// Log is the file that it logs to.
+	Log string
+}
+
+// Manager starts a manager against this control plane and returns when it is ready. It ends with the control plane, at
+// the latest.
+func (c *ControlPlane) Manager(ctx context.Context, o ManagerOptions) (*Manager, error) {
+	if o.Kubeconfig == nil {
+		o.Kubeconfig = c.Kubeconfig()
+	}
+	file := c.path(o.Name + ".kubeconfig")
+	if err := os.WriteFile(file, o.Kubeconfig, 0o600); err != nil {
+		return nil, fmt.Errorf("start %s: %w", o.Name, err)
+	}
+	health, err := c.reservePort()
+	if err != nil {
+		return nil, err
+	}
+	diagnostics, err := c.reservePort()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{
+		"--kubeconfig=" + file, "--health-addr=" + health.address(),
+		"--diagnostics-address=" + diagnostics.address(), "--insecure-diagnostics",
+	}, o.Args...)
+	m := &Manager{plane: c, key: program(o.Name), Metrics: "http://" + diagnostics.address() + "/metrics"}
+	p, err := m.launch(o.Binary, args)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, managerReady)
+	defer cancel()
+	if err := p.await(ctx, func(ctx context.Context) error { return answers(ctx, "http://"+health.address()+"/readyz") }); err != nil {
+		m.Kill()
+		return nil, fmt.Errorf("start %s: %w", o.Name, err)
+	}
+	return m, nil
+}
+
+func (m *Manager) launch(binary string, args []string) (*process, error) {
+	c := m.plane
+	m.Log = filepath.Join(c.rig.logs, c.name+"-"+string(m.key)+".log")
+	log, err := os.OpenFile(m.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", m.key, err)
+	}
+	defer func() { _ = log.Close() }() // the program has its own handle of it
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, runs := c.running[m.key]; runs || c.stopped {
+		return nil, fmt.Errorf("start %s: one of that name runs already, or the rig is stopped", m.key)
+	}
+	p, err := launch(string(m.key), log, c.rig.binaries[leash], append([]string{"--grace", "0s", "--", binary}, args...))
+	if err != nil {
+		return nil, err
+	}
+	c.running[m.key] = p
+	return p, nil
+}
+
+// Kill ends the manager at once, as a crash would.
+func (m *Manager) Kill() { m.plane.end(m.key) }
+
+// Scrape returns the manager's metrics in the text format.
+func (m *Manager) Scrape(ctx context.Context) (string, error) {
+	body, err := fetch(ctx, m.Metrics)
+	return string(body), err
+}
+
+func answers(ctx context.Context, url string) error {
+	_, err := fetch(ctx, url)
+	return err
+}
+
+func fetch(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask %s: %s", url, response.Status)
+	}
+	return body, nil
+}

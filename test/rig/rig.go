@@ -1,0 +1,141 @@
+package rig
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// LogsEnv names a folder that keeps the logs of all programs. Without it they go when the rig goes.
+const LogsEnv = "KUBEMEND_RIG_LOGS"
+
+// Options are what a rig may be told; the zero value is a good one.
+type Options struct {
+	// Log receives one line for every step of the start. Nothing is written if it is nil.
+	Log io.Writer
+	// Logs is a folder that keeps the logs of all programs; LogsEnv if empty, and else one that goes with the rig.
+	Logs string
+}
+
+// Rig is a set of control planes that live and end together.
+type Rig struct {
+	root     string
+	folder   string
+	logs     string
+	binaries binaries
+	guard    *process
+
+	// mu guards what control planes and their start-ups share.
+	mu      sync.Mutex
+	log     io.Writer
+	planes  map[string]*ControlPlane
+	stopped bool
+}
+
+// Start finds the programs and makes the rig's folder. Control planes are started one by one, or at the same time, by
+// Management and Workload. The caller has to Stop the rig; what is not stopped ends with this process.
+func Start(_ context.Context, o Options) (*Rig, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	found, err := findBinaries(root)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{
+		root:     root,
+		binaries: found,
+		log:      o.Log,
+		planes:   map[string]*ControlPlane{},
+		folder:   filepath.Join(os.TempDir(), "kubemend-rig-"+rand.Text()),
+	}
+	// The guard comes first: a folder that is made while nobody guards it might be left behind.
+	r.guard, err = launch("the guard of "+r.folder, nil, found[leash], []string{"--remove", r.folder})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.makeFolders(o.Logs); err != nil {
+		return nil, errors.Join(err, r.Stop())
+	}
+	return r, nil
+}
+
+func (r *Rig) makeFolders(logs string) error {
+	if err := os.Mkdir(r.folder, 0o700); err != nil {
+		return fmt.Errorf("make the folder of the rig: %w", err)
+	}
+	r.logs = logs
+	if r.logs == "" {
+		r.logs = os.Getenv(LogsEnv)
+	}
+	if r.logs == "" {
+		r.logs = filepath.Join(r.folder, "logs")
+	}
+	if err := os.MkdirAll(r.logs, 0o700); err != nil {
+		return fmt.Errorf("make the folder for logs: %w", err)
+	}
+	return nil
+}
+
+// Stop ends every program and removes the rig's folder. It returns when all of it is gone, and may be called again. Its
+// error also tells of programs that had ended by themselves before.
+func (r *Rig) Stop() error {
+	r.mu.Lock()
+	r.stopped = true
+	planes := r.planes
+	r.planes = map[string]*ControlPlane{}
+	r.mu.Unlock()
+
+	ends := make(chan error, len(planes))
+	for _, plane := range planes {
+		go func() { ends <- plane.stop() }()
+	}
+	var err error
+	for range planes {
+		err = errors.Join(err, <-ends)
+	}
+	r.guard.stop()
+	if _, gone := os.Stat(r.folder); !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, fmt.Errorf("remove the folder of the rig: %s is still there", r.folder))
+	}
+	return err
+}
+
+// enter takes a control plane into the rig, so that Stop finds it however far its start has come.
+func (r *Rig) enter(plane *ControlPlane) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return fmt.Errorf("start control plane %q: the rig is stopped", plane.name)
+	}
+	if _, taken := r.planes[plane.name]; taken {
+		return fmt.Errorf("start control plane %q: there is one of that name", plane.name)
+	}
+	r.planes[plane.name] = plane
+	return nil
+}
+
+func (r *Rig) leave(plane *ControlPlane) {
+	r.mu.Lock()
+	delete(r.planes, plane.name)
+	r.mu.Unlock()
+	_ = plane.stop() // why the start failed is known already
+}
+
+// tell writes a line of progress.
+func (r *Rig) tell(since time.Time, format string, args ...any) {
+	if r.log == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// Progress that cannot be shown is no reason to fail.
+	_, _ = fmt.Fprintf(r.log, "rig: %s (%.1fs)\n", fmt.Sprintf(format, args...), time.Since(since).Seconds())
+}

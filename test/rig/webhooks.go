@@ -1,0 +1,105 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// webhooks is where core answers the API server.
+type webhooks struct {
+	port     *port
+	caBundle []byte
+}
+
+func (h *webhooks) url(path string) string { return "https://" + h.port.address() + path }
+
+// install registers the webhooks that core's own manifests list.
+func (h *webhooks) install(ctx context.Context, cfg *rest.Config) error {
+	upstream, err := clusterAPI()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("make a client for webhooks: %w", err)
+	}
+	return eachDocument(filepath.Join(upstream, coreWebhooks), func(kind string, document []byte) error {
+		if err := h.installOne(ctx, client, kind, document); err != nil {
+			return fmt.Errorf("install %s: %w", kind, err)
+		}
+		return nil
+	})
+}
+
+func (h *webhooks) installOne(ctx context.Context, client kubernetes.Interface, kind string, document []byte) error {
+	switch kind {
+	case "MutatingWebhookConfiguration":
+		hooks := &admissionv1.MutatingWebhookConfiguration{}
+		if err := yaml.Unmarshal(document, hooks); err != nil {
+			return err
+		}
+		for i := range hooks.Webhooks {
+			h.redirect(&hooks.Webhooks[i].ClientConfig)
+		}
+		_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{})
+		return err
+	case "ValidatingWebhookConfiguration":
+		hooks := &admissionv1.ValidatingWebhookConfiguration{}
+		if err := yaml.Unmarshal(document, hooks); err != nil {
+			return err
+		}
+		for i := range hooks.Webhooks {
+			h.redirect(&hooks.Webhooks[i].ClientConfig)
+		}
+		_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{})
+		return err
+	default:
+		return errors.New("this kind is not expected among webhooks")
+	}
+}
+
+// redirect leads from a Service, of which there is none, to core's port on loopback.
+func (h *webhooks) redirect(to *admissionv1.WebhookClientConfig) {
+	to.URL, to.CABundle = ptr.To(h.url(*to.Service.Path)), h.caBundle
+	to.Service = nil
+}
+
+// asked finds out whether the API server really asks the webhooks, by a MachineHealthCheck that they must refuse. It
+// learns of their registration a moment after it stored it, and what it lets through until then was never checked.
+//
+// The object is applied rather than created: for two seconds after a kind is established, the API server lets every
+// creation wait for two seconds.
+func (h *webhooks) asked(cfg *rest.Config) func(context.Context) error {
+	return func(ctx context.Context) error {
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return fmt.Errorf("make a client for webhooks: %w", err)
+		}
+		bad := fmt.Sprintf(`{"apiVersion":%q,"kind":"MachineHealthCheck","metadata":{"name":"refused"},`+
+			`"spec":{"clusterName":"none","selector":{}}}`, clusterv1.GroupVersion.String())
+		err = client.RESTClient().Patch(types.ApplyYAMLPatchType).
+			AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version,
+				"namespaces/default/machinehealthchecks/refused").
+			Param("dryRun", "All").Param("fieldManager", "rig").Body([]byte(bad)).Do(ctx).Error()
+		switch {
+		case err == nil:
+			return errors.New("have a bad MachineHealthCheck refused: it was accepted")
+		case strings.Contains(err.Error(), "selector must not be empty"):
+			return nil
+		default:
+			return fmt.Errorf("have a bad MachineHealthCheck refused: %w", err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// defaultNodeGrace is short enough to test with, and long enough that a kubelet which renews every second is not taken
+// for dead on a busy machine.
+const defaultNodeGrace = 6 * time.Second
+
+// WorkloadOptions are what a workload control plane may be told; the zero value is a good one.
+type WorkloadOptions struct {
+	// NodeGrace is how long a node may be silent before it is Unknown; 6 s if zero.
+	NodeGrace time.Duration
+	// Controllers are those that kube-controller-manager runs; NodeControllers if nil.
+	Controllers []string
+	// Bare leaves kube-controller-manager out.
+	Bare bool
+}
+
+// NodeControllers look after nodes, after the pods of dead nodes and after their volumes.
+func NodeControllers() []string {
+	return []string{
+		"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
+		"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller",
+	}
+}
+
+// Workload starts the control plane of a workload cluster, and returns when it is ready.
+func (r *Rig) Workload(ctx context.Context, name string, o WorkloadOptions) (*ControlPlane, error) {
+	c, err := r.newControlPlane(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.bootWorkload(ctx, o); err != nil {
+		r.leave(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) bootWorkload(ctx context.Context, o WorkloadOptions) error {
+	if err := c.boot(ctx); err != nil || o.Bare {
+		return err
+	}
+	if o.Controllers == nil {
+		o.Controllers = NodeControllers()
+	}
+	if o.NodeGrace == 0 {
+		o.NodeGrace = defaultNodeGrace
+	}
+	return c.bootControllerManager(ctx, o.Controllers, o.NodeGrace)
+}
+
+func (c *ControlPlane) bootControllerManager(ctx context.Context, controllers []string, grace time.Duration) error {
+	since := time.Now()
+	err := c.retryPorts(ctx, func(ctx context.Context) error {
+		return c.startControllerManager(ctx, controllers, grace)
+	}, controllerManager)
+	if err != nil {
+		return fmt.Errorf("start the controllers of %s: %w", c.name, err)
+	}
+	c.rig.tell(since, "%s: kube-controller-manager is ready", c.name)
+	return nil
+}
+
+func (c *ControlPlane) startControllerManager(ctx context.Context, controllers []string, grace time.Duration) error {
+	health, err := c.reservePort()
+	if err != nil {
+		return err
+	}
+	p, err := c.run(controllerManager,
+		"--kubeconfig="+c.KubeconfigFile(),
+		"--authentication-kubeconfig="+c.KubeconfigFile(),
+		"--authorization-kubeconfig="+c.KubeconfigFile(),
+		"--authentication-skip-lookup",
+		"--bind-address=127.0.0.1",
+		"--secure-port="+health.String(),
+		"--cert-dir="+c.folder,
+		"--tls-cert-file="+c.path("tls.crt"),
+		"--tls-private-key-file="+c.path("tls.key"),
+		"--leader-elect=false",
+		"--controllers="+strings.Join(controllers, ","),
+		"--node-monitor-period=1s",
+		"--node-monitor-grace-period="+grace.String(),
+		"--kube-api-qps=200", "--kube-api-burst=400", // the defaults are for a cluster that it shares
+	)
+	if err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.pem}})
+	if err != nil {
+		return fmt.Errorf("make a client for %s: %w", p.name, err)
+	}
+	return p.await(ctx, answersOK(client, "https://"+health.address()+"/healthz"))
+}

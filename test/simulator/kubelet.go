@@ -1,0 +1,194 @@
+package simulator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	defaultEvery     = time.Second
+	defaultHeartbeat = 5 * time.Minute
+)
+
+// KubeletOptions describe one kubelet and its node.
+type KubeletOptions struct {
+	// Node is the name of the Node.
+	Node string
+	// ProviderID says which host the node is; the Machine of the same provider ID finds it by this.
+	ProviderID string
+	Labels     map[string]string
+	Taints     []corev1.Taint
+	// Every is how often the lease is renewed and the Node looked at; 1 s if zero.
+	Every time.Duration
+	// Heartbeat is how often conditions that have not changed are posted again; 5 min if zero, as a real kubelet does.
+	Heartbeat time.Duration
+	// Logger receives what could not be done; nothing is logged if it is not set.
+	Logger logr.Logger
+}
+
+// Kubelet keeps one node alive in a workload cluster, for as long as it runs.
+//
+// Like a real one, it registers its Node only when it starts: a Node that is deleted meanwhile comes back with the next
+// boot of the host.
+type Kubelet struct {
+	client  client.Client
+	options KubeletOptions
+
+	// mu guards what the knobs change while the loop reads it.
+	mu       sync.Mutex
+	reports  map[corev1.NodeConditionType]report
+	every    time.Duration
+	dropped  map[corev1.NodeConditionType]bool
+	stop     context.CancelFunc
+	stopped  chan struct{}
+	retired  bool
+	knobUsed chan struct{}
+}
+
+// report is what a kubelet says about one condition.
+type report struct {
+	status          corev1.ConditionStatus
+	reason, message string
+}
+
+// NewKubelet makes a kubelet that does not run yet. The client must write directly: a cached one would see the Node too
+// late.
+func NewKubelet(c client.Client, o KubeletOptions) *Kubelet {
+	if o.Every == 0 {
+		o.Every = defaultEvery
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = defaultHeartbeat
+	}
+	return &Kubelet{
+		client:   c,
+		options:  o,
+		every:    o.Every,
+		reports:  wellReports(),
+		dropped:  map[corev1.NodeConditionType]bool{},
+		knobUsed: make(chan struct{}, 1),
+	}
+}
+
+// Node is the name of the Node that this kubelet registers.
+func (k *Kubelet) Node() string { return k.options.Node }
+
+// Start boots the host: the kubelet registers its Node if there is none, and is Ready from then on. It does nothing if
+// the kubelet runs, or was retired.
+func (k *Kubelet) Start() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stop != nil || k.retired {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.stop, k.stopped = cancel, make(chan struct{})
+	go k.run(ctx, &boot{Kubelet: k, id: string(uuid.NewUUID())}, k.stopped)
+}
+
+// Stop is a power cut: nothing is said any more, and nobody is told. It returns when the last request has ended.
+func (k *Kubelet) Stop() { k.end(false) }
+
+// Retire stops the kubelet for good: its host was wiped, and a later Start has no effect.
+func (k *Kubelet) Retire() { k.end(true) }
+
+func (k *Kubelet) end(forGood bool) {
+	k.mu.Lock()
+	stop, stopped := k.stop, k.stopped
+	k.stop = nil
+	k.retired = k.retired || forGood
+	k.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if stopped != nil {
+		<-stopped
+	}
+}
+
+// Running tells whether the kubelet was started and not stopped.
+func (k *Kubelet) Running() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stop != nil
+}
+
+// Slow lets the kubelet come round only every so often, like one on a host that is short of everything; zero makes it
+// as fast as it was.
+func (k *Kubelet) Slow(every time.Duration) {
+	k.turn(func() {
+		if every == 0 {
+			every = k.options.Every
+		}
+		k.every = every
+	})
+}
+
+// Report makes the kubelet say this about any condition, its own or another's, until it is told otherwise. The kubelet
+// posts it at once if it runs, and otherwise as soon as it does.
+func (k *Kubelet) Report(condition corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+	k.turn(func() {
+		k.reports[condition] = report{status: status, reason: reason, message: "reported by the simulated kubelet"}
+		delete(k.dropped, condition)
+	})
+}
+
+// Forget takes a condition off the Node and says nothing about it any more.
+func (k *Kubelet) Forget(condition corev1.NodeConditionType) {
+	k.turn(func() {
+		delete(k.reports, condition)
+		k.dropped[condition] = true
+	})
+}
+
+// Recover takes back every Report, Forget and Slow.
+func (k *Kubelet) Recover() {
+	k.turn(func() {
+		for condition := range k.reports {
+			k.dropped[condition] = true
+		}
+		k.reports = wellReports()
+		for condition := range k.reports {
+			delete(k.dropped, condition)
+		}
+		k.every = k.options.Every
+	})
+}
+
+// turn changes a knob and wakes the loop.
+func (k *Kubelet) turn(change func()) {
+	k.mu.Lock()
+	change()
+	k.mu.Unlock()
+	select {
+	case k.knobUsed <- struct{}{}:
+	default: // the loop has not yet noticed the last one
+	}
+}
+
+// run comes round until it is stopped. An API server that does not answer is tried again the next time, as a kubelet
+// does; that is also why nothing is returned.
+func (k *Kubelet) run(ctx context.Context, b *boot, stopped chan<- struct{}) {
+	defer close(stopped)
+	log := k.options.Logger.WithName("kubelet").WithValues("Node", k.options.Node)
+	for {
+		if err := b.comeRound(ctx); err != nil && ctx.Err() == nil {
+			log.V(1).Info("Could not keep the node alive", "reason", err.Error())
+		}
+		k.mu.Lock()
+		every := k.every
+		k.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.knobUsed:
+		case <-time.After(every):
+		}
+	}
+}
