@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const commands = `Commands: list
+          stop <machine>...     cut the power of hosts: their kubelets fall silent
+          start <machine>...    switch them on again
+          quit                  (or Ctrl-C) stop everything`
+
+const guide = `In another terminal:
+
+  export MANAGEMENT=%[1]s
+  export WORKLOAD=%[2]s
+
+Look around:
+
+  kubectl --kubeconfig $MANAGEMENT get machinehealthchecks,machinesets,machines
+  kubectl --kubeconfig $MANAGEMENT describe machinehealthcheck %[3]s
+  kubectl --kubeconfig $MANAGEMENT events --watch
+  kubectl --kubeconfig $WORKLOAD get nodes --watch
+  curl -s %[4]s | grep ^kubemend_
+  less +F %[5]s
+
+Try, with a machine's name for NAME (its node has the same):
+
+  kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/remediate-machine=    (replaced now)
+  kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
+  kubectl --kubeconfig $MANAGEMENT edit machinehealthcheck %[3]s
+  kubectl --kubeconfig $WORKLOAD delete node NAME                                               (unhealthy at once)
+
+%[6]s
+`
+
+// keep leaves everything running until the user has enough of it.
+func (s *stage) keep(ctx context.Context, in io.Reader) {
+	if s.manager == nil {
+		return // it did not get that far
+	}
+	s.narrator.heading("Everything goes on running", "What happens is told here, with times since the last stop.")
+	s.narrator.note(guide, s.management.KubeconfigFile(), s.workload.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
+	typed := linesOf(ctx, in)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case line, more := <-typed:
+			switch {
+			case !more:
+				typed = nil // there is nobody to give commands; there is still Ctrl-C
+			case line == "quit":
+				return
+			default:
+				if err := s.obey(ctx, strings.Fields(line)); err != nil {
+					s.narrator.note("%v", err)
+				}
+			}
+		}
+	}
+}
+
+// linesOf are the lines that come in, until the context ends or there are no more.
+func linesOf(ctx context.Context, in io.Reader) <-chan string {
+	typed := make(chan string)
+	go func() {
+		defer close(typed)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			select {
+			case typed <- strings.TrimSpace(lines.Text()):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return typed
+}
+
+func (s *stage) obey(ctx context.Context, words []string) error {
+	switch {
+	case len(words) == 0:
+		return nil
+	case words[0] == "list":
+		s.narrator.note("%s", s.state(ctx))
+		return nil
+	case len(words) > 1 && words[0] == "stop":
+		s.narrator.countFrom(time.Now())
+		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
+	case len(words) > 1 && words[0] == "start":
+		return s.eachKubelet(words[1:], (*simulator.Kubelet).Start)
+	}
+	return fmt.Errorf("%q is no command.\n%s", strings.Join(words, " "), commands)
+}

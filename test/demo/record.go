@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// fact is what a sighting is of, for scenes to recognise it by.
+type fact string
+
+// What can be seen.
+const (
+	nodeRegistered  fact = "a node registers"
+	nodeReady       fact = "a node is Ready"
+	nodeUnknown     fact = "a node is Unknown"
+	nodeRemoved     fact = "a node is gone"
+	hostProvisioned fact = "a machine has a host"
+	machineCreated  fact = "a machine is made"
+	machineRunning  fact = "a machine runs"
+	machineHealthy  fact = "a machine is healthy"
+	machineFailed   fact = "a machine is unhealthy"
+	handedOver      fact = "a machine is handed over"
+	takenUp         fact = "the owner takes a machine up"
+	machineDeleting fact = "a machine is being deleted"
+	machineGone     fact = "a machine is gone"
+	coreStandsBack  fact = "Cluster API core stands back"
+	suspected       fact = "machines are suspect"
+	counted         fact = "a check counts its machines"
+	shortCircuited  fact = "a check is short-circuited"
+	allowedAgain    fact = "a check is not short-circuited any more"
+	reachability    fact = "the workload cluster is or is not within reach"
+	restrictedEvent fact = "the event RemediationRestricted"
+	otherEvent      fact = "an event"
+)
+
+// sighting is one change that the world showed.
+type sighting struct {
+	at    time.Time
+	by    string // who did it
+	fact  fact
+	about string // the name of the object
+	text  string // for readers
+	// number and of are a count, where the fact is one: 4 of 5.
+	number, of int
+	// silent sightings count for scenes, but would tell readers what another line tells them.
+	silent bool
+}
+
+// record is all that was seen, in the order in which it was seen.
+type record struct {
+	narrator *narrator
+
+	mu      sync.Mutex
+	seen    []sighting
+	changed chan struct{} // closed when something is added
+	cursor  int           // what comes before was consumed by an expectation
+}
+
+func newRecord(n *narrator) *record { return &record{narrator: n, changed: make(chan struct{})} }
+
+// add records sightings and tells readers of them.
+func (r *record) add(sightings ...sighting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range sightings {
+		s.at = time.Now()
+		r.seen = append(r.seen, s)
+		if !s.silent {
+			r.narrator.line(s.at, s.by, s.text)
+		}
+	}
+	if len(sightings) > 0 {
+		close(r.changed)
+		r.changed = make(chan struct{})
+	}
+}
+
+// from returns what was seen from a position on, and a channel that is closed when there is more.
+func (r *record) from(position int) ([]sighting, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen[position:]), r.changed
+}
+
+// begin makes a scene begin now: nothing that was seen before counts.
+func (r *record) begin() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cursor = len(r.seen)
+	return time.Now()
+}
+
+// expectation is something that the world is to show.
+type expectation struct {
+	text   string
+	within time.Duration // from the call of expect on
+	fact   fact
+	// each are the names of the objects of which it is to be seen; without them any object will do.
+	each []string
+	// where narrows it further, if given.
+	where func(sighting) bool
+}
+
+func (e expectation) matches(s sighting) bool {
+	return e.fact == s.fact && (e.where == nil || e.where(s))
+}
+
+// unseenError says that something was not seen in time.
+type unseenError struct {
+	expectation
+	missing []string
+}
+
+func (e *unseenError) Error() string {
+	if len(e.missing) > 0 {
+		return fmt.Sprintf("not seen within %s: %s (%v)", e.within, e.text, e.missing)
+	}
+	return fmt.Sprintf("not seen within %s: %s", e.within, e.text)
+}
+
+// inOrder waits until all expectations are met, one after another.
+func (r *record) inOrder(ctx context.Context, expectations ...expectation) error {
+	began := time.Now()
+	for _, e := range expectations {
+		end, err := r.await(ctx, e, r.cursor, began)
+		if err != nil {
+			return err
+		}
+		r.cursor = end
+	}
+	return nil
+}
+
+// inAnyOrder waits until all expectations are met, whichever comes first.
+func (r *record) inAnyOrder(ctx context.Context, expectations ...expectation) error {
+	began, last := time.Now(), r.cursor
+	for _, e := range expectations {
+		end, err := r.await(ctx, e, r.cursor, began)
+		if err != nil {
+			return err
+		}
+		last = max(last, end)
+	}
+	r.cursor = last
+	return nil
+}
+
+// await waits until e is met by what was seen from a position on, and returns the position after that.
+func (r *record) await(ctx context.Context, e expectation, position int, began time.Time) (int, error) {
+	missing := slices.Clone(e.each)
+	deadline, cancel := context.WithDeadline(ctx, began.Add(e.within))
+	defer cancel()
+	for {
+		sightings, changed := r.from(position)
+		for _, s := range sightings {
+			position++
+			if !e.matches(s) {
+				continue
+			}
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == s.about })
+			if len(missing) == 0 && (len(e.each) == 0 || slices.Contains(e.each, s.about)) {
+				return position, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-deadline.Done():
+			if ctx.Err() != nil {
+				return position, ctx.Err()
+			}
+			return position, &unseenError{expectation: e, missing: missing}
+		}
+	}
+}
+
+// never watches for some time, and fails if one of the facts was seen since a position or is seen meanwhile.
+func (r *record) never(ctx context.Context, since int, watched time.Duration, facts ...fact) error {
+	over := time.NewTimer(watched)
+	defer over.Stop()
+	for {
+		sightings, changed := r.from(since)
+		for _, s := range sightings {
+			if slices.Contains(facts, s.fact) {
+				return fmt.Errorf("seen, although it must not be: %s: %s", s.by, s.text)
+			}
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// replace: a kubelet falls silent, and the machine is replaced by its MachineSet.
+func replace(ctx context.Context, s *stage) error {
+	s.narrator.heading("Scene replace: a kubelet falls silent",
+		"One of five workers: within the 40% that may be not healthy, so kubemend has it replaced. Times count from the stop.")
+	chosen, err := s.workerNames(ctx, 1)
+	if err != nil {
+		return err
+	}
+	lost := chosen[0]
+	s.narrator.countFrom(s.begin())
+	if err := s.eachKubelet(chosen, (*simulator.Kubelet).Stop); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost+", as a power cut would")
+
+	const soon = 30 * time.Second
+	mine := func(seen sighting) bool { return seen.by == kubemend }
+	if err := s.inOrder(ctx,
+		expectation{text: "the Node becomes Unknown", within: soon, fact: nodeUnknown, each: chosen},
+		expectation{text: "kubemend suspects the machine, and says until when", within: soon, fact: suspected},
+		expectation{text: "kubemend finds the machine unhealthy", within: soon, fact: machineFailed, each: chosen, where: mine},
+		expectation{text: "kubemend hands the machine over to its owner", within: soon, fact: handedOver, each: chosen, where: mine},
+		expectation{text: "the MachineSet deletes the machine", within: soon, fact: machineDeleting, each: chosen},
+	); err != nil {
+		return err
+	}
+	other := func(seen sighting) bool { return seen.about != lost }
+	return s.inAnyOrder(ctx,
+		expectation{text: "the old machine is gone", within: soon, fact: machineGone, each: chosen},
+		expectation{text: "a new machine runs", within: soon, fact: machineRunning, where: other},
+		allHealthy(soon),
+	)
+}

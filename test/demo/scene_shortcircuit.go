@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// watched is for how long nothing must be remediated while the check is short-circuited.
+const watched = 10 * time.Second
+
+// shortCircuit: three of five workers fall silent, which is more than may, so the fault must be elsewhere and nothing is done.
+func shortCircuit(ctx context.Context, s *stage) error {
+	s.narrator.heading("Scene short-circuit: three kubelets fall silent at once",
+		"Three of five workers: more than 40%, so the fault is likely to be elsewhere, and replacing machines would make it worse.")
+	lost, err := s.workerNames(ctx, 3)
+	if err != nil {
+		return err
+	}
+	s.narrator.countFrom(s.begin())
+	from := s.cursor
+	if err := s.eachKubelet(lost, (*simulator.Kubelet).Stop); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelets of Machines %s, %s and %s", lost[0], lost[1], lost[2]))
+	if err := s.blocked(ctx, lost); err != nil {
+		return err
+	}
+	if err := s.nothingIsRemediated(ctx, from, lost); err != nil {
+		return err
+	}
+	if err := s.eachKubelet(lost, (*simulator.Kubelet).Start); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
+	const soon = 20 * time.Second
+	return s.inAnyOrder(ctx,
+		expectation{text: "the Nodes are Ready again", within: soon, fact: nodeReady, each: lost},
+		expectation{text: "the machines are healthy again", within: soon, fact: machineHealthy, each: lost},
+		expectation{text: "remediation is allowed again", within: soon, fact: allowedAgain},
+		allHealthy(soon),
+	)
+}
+
+// blocked expects the short-circuit, with its arithmetic.
+func (s *stage) blocked(ctx context.Context, lost []string) error {
+	const soon = 30 * time.Second
+	return s.inAnyOrder(ctx,
+		expectation{text: "the Nodes become Unknown", within: soon, fact: nodeUnknown, each: lost},
+		expectation{
+			text: "kubemend suspects the three machines", within: soon, fact: suspected,
+			where: func(seen sighting) bool { return seen.number == len(lost) },
+		},
+		expectation{text: "the check is short-circuited", within: soon, fact: shortCircuited},
+		expectation{text: "the machines are unhealthy", within: soon, fact: machineFailed, each: lost},
+		expectation{text: "the event RemediationRestricted", within: soon, fact: restrictedEvent},
+	)
+}
+
+// nothingIsRemediated watches for some time that no Machine is handed over, deleted or made.
+func (s *stage) nothingIsRemediated(ctx context.Context, from int, lost []string) error {
+	if err := s.never(ctx, from, watched, handedOver, takenUp, machineDeleting, machineGone, machineCreated); err != nil {
+		return err
+	}
+	for _, name := range lost {
+		machine, err := s.machine(ctx, name)
+		if err != nil {
+			return err
+		}
+		if conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) || !machine.DeletionTimestamp.IsZero() {
+			return fmt.Errorf("machine %s is being remediated, although it must not be", name)
+		}
+	}
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("has watched for %s: no Machine was handed over, deleted or made", watched))
+	return nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// checkChanged is what there is to say about a change of a MachineHealthCheck.
+func checkChanged(was, is *clusterv1.MachineHealthCheck) []sighting {
+	if is == nil {
+		return nil
+	}
+	if was == nil {
+		was = &clusterv1.MachineHealthCheck{}
+	}
+	var seen []sighting
+	for _, look := range []func(was, is *clusterv1.MachineHealthCheck) *sighting{
+		pauseChanged, reachChanged, countChanged, limitChanged,
+	} {
+		if s := look(was, is); s != nil {
+			s.about = is.Name
+			seen = append(seen, *s)
+		}
+	}
+	return seen
+}
+
+func pauseChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
+	if !turned(was, is, clusterv1.PausedCondition, metav1.ConditionTrue) {
+		return nil
+	}
+	return &sighting{
+		by: authorOf(is, clusterv1.PausedCondition), fact: coreStandsBack,
+		text: fmt.Sprintf("stands back from MachineHealthCheck %s: Paused=True", is.Name),
+	}
+}
+
+func reachChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
+	s := &sighting{by: authorOf(is, mendv1.WorkloadClusterReachable), fact: reachability}
+	switch {
+	case turned(was, is, mendv1.WorkloadClusterReachable, metav1.ConditionTrue):
+		s.text = "the workload cluster can be reached"
+	case turned(was, is, mendv1.WorkloadClusterReachable, metav1.ConditionFalse):
+		s.text = conditions.GetMessage(is, mendv1.WorkloadClusterReachable)
+	default:
+		return nil
+	}
+	return s
+}
+
+func countChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
+	healthy, expected := ptr.Deref(is.Status.CurrentHealthy, 0), ptr.Deref(is.Status.ExpectedMachines, 0)
+	if healthy == ptr.Deref(was.Status.CurrentHealthy, 0) && expected == ptr.Deref(was.Status.ExpectedMachines, 0) {
+		return nil
+	}
+	allowed := ptr.Deref(is.Status.RemediationsAllowed, 0)
+	return &sighting{
+		by: kubemend, fact: counted, number: int(healthy), of: int(expected),
+		text: fmt.Sprintf("%d of %d machines are healthy, remediations allowed: %d", healthy, expected, allowed),
+	}
+}
+
+func limitChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
+	before, now := conditions.Get(was, clusterv1.MachineHealthCheckRemediationAllowedCondition), conditions.Get(is, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	switch {
+	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
+		return nil
+	case now.Status == metav1.ConditionFalse:
+		return &sighting{by: authorOf(is, now.Type), fact: shortCircuited, text: "short-circuit: " + sumOf(now.Message)}
+	case before == nil || before.Status == metav1.ConditionTrue:
+		return nil
+	}
+	return &sighting{by: authorOf(is, now.Type), fact: allowedAgain, text: "remediation is allowed again"}
+}
+
+// sumOf is the part of a short-circuit's message that does the sum. It comes after Cluster API's own sentence, and classes
+// without machines are left out here.
+func sumOf(message string) string {
+	if _, sum, found := strings.Cut(message, "). "); found {
+		message = sum
+	}
+	return noMachines.ReplaceAllString(message, "")
+}
+
+var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
+
+// eventChanged is what there is to say about a new event, or one that was repeated. What conditions tell as well is not told
+// twice.
+func eventChanged(_, is *eventsv1.Event) []sighting {
+	if is == nil || is.ReportingController != kubemend {
+		return nil
+	}
+	s := sighting{by: kubemend, fact: otherEvent, about: is.Regarding.Name, silent: true}
+	if is.Reason == mendv1.EventRemediationRestricted {
+		s.fact, s.silent = restrictedEvent, false
+	}
+	s.text = fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name)
+	if is.Series != nil {
+		s.number = int(is.Series.Count)
+		s.text = fmt.Sprintf("%s, %d times by now", s.text, is.Series.Count)
+	}
+	return []sighting{s}
+}

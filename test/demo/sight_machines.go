@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// machineChanged is what there is to say about a change of a Machine.
+func machineChanged(was, is *clusterv1.Machine) []sighting {
+	switch {
+	case is == nil:
+		return []sighting{{by: machineController, fact: machineGone, about: was.Name, text: fmt.Sprintf("Machine %s is gone", was.Name)}}
+	case was == nil:
+		return []sighting{{by: makerOf(is), fact: machineCreated, about: is.Name, text: fmt.Sprintf("Machine %s is made", is.Name)}}
+	}
+	var seen []sighting
+	for _, look := range []func(was, is *clusterv1.Machine) *sighting{
+		phaseChanged, healthChanged, ownerChanged, deletionChanged,
+	} {
+		if s := look(was, is); s != nil {
+			s.about = is.Name
+			seen = append(seen, *s)
+		}
+	}
+	return seen
+}
+
+// makerOf is who made a Machine: the controller that owns it.
+func makerOf(machine *clusterv1.Machine) string {
+	if owner := metav1.GetControllerOf(machine); owner != nil {
+		return owner.Kind
+	}
+	return "somebody"
+}
+
+func ownerOf(machine *clusterv1.Machine) string {
+	if owner := metav1.GetControllerOf(machine); owner != nil {
+		return owner.Kind + " " + owner.Name
+	}
+	return "which it does not have"
+}
+
+// hostChanged is what there is to say about a change of a Metal3Machine.
+func hostChanged(was, is *unstructured.Unstructured) []sighting {
+	if was == nil || is == nil || provisioned(was) || !provisioned(is) {
+		return nil
+	}
+	return []sighting{{by: provider, fact: hostProvisioned, about: is.GetName(), text: fmt.Sprintf("Metal3Machine %s has a host, and the host boots", is.GetName())}}
+}
+
+func provisioned(machine *unstructured.Unstructured) bool {
+	done, _, _ := unstructured.NestedBool(machine.Object, "status", "initialization", "provisioned") // absent means no
+	return done
+}
+
+func phaseChanged(was, is *clusterv1.Machine) *sighting {
+	if was.Status.Phase == is.Status.Phase || is.Status.Phase != string(clusterv1.MachinePhaseRunning) {
+		return nil
+	}
+	return &sighting{by: machineController, fact: machineRunning, text: fmt.Sprintf("Machine %s runs, on Node %s", is.Name, is.Status.NodeRef.Name)}
+}
+
+func healthChanged(was, is *clusterv1.Machine) *sighting {
+	by := authorOf(is, clusterv1.MachineHealthCheckSucceededCondition)
+	switch {
+	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse):
+		why := conditions.GetMessage(is, clusterv1.MachineHealthCheckSucceededCondition)
+		why = strings.TrimPrefix(why, "Health check failed:")
+		why = strings.ReplaceAll(why, "\n  * ", " ")
+		return &sighting{by: by, fact: machineFailed, text: fmt.Sprintf("Machine %s is unhealthy:%s", is.Name, why)}
+	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue):
+		return &sighting{by: by, fact: machineHealthy, text: fmt.Sprintf("Machine %s is healthy", is.Name)}
+	}
+	return nil
+}
+
+func ownerChanged(was, is *clusterv1.Machine) *sighting {
+	before, now := conditions.Get(was, clusterv1.MachineOwnerRemediatedCondition), conditions.Get(is, clusterv1.MachineOwnerRemediatedCondition)
+	switch {
+	case now == nil || (before != nil && before.Status == now.Status && before.Reason == now.Reason):
+		return nil
+	case now.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
+		return &sighting{
+			by: authorOf(is, now.Type), fact: handedOver,
+			text: fmt.Sprintf("Machine %s is handed over to its owner, %s", is.Name, ownerOf(is)),
+		}
+	default:
+		// Only the owner takes it from there.
+		return &sighting{by: makerOf(is), fact: takenUp, text: fmt.Sprintf("Machine %s is taken up: %s", is.Name, now.Message)}
+	}
+}
+
+func deletionChanged(was, is *clusterv1.Machine) *sighting {
+	if !was.DeletionTimestamp.IsZero() || is.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	by := "somebody"
+	if conditions.GetReason(is, clusterv1.MachineOwnerRemediatedCondition) == clusterv1.MachineSetMachineRemediationMachineDeletingReason {
+		by = makerOf(is)
+	}
+	return &sighting{by: by, fact: machineDeleting, text: fmt.Sprintf("Machine %s is deleted; its host is taken down", is.Name)}
+}
+
+// turned reports whether a condition has a status that it did not have.
+func turned(was, is conditions.Getter, kind string, status metav1.ConditionStatus) bool {
+	before, now := conditions.Get(was, kind), conditions.Get(is, kind)
+	return now != nil && now.Status == status && (before == nil || before.Status != status)
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const (
+	namespace       = "default" // so that kubectl needs no -n
+	clusterName     = "demo"
+	pool            = "workers"
+	controlPlanes   = 3
+	workers         = 5
+	workerTemplate  = "machine-health-check-workers.yaml"
+	checkName       = clusterName + "-node-unhealthy-5m"
+	nodeTimeout     = 5 * time.Second
+	hostsBoot       = 2 * time.Second // how long the simulated hosts take to be provisioned
+	machinesRunning = time.Minute
+)
+
+// stage is what the scenes play on: two control planes, a cluster of simulated hosts, the manager, and the record of what
+// was seen.
+type stage struct {
+	*record
+	narrator *narrator
+
+	rig        *rig.Rig
+	management *rig.ControlPlane
+	workload   *rig.ControlPlane
+	manager    *rig.Kubemend
+	provider   *simulator.Infrastructure
+	here       client.Client // the management cluster
+	there      client.Client // the workload cluster
+	cluster    *clusterv1.Cluster
+
+	background sync.WaitGroup
+	end        context.CancelFunc
+}
+
+// raise sets up the stage. What it returns has to be struck, also if there is an error.
+func raise(ctx context.Context, n *narrator) (*stage, error) {
+	background, end := context.WithCancel(context.Background())
+	s := &stage{narrator: n, record: newRecord(n), end: end}
+	n.heading("The stage: two control planes, a cluster of 3 + 5 machines, kubemend", "")
+	for _, step := range []func(context.Context) error{
+		s.startControlPlanes,
+		func(context.Context) error { return s.startInfrastructure(background) },
+		s.startManager,
+		s.buildCluster,
+		func(context.Context) error { return s.watch(background) },
+	} {
+		if err := step(ctx); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// strike ends everything, in the order in which nobody complains of who went before.
+func (s *stage) strike() error {
+	s.end()
+	s.background.Wait()
+	if s.rig == nil {
+		return nil
+	}
+	return s.rig.Stop()
+}
+
+func (s *stage) startControlPlanes(ctx context.Context) error {
+	var err error
+	if s.rig, err = rig.Start(ctx, rig.Options{Log: s.narrator.plain()}); err != nil {
+		return err
+	}
+	group, booting := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		s.management, err = s.rig.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true})
+		return err
+	})
+	group.Go(func() (err error) {
+		s.workload, err = s.rig.Workload(booting, "workload", rig.WorkloadOptions{})
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if s.here, err = clientFor(s.management.Config()); err != nil {
+		return err
+	}
+	s.there, err = clientFor(s.workload.Config())
+	return err
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	return scheme, nil
+}
+
+func clientFor(config *rest.Config) (client.Client, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return c, nil
+}
+
+// startInfrastructure starts the simulated provider. It goes on until the stage is struck.
+func (s *stage) startInfrastructure(background context.Context) (err error) {
+	s.provider, err = simulator.NewInfrastructure(s.management.Config(), simulator.InfrastructureOptions{Delay: hostsBoot})
+	if err != nil {
+		return err
+	}
+	s.background.Go(func() {
+		// If it ends early no machine comes up, and the scene that waits for one says so.
+		_ = s.provider.Start(background)
+	})
+	return nil
+}
+
+func (s *stage) startManager(ctx context.Context) (err error) {
+	began := time.Now()
+	if s.manager, err = s.management.Kubemend(ctx, "demo", nil); err != nil {
+		return err
+	}
+	s.narrator.note("kubemend's manager is ready: bin/manager, with its default flags (%.1fs)", time.Since(began).Seconds())
+	return nil
+}
+
+// buildCluster makes the cluster, and returns when all its machines run.
+func (s *stage) buildCluster(ctx context.Context) error {
+	began := time.Now()
+	s.cluster = builders.Cluster(namespace, clusterName)
+	key := client.ObjectKeyFromObject(s.cluster)
+	if err := s.provider.Serve(key, s.workload.Config()); err != nil {
+		return err
+	}
+	deployment := builders.MachineDeployment(s.cluster, pool, workers, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Labels["nodepool"] = "nodepool-0" // what the manifest in templates/ selects
+	})
+	objects := append([]client.Object{
+		rig.KubeconfigSecret(key, s.workload), builders.Metal3Cluster(s.cluster), s.cluster,
+		builders.Metal3MachineTemplate(s.cluster, pool), deployment,
+	}, builders.ControlPlane(s.cluster, controlPlanes)...)
+	if err := builders.Apply(ctx, s.here, objects...); err != nil {
+		return err
+	}
+	var running int
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, machinesRunning, true, func(ctx context.Context) (bool, error) {
+		machines, err := s.machines(ctx)
+		running = 0
+		for i := range machines {
+			if machines[i].Status.Phase == string(clusterv1.MachinePhaseRunning) {
+				running++
+			}
+		}
+		return running == controlPlanes+workers, err
+	})
+	if err != nil {
+		return fmt.Errorf("build the cluster: %d of %d machines run: %w", running, controlPlanes+workers, err)
+	}
+	s.narrator.note("cluster %s: %d machines run, %d of them workers in pool nodepool-0 (%.1fs)",
+		clusterName, running, workers, time.Since(began).Seconds())
+	return nil
+}
+
+// machines are all Machines, by name.
+func (s *stage) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := s.here.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	return list.Items, nil
+}
+
+func (s *stage) machine(ctx context.Context, name string) (*clusterv1.Machine, error) {
+	machine := &clusterv1.Machine{}
+	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, machine); err != nil {
+		return nil, fmt.Errorf("read machine %s: %w", name, err)
+	}
+	return machine, nil
+}
+
+// workerNames are the names of the first few workers.
+func (s *stage) workerNames(ctx context.Context, number int) ([]string, error) {
+	machines, err := s.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range machines {
+		if machines[i].Labels["nodepool"] != "" && machines[i].DeletionTimestamp.IsZero() {
+			names = append(names, machines[i].Name)
+		}
+	}
+	if len(names) < number {
+		return nil, fmt.Errorf("%d workers are needed, there are %d", number, len(names))
+	}
+	return names[:number], nil
+}
+
+func (s *stage) kubelet(machine string) *simulator.Kubelet {
+	return s.provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
+}
+
+// eachKubelet does something to the kubelets of several machines at the same moment.
+func (s *stage) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
+	var group errgroup.Group
+	for _, machine := range machines {
+		kubelet := s.kubelet(machine)
+		if kubelet == nil {
+			return fmt.Errorf("machine %s has no kubelet", machine)
+		}
+		group.Go(func() error {
+			do(kubelet)
+			return nil
+		})
+	}
+	return group.Wait()
+}

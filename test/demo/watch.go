@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// watchesReady bounds how long the first lists may take.
+const watchesReady = 30 * time.Second
+
+// watch records what changes in both clusters from now on, until the context ends.
+func (s *stage) watch(background context.Context) error {
+	hosts := builders.Metal3Machine(&clusterv1.Machine{})
+	here, err := s.observe(background, s.management.Config(), map[client.Object]toolscache.ResourceEventHandler{
+		hosts:                           changes(s.record, hostChanged),
+		&clusterv1.Machine{}:            changes(s.record, machineChanged),
+		&clusterv1.MachineHealthCheck{}: changes(s.record, checkChanged),
+		&eventsv1.Event{}:               changes(s.record, eventChanged),
+	})
+	if err != nil {
+		return err
+	}
+	there, err := s.observe(background, s.workload.Config(), map[client.Object]toolscache.ResourceEventHandler{
+		&corev1.Node{}: changes(s.record, nodeChanged),
+	})
+	if err != nil {
+		return err
+	}
+	ready, cancel := context.WithTimeout(background, watchesReady)
+	defer cancel()
+	if !here.WaitForCacheSync(ready) || !there.WaitForCacheSync(ready) {
+		return fmt.Errorf("watch both clusters: the first lists took longer than %s", watchesReady)
+	}
+	s.background.Go(func() { s.watchSuspects(background) })
+	return nil
+}
+
+func (s *stage) observe(background context.Context, config *rest.Config, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := cache.New(config, cache.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a cache: %w", err)
+	}
+	for object, handler := range handlers {
+		informer, err := c.GetInformer(background, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", object, err)
+		}
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return nil, fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	s.background.Go(func() {
+		// If it ends early nothing is seen any more, and the scene says so.
+		_ = c.Start(background)
+	})
+	return c, nil
+}
+
+// changes calls a function for every change of an object: with the object as it was, or nil, and as it is, or nil. What
+// was there at the beginning is no change.
+func changes[T client.Object](r *record, changed func(was, is T) []sighting) toolscache.ResourceEventHandler {
+	var none T
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if is, ok := obj.(T); ok && !initial {
+				r.add(changed(none, is)...)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			was, known := before.(T)
+			is, ok := after.(T)
+			if known && ok {
+				r.add(changed(was, is)...)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if last, missed := obj.(toolscache.DeletedFinalStateUnknown); missed {
+				obj = last.Obj
+			}
+			if was, ok := obj.(T); ok {
+				r.add(changed(was, none)...)
+			}
+		},
+	}
+}

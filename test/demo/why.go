@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	asking   = 10 * time.Second
+	logLines = 25
+)
+
+// showWhy shows the state of the objects, and the last lines of the manager's log.
+func (s *stage) showWhy() {
+	if s.manager == nil {
+		return
+	}
+	n := s.narrator
+	// The demo's own context may have ended.
+	ctx, cancel := context.WithTimeout(context.Background(), asking)
+	defer cancel()
+	n.note("\nAs it is now:\n\n%s", s.state(ctx))
+	content, err := os.ReadFile(s.manager.Log)
+	if err != nil {
+		n.note("The manager's log cannot be read: %v", err)
+		return
+	}
+	last := strings.Split(strings.TrimSpace(string(content)), "\n")
+	n.note("The last lines of the manager's log:\n\n%s", strings.Join(last[max(0, len(last)-logLines):], "\n"))
+}
+
+// state is a table of all machines, and what the check says.
+func (s *stage) state(ctx context.Context) string {
+	var out bytes.Buffer
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(cells ...any) { _, _ = fmt.Fprintf(table, strings.Repeat("%v\t", len(cells))+"\n", cells...) }
+	row("MACHINE", "PHASE", "KUBELET", "NODE READY", "HEALTH CHECK", "OWNER REMEDIATED")
+	machines, err := s.machines(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for i := range machines {
+		m := &machines[i]
+		kubelet := "-"
+		if k := s.kubelet(m.Name); k != nil {
+			kubelet = map[bool]string{true: "runs", false: "stopped"}[k.Running()]
+		}
+		row(m.Name, m.Status.Phase, kubelet, s.nodeReady(ctx, m.Status.NodeRef.Name),
+			said(m, clusterv1.MachineHealthCheckSucceededCondition), said(m, clusterv1.MachineOwnerRemediatedCondition))
+	}
+	check := &clusterv1.MachineHealthCheck{}
+	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
+		_, _ = fmt.Fprintf(table, "\n%v\n", err)
+	} else {
+		_, _ = fmt.Fprintf(table, "\nMachineHealthCheck %s: %d of %d healthy\n", checkName,
+			ptr.Deref(check.Status.CurrentHealthy, 0), ptr.Deref(check.Status.ExpectedMachines, 0))
+		for _, c := range check.Status.Conditions {
+			_, _ = fmt.Fprintf(table, "  %s=%s (%s) %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	_ = table.Flush() // a buffer takes everything
+	return out.String()
+}
+
+func said(m *clusterv1.Machine, kind string) string {
+	if c := conditions.Get(m, kind); c != nil {
+		return fmt.Sprintf("%s (%s)", c.Status, c.Reason)
+	}
+	return "-"
+}
+
+func (s *stage) nodeReady(ctx context.Context, name string) string {
+	node := &corev1.Node{}
+	if name == "" {
+		return "-"
+	}
+	if err := s.there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return "?"
+	}
+	if ready := nodeCondition(node, corev1.NodeReady); ready != nil {
+		return string(ready.Status)
+	}
+	return "-"
+}
