@@ -160,6 +160,15 @@ func (o outcome) recovered() bool {
 	return o.said != nil && o.say.health == succeeded && failedBefore(o.target.machine)
 }
 
+// newlyRefused reports whether o found, and said, that no request can be made, or that the cause of it is another one now.
+func (o outcome) newlyRefused() bool {
+	if o.refused == nil || o.said == nil {
+		return false
+	}
+	was, is := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition), conditionOf(o.said, clusterv1.MachineExternallyRemediatedCondition)
+	return was == nil || was.Reason != is.Reason || was.Message != is.Message
+}
+
 func failedBefore(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Status != "True"

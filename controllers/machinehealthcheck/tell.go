@@ -45,30 +45,29 @@ func (r *Reconciler) tell(ctx context.Context, notes []note) {
 // machineNotes are the events on machines: one for each change of what is said of it.
 func machineNotes(w *world, outcomes []outcome) []note {
 	var notes []note
+	by := client.ObjectKeyFromObject(w.check)
 	for _, o := range outcomes {
 		if o.target == nil {
 			continue
 		}
-		n := note{about: machineOf(o.target.machine), related: w.check, kind: corev1.EventTypeNormal}
+		about := machineOf(o.target.machine)
+		add := func(kind, reason, action, text string) {
+			notes = append(notes, note{about: about, related: w.check, kind: kind, reason: reason, action: action, text: text})
+		}
 		where := fmt.Sprintf("Machine %s has been marked as", client.ObjectKeyFromObject(o.target.machine))
-		by := client.ObjectKeyFromObject(w.check)
 		switch {
 		case o.newlyUnhealthy():
-			n.reason, n.action = mendv1.EventMachineMarkedUnhealthy, "Judge"
-			n.text = fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.target.verdict.Due(w.now)))
+			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge",
+				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.target.verdict.Due(w.now))))
 		case o.recovered():
-			n.reason, n.action = mendv1.EventMachineHealthy, "Judge"
-			n.text = fmt.Sprintf("%s healthy again by %s", where, by)
+			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", fmt.Sprintf("%s healthy again by %s", where, by))
 		case o.letGo && o.said != nil:
-			n.reason, n.action = mendv1.EventRequestReleased, "Release"
-			n.text = fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by)
-		case o.refused != nil && o.said != nil:
-			n.kind, n.reason, n.action = corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate"
-			n.text = "No remediation request could be made: " + o.refused.Error()
-		default:
-			continue
+			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
+				fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by))
 		}
-		notes = append(notes, n)
+		if o.newlyRefused() {
+			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate", "No remediation request could be made: "+o.refused.Error())
+		}
 	}
 	return notes
 }

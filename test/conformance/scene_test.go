@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -24,6 +24,10 @@ import (
 // long is how long ago something must have happened for every patience to be over.
 const long = 30 * time.Minute
 
+// quick is how soon must happen what is told by a watch. Nothing but a watch is that fast: connections are probed after
+// 10 s, kinds looked for after 30 s, everything looked at again after 10 m.
+const quick = 5 * time.Second
+
 // scene is one Cluster in a namespace of its own. What its machines and nodes report, the spec writes.
 type scene struct {
 	cluster *clusterv1.Cluster
@@ -32,32 +36,75 @@ type scene struct {
 // newScene makes a Cluster that is up: infrastructure ready, control plane initialized, both an hour ago, and reachable.
 func newScene(ctx context.Context, edits ...func(*clusterv1.Cluster)) *scene {
 	GinkgoHelper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
-	Expect(here.Create(ctx, namespace)).To(Succeed())
-	return newSceneIn(ctx, namespace.Name, "c1", edits...)
+	return newSceneIn(ctx, newNamespace(ctx), "c1", edits...)
 }
 
+// prepared are namespaces that nobody uses yet, with kubeconfigs for clusters c1 and c2.
+//
+// Whoever connects to a workload cluster and does not find the Secret in its cache tries again only after 30 s. So the
+// Secrets are there long before the Clusters.
+var prepared []string
+
+func prepareNamespaces(ctx context.Context, n int) {
+	GinkgoHelper()
+	for range n {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
+		Expect(here.Create(ctx, namespace)).To(Succeed())
+		for _, cluster := range []string{"c1", "c2"} {
+			key := client.ObjectKey{Namespace: namespace.Name, Name: cluster}
+			Expect(here.Create(ctx, rig.KubeconfigSecret(key, workload))).To(Succeed())
+		}
+		prepared = append(prepared, namespace.Name)
+	}
+}
+
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	if len(prepared) == 0 {
+		prepareNamespaces(ctx, 20)
+	}
+	namespace := prepared[0]
+	prepared = prepared[1:]
+	return namespace
+}
+
+// newSceneIn makes a Cluster c1 or c2 in a namespace that may have others.
 func newSceneIn(ctx context.Context, namespace, name string, edits ...func(*clusterv1.Cluster)) *scene {
 	GinkgoHelper()
 	s := &scene{cluster: builders.Cluster(namespace, name)}
-	status := clusterv1.ClusterStatus{
+	s.begin(ctx, edits...)
+	return s
+}
+
+// kubeconfig makes the Secret that says how to reach the scene's workload cluster.
+func (s *scene) kubeconfig(ctx context.Context, content []byte) {
+	GinkgoHelper()
+	secret := rig.KubeconfigSecret(client.ObjectKeyFromObject(s.cluster), workload)
+	for key := range secret.Data {
+		secret.Data[key] = content
+	}
+	Expect(here.Create(ctx, secret)).To(Succeed())
+}
+
+// begin makes the Cluster.
+func (s *scene) begin(ctx context.Context, edits ...func(*clusterv1.Cluster)) {
+	GinkgoHelper()
+	s.cluster.Labels = map[string]string{clusterv1.WatchLabel: acting}
+	s.cluster.Status = clusterv1.ClusterStatus{
 		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
 		Conditions: []metav1.Condition{
 			condition(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour),
 			condition(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, time.Hour),
 		},
 	}
-	s.cluster.Status = status
 	for _, edit := range edits {
 		edit(s.cluster)
 	}
 	wanted := s.cluster.Status
-	Expect(here.Create(ctx, rig.KubeconfigSecret(client.ObjectKeyFromObject(s.cluster), workload))).To(Succeed())
 	Expect(here.Create(ctx, s.cluster)).To(Succeed())
 	s.cluster.Status = wanted
 	Expect(here.Status().Update(ctx, s.cluster)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { s.end(ctx) })
-	return s
 }
 
 // end deletes what the manager would otherwise go on looking at.
@@ -74,6 +121,14 @@ func (s *scene) changeCluster(ctx context.Context, change func(*clusterv1.Cluste
 	before := s.cluster.DeepCopy()
 	change(s.cluster)
 	Expect(here.Status().Patch(ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
+}
+
+// pause sets or clears spec.paused of the Cluster.
+func (s *scene) pause(ctx context.Context, paused bool) {
+	GinkgoHelper()
+	before := s.cluster.DeepCopy()
+	s.cluster.Spec.Paused = &paused
+	Expect(here.Patch(ctx, s.cluster, client.MergeFrom(before))).To(Succeed())
 }
 
 func condition(kind string, status metav1.ConditionStatus, ago time.Duration) metav1.Condition {
@@ -178,6 +233,17 @@ func (s *scene) change(ctx context.Context, machine string, change func(*cluster
 	Expect(here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
+// isDeleted deletes a machine that somebody's finalizer keeps.
+func (s *scene) isDeleted(ctx context.Context, machine string) {
+	GinkgoHelper()
+	s.change(ctx, machine, func(m *clusterv1.Machine) { m.Finalizers = []string{"test.kubemend.io/keep"} })
+	Expect(here.Delete(ctx, s.get(ctx, machine))).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		let := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		Expect(client.IgnoreNotFound(here.Patch(ctx, s.get(ctx, machine), let))).To(Succeed())
+	})
+}
+
 func annotated(key, value string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) {
 		if m.Annotations == nil {
@@ -205,8 +271,18 @@ func (s *scene) check(ctx context.Context, name string, edits ...func(*clusterv1
 		c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}}
 	}
 	c := builders.MachineHealthCheck(s.cluster, name, append([]func(*clusterv1.MachineHealthCheck){selected}, edits...)...)
+	c.Labels = map[string]string{clusterv1.WatchLabel: s.cluster.Labels[clusterv1.WatchLabel]}
 	Expect(here.Create(ctx, c)).To(Succeed())
 	return c
+}
+
+// changeCheck patches a check's metadata and spec.
+func (s *scene) changeCheck(ctx context.Context, name string, change func(*clusterv1.MachineHealthCheck)) {
+	GinkgoHelper()
+	c := s.getCheck(ctx, name)
+	before := c.DeepCopy()
+	change(c)
+	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 }
 
 func (s *scene) getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
@@ -274,6 +350,11 @@ func (s *scene) of(ctx context.Context, check, kind string) func() string {
 	}
 }
 
+// both is what a condition of a check says in both flavours.
+func (s *scene) both(ctx context.Context, check, kind string) func() string {
+	return func() string { return flavours(s.getCheck(ctx, check), kind) }
+}
+
 func (s *scene) message(ctx context.Context, check, kind string) func() string {
 	return func() string { return conditions.GetMessage(s.getCheck(ctx, check), kind) }
 }
@@ -306,61 +387,5 @@ func (s *scene) events(ctx context.Context, object, reason string) func() int {
 			}
 		}
 		return n
-	}
-}
-
-// template makes a Metal3RemediationTemplate in the scene's namespace.
-func (s *scene) template(ctx context.Context, name string) {
-	GinkgoHelper()
-	t := remediation("Metal3RemediationTemplate", s.cluster.Namespace, name)
-	t.Object["spec"] = map[string]any{"template": map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{"from": "template"}, "annotations": map[string]any{"note": "kept"}},
-		"spec":     map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}},
-	}}
-	Expect(here.Create(ctx, t)).To(Succeed())
-}
-
-const remediationAPI = "infrastructure.cluster.x-k8s.io/v1beta1"
-
-func remediation(kind, namespace, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetAPIVersion(remediationAPI)
-	o.SetKind(kind)
-	o.SetNamespace(namespace)
-	o.SetName(name)
-	return o
-}
-
-// by makes a check remediate with the template called name.
-func by(name string) func(*clusterv1.MachineHealthCheck) {
-	return builders.RemediatedBy(remediationAPI, "Metal3RemediationTemplate", name)
-}
-
-// request returns the remediation request for a machine, or nil.
-func (s *scene) request(ctx context.Context, machine string) *unstructured.Unstructured {
-	GinkgoHelper()
-	r := remediation("Metal3Remediation", s.cluster.Namespace, machine)
-	err := here.Get(ctx, client.ObjectKeyFromObject(r), r)
-	Expect(client.IgnoreNotFound(err)).To(Succeed())
-	if err != nil {
-		return nil
-	}
-	return r
-}
-
-// requested returns the names of the machines for which there is a request.
-func (s *scene) requested(ctx context.Context) func() []string {
-	return func() []string {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion(remediationAPI)
-		list.SetKind("Metal3RemediationList")
-		Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
-		names := []string{}
-		for i := range list.Items {
-			if list.Items[i].GetDeletionTimestamp() == nil {
-				names = append(names, list.Items[i].GetName())
-			}
-		}
-		return names
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // What all specs share: one management cluster without Cluster API's controllers, one workload cluster whose nodes nobody looks after, and
-// one manager that acts on every check.
+// one manager that acts on every check of a Cluster that is labelled for it, which a scene's is unless the spec brings a manager of its own.
 var (
 	control    *rig.Rig
 	management *rig.ControlPlane
@@ -28,9 +28,12 @@ var (
 	there      client.Client // the workload cluster
 )
 
+// acting is the label cluster.x-k8s.io/watch-filter of what the shared manager looks at.
+const acting = "act"
+
 func TestConformance(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
@@ -56,6 +59,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	there, err = client.New(workload.Config(), client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 
-	manager, err = management.Kubemend(ctx, "act", nil, "--unclaimed-machine-health-checks=act", "-v=2")
+	prepareNamespaces(ctx, 100)
+
+	manager, err = management.Kubemend(ctx, acting, nil, "--watch-filter="+acting, "--unclaimed-machine-health-checks=act", "-v=2")
 	Expect(err).NotTo(HaveOccurred())
 })

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// turn is a node that was turned bad.
+type turn struct {
+	// at is when the API server had answered to that, and marked is where the moment is sent at which the machine is
+	// seen to be marked.
+	at     time.Time
+	marked <-chan time.Time
+}
+
+func (t *trial) turn(ctx context.Context, i int) (turn, error) {
+	marked := t.lookout.turn(t.world.machine(i), isBad)
+	err := t.patchNode(ctx, i, turnedBad(time.Now()))
+	return turn{time.Now(), marked}, err
+}
+
+// delay waits for the mark and returns how long after the turn it came.
+func (t *trial) delay(ctx context.Context, of turn) (time.Duration, error) {
+	at, err := t.lookout.await(ctx, of.marked)
+	return max(at.Sub(of.at), 0), err
+}
+
+// flip turns a node and returns the delay of its mark.
+func (t *trial) flip(ctx context.Context, i int) (time.Duration, error) {
+	turned, err := t.turn(ctx, i)
+	if err != nil {
+		return 0, err
+	}
+	return t.delay(ctx, turned)
+}
+
+// restore turns nodes back and waits until their machines are well again.
+func (t *trial) restore(ctx context.Context, machines []int) error {
+	well := t.lookout.all(t.world.machines, isGood)
+	err := t.each(ctx, machines, func(ctx context.Context, i int) error { return t.patchNode(ctx, i, turnedGood(time.Now())) })
+	if err != nil {
+		return err
+	}
+	_, err = t.lookout.await(ctx, well)
+	return err
+}
+
+// alone turns one node after another, each when nothing is left to do of the one before.
+func (t *trial) alone(ctx context.Context) error {
+	n := t.scale.alone
+	if t.floor > 0 {
+		n = t.scale.isolate
+	}
+	machines, err := t.unflipped(n)
+	if err != nil {
+		return err
+	}
+	before, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	var delays []time.Duration
+	for _, i := range machines {
+		delay, err := t.flip(ctx, i)
+		if err != nil {
+			return err
+		}
+		delays = append(delays, delay)
+		// In many clusters, the next one is of another check.
+		rest := t.floor
+		if t.world.clusters > 1 {
+			rest = 0
+		}
+		if _, err := t.quiet(ctx, rest+time.Second); err != nil {
+			return err
+		}
+	}
+	after, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	t.record(delays, aloneMedian, aloneWorst)
+	d := after.minus(before)
+	t.figures[aloneSamples] = float64(n)
+	t.figures[alonePatches] = d.patches / float64(n)
+	t.figures[aloneEvents] = d.creates / float64(n)
+	t.figures[aloneReads] = (d.reads + max(d.distant, 0)) / float64(n)
+	t.figures[alonePasses] = d.passes / float64(n)
+	return t.restore(ctx, machines)
+}
+
+// spread turns nodes at even intervals, whether the contender has dealt with the one before or not.
+func (t *trial) spread(ctx context.Context) error {
+	machines, err := t.unflipped(t.scale.spread)
+	if err != nil {
+		return err
+	}
+	before, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	var seen delays
+	err = t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
+		return seen.add(t.flip(ctx, i))
+	})
+	if err != nil {
+		return err
+	}
+	after, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	n, d := float64(len(machines)), t.busy(before, after)
+	t.record(seen.all, spreadMedian, spreadWorst)
+	t.figures[spreadSamples] = n
+	t.figures[spreadPatches] = d.patches / n
+	t.figures[spreadCPU] = d.cpu * 1000 / n
+	return t.restore(ctx, machines)
+}
+
+// mass turns a tenth of the nodes at once.
+func (t *trial) mass(ctx context.Context) error {
+	machines, err := t.unflipped(t.scale.mass)
+	if err != nil {
+		return err
+	}
+	before, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	defer t.watchMemory(ctx)()
+	turns := make([]turn, len(machines))
+	err = t.each(ctx, machines, func(ctx context.Context, i int) (err error) {
+		turns[i-machines[0]], err = t.turn(ctx, i)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var delays []time.Duration
+	for _, turned := range turns {
+		delay, err := t.delay(ctx, turned)
+		if err != nil {
+			return err
+		}
+		delays = append(delays, delay)
+	}
+	after, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	n := float64(len(machines))
+	t.record(delays, massMedian, massWorst)
+	t.figures[massSamples] = n
+	t.figures[massPatches] = after.minus(before).patches / n
+	return t.restore(ctx, machines)
+}
+
+// delays are taken down by many at the same time.
+type delays struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (d *delays) add(delay time.Duration, err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, delay)
+	return err
+}
+
+// record keeps the median and the 99th percentile.
+func (t *trial) record(delays []time.Duration, median, worst measured) {
+	slices.Sort(delays)
+	t.figures[median] = percentile(delays, 50).Seconds()
+	t.figures[worst] = percentile(delays, 99).Seconds()
+}
+
+// percentile is the least of sorted values that so many percent do not exceed; of few values the 99th is the highest.
+func percentile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// The statuses of a machine's HealthCheckSucceeded.
+const (
+	isGood = "True"
+	isBad  = "False"
+)
+
+// lookout watches all machines and knows when what is said of them changed.
+type lookout struct {
+	body io.Closer
+
+	mu     sync.Mutex
+	said   map[string]string // by machine
+	count  map[string]int    // by status
+	wishes map[wish]chan time.Time
+	quorum map[string]quorum // by status
+	// ended is closed when the watch is over; err says why and may be read from then on.
+	ended chan struct{}
+	err   error
+}
+
+// wish is a change that somebody waits for.
+type wish struct{ machine, status string }
+
+// quorum is a number of machines that somebody waits for.
+type quorum struct {
+	machines int
+	reached  chan time.Time
+}
+
+// event is what is read of a watch event. The whole machine is not decoded: this process shares its cores with
+// those that it measures.
+type event struct {
+	Type   string `json:"type"`
+	Object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Status struct {
+			Conditions []struct {
+				Type   string `json:"type"`
+				Status string `json:"status"`
+			} `json:"conditions"`
+		} `json:"status"`
+	} `json:"object"`
+}
+
+// look begins to watch the machines. A watch without a resource version begins with those that exist.
+func look(ctx context.Context, config *rest.Config) (*lookout, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client to watch machines: %w", err)
+	}
+	url := config.Host + "/apis/" + clusterv1.GroupVersion.String() + "/machines?watch=true&timeoutSeconds=7200"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("watch machines: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("watch machines: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("watch machines: %s", response.Status), response.Body.Close())
+	}
+	l := &lookout{
+		body: response.Body, said: map[string]string{}, count: map[string]int{},
+		wishes: map[wish]chan time.Time{}, quorum: map[string]quorum{}, ended: make(chan struct{}),
+	}
+	go l.follow(json.NewDecoder(response.Body))
+	return l, nil
+}
+
+func (l *lookout) close() {
+	_ = l.body.Close()
+	<-l.ended
+}
+
+func (l *lookout) follow(events *json.Decoder) {
+	defer close(l.ended)
+	for {
+		var e event
+		if err := events.Decode(&e); err != nil {
+			l.err = fmt.Errorf("watch machines: %w", err)
+			return
+		}
+		if e.Type != "ADDED" && e.Type != "MODIFIED" {
+			l.err = fmt.Errorf("watch machines: an event %s of %q", e.Type, e.Object.Metadata.Name)
+			return
+		}
+		status := ""
+		for _, c := range e.Object.Status.Conditions {
+			if c.Type == clusterv1.MachineHealthCheckSucceededCondition {
+				status = c.Status
+			}
+		}
+		l.note(e.Object.Metadata.Name, status, time.Now())
+	}
+}
+
+// note takes down what is said of a machine, and tells those who waited for it.
+func (l *lookout) note(machine, status string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, known := l.said[machine]
+	if known && was == status {
+		return
+	}
+	l.said[machine] = status
+	if known {
+		l.count[was]--
+	}
+	l.count[status]++
+	key := wish{machine, status}
+	if granted, waited := l.wishes[key]; waited {
+		delete(l.wishes, key)
+		granted <- at
+	}
+	if q, waited := l.quorum[status]; waited && l.count[status] >= q.machines {
+		delete(l.quorum, status)
+		q.reached <- at
+	}
+}
+
+// turn returns where the moment is sent at which the machine gets that status.
+func (l *lookout) turn(machine, status string) <-chan time.Time {
+	granted := make(chan time.Time, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wishes[wish{machine, status}] = granted
+	return granted
+}
+
+// all returns where the moment is sent at which so many machines have that status, now or later.
+func (l *lookout) all(machines int, status string) <-chan time.Time {
+	reached := make(chan time.Time, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count[status] >= machines {
+		reached <- time.Now()
+		return reached
+	}
+	l.quorum[status] = quorum{machines, reached}
+	return reached
+}
+
+// patienceWithContenders bounds every wait for a contender: upstream takes up to a minute for its first pass.
+const patienceWithContenders = 3 * time.Minute
+
+// await waits for a moment that turn or all sends.
+func (l *lookout) await(ctx context.Context, moment <-chan time.Time) (time.Time, error) {
+	late := time.NewTimer(patienceWithContenders)
+	defer late.Stop()
+	select {
+	case at := <-moment:
+		return at, nil
+	case <-late.C:
+		return time.Time{}, fmt.Errorf("wait for conditions of machines: not written within %s", patienceWithContenders)
+	case <-l.ended:
+		return time.Time{}, l.err
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+}

@@ -1,0 +1,137 @@
+// Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines.
+//
+// Every contender is a process of its own and is measured from outside, each in the same way: by what the API server
+// says and when, and by the contender's metrics. For every world, that is a number of machines over a number of
+// clusters, each contender gets new control planes with the same objects. Nothing is asserted: what is measured is
+// printed, beside the aims.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// settings are the command line.
+type settings struct {
+	worlds     []world
+	contenders []string
+	quick      bool
+	write      string
+	date       string
+	// more are further arguments of kubemend, for whoever looks for a cause.
+	more []string
+}
+
+func main() {
+	s, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, s)
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (settings, error) {
+	s := settings{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.BoolVar(&s.quick, "quick", os.Getenv("QUICK") != "", "A short run with few samples, printed only; also with QUICK=1.")
+	flags.StringVar(&s.write, "write", "", "The file to write the tables to; a short run writes none.")
+	flags.StringVar(&s.date, "date", time.Now().Format(time.DateOnly), "The date in the heading.")
+	worlds := flags.String("worlds", "", "The worlds to measure as machines/clusters, for example 100/1,1000/50.")
+	contenders := flags.String("contenders", "", "The contenders to measure: "+strings.Join(contenderNames(), ", ")+".")
+	more := flags.String("kubemend-args", "", "More arguments for kubemend, for example --profiler-address=127.0.0.1:6060.")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("unexpected arguments %q: all settings are flags", flags.Args())
+	}
+	if *worlds == "" {
+		*worlds = "100/1,1000/1,5000/1,1000/50"
+		if s.quick {
+			*worlds = "100/1,200/4"
+		}
+	}
+	s.more = strings.Fields(*more)
+	var err error
+	if s.worlds, err = parseWorlds(*worlds); err != nil {
+		return s, err
+	}
+	if *contenders != "" {
+		s.contenders = strings.Split(*contenders, ",")
+	}
+	for _, name := range s.contenders {
+		if !slices.Contains(contenderNames(), name) {
+			return s, fmt.Errorf("measure %q: there is no such contender", name)
+		}
+	}
+	return s, nil
+}
+
+// run measures all that is asked for, and prints what it has also if it does not get through.
+func run(ctx context.Context, s settings) error {
+	ctrl.SetLogger(logr.Discard()) // what clients have to say is no progress
+	began := time.Now()
+	binaries, err := build(ctx)
+	if err != nil {
+		return err
+	}
+	report := report{settings: s, machine: thisMachine()}
+	for _, w := range s.worlds {
+		results := worldResults{world: w}
+		for _, c := range lineUp(w, s) {
+			if c.source == contenders()[0].source {
+				c.args = append(c.args, s.more...)
+			}
+			var of figures
+			if of, err = measure(ctx, w, c, binaries, scaleOf(w, s.quick)); err != nil {
+				err = fmt.Errorf("measure %s with %s machines: %w", c.title, w, err)
+				break
+			}
+			results.contenders = append(results.contenders, contenderResults{c, of})
+		}
+		report.worlds = append(report.worlds, results)
+		if err != nil {
+			break
+		}
+	}
+	report.took = time.Since(began)
+	text := report.markdown()
+	fmt.Println(text)
+	if err != nil || s.write == "" {
+		return err
+	}
+	if s.quick {
+		say("a short run says too little to keep: %s is left as it is", s.write)
+		return nil
+	}
+	if err := os.WriteFile(s.write, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write the tables: %w", err)
+	}
+	return nil
+}
+
+var started = time.Now()
+
+// say writes a line of progress.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+}

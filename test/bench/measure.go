@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// figures are what was measured of one contender in one world.
+type figures map[measured]float64
+
+// trial is one contender in one world.
+type trial struct {
+	*stage
+	*runner
+	scale   scale
+	figures figures
+	// idle is what the contender needs in a second in which nothing happens, and look what it needs to be read once.
+	idle, look reading
+}
+
+// measure raises a stage, lets the contender play on it, and strikes it.
+func measure(ctx context.Context, w world, c contender, binaries map[string]string, much scale) (_ figures, err error) {
+	s, err := raise(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.strike()) }()
+	t := &trial{stage: s, scale: much, figures: figures{}}
+	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
+		return nil, err
+	}
+	defer t.end()
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"idle", t.rest}, {"heartbeats", t.heartbeats}, {"steady passes", t.steadyPasses},
+		{"changes one by one", t.alone}, {"changes spread", t.spread}, {"changes at once", t.mass},
+	} {
+		since := time.Now()
+		if err := phase.run(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", phase.name, err)
+		}
+		t.say("%s took %.1fs", phase.name, time.Since(since).Seconds())
+	}
+	t.figures[residentHighest] = t.highest / mebibyte
+	return t.figures, nil
+}
+
+const mebibyte = 1 << 20
+
+func (t *trial) say(format string, args ...any) {
+	say("%s %s: %s", t.world, t.title, fmt.Sprintf(format, args...))
+}
+
+// firstPass starts the contender and waits until it has said of every machine that it is well.
+func (t *trial) firstPass(ctx context.Context, c contender, binary string) error {
+	before, err := t.serverCPU(ctx)
+	if err != nil {
+		return err
+	}
+	done := t.lookout.all(t.world.machines, isGood)
+	since := time.Now()
+	if t.runner, err = t.launch(ctx, c, binary); err != nil {
+		return err
+	}
+	defer t.watchMemory(ctx)()
+	at, err := t.lookout.await(ctx, done)
+	if err != nil {
+		err = fmt.Errorf("first pass: %w%s", err, tail(t.manager.Log))
+		t.end()
+		return err
+	}
+	own, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := t.serverCPU(ctx)
+	if err != nil {
+		return err
+	}
+	t.figures[firstFullPass] = at.Sub(since).Seconds()
+	t.figures[firstPassCPU] = own.cpu
+	t.figures[firstPassServer] = after - before
+	t.say("first full pass after %.1fs", at.Sub(since).Seconds())
+	return nil
+}
+
+// looks is how many readings are made to find out what one costs.
+const looks = 20
+
+// rest finds out what the contender needs when nothing happens.
+func (t *trial) rest(ctx context.Context) error {
+	before, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if err := pass(ctx, t.scale.idle); err != nil {
+		return err
+	}
+	between, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	after := between
+	for range looks {
+		if after, err = t.read(ctx); err != nil {
+			return err
+		}
+	}
+	l := after.minus(between)
+	t.look = reading{cpu: l.cpu / looks, mallocs: l.mallocs / looks}
+	d, seconds := between.minus(before), between.at.Sub(before.at).Seconds()
+	t.idle = reading{cpu: max(d.cpu-t.look.cpu, 0) / seconds, mallocs: max(d.mallocs-t.look.mallocs, 0) / seconds}
+	t.figures[residentSteady] = between.resident / mebibyte
+	t.figures[idleCPU] = t.idle.cpu
+	t.say("idle %.1f ms and %.0f allocations in a second, %.1f ms and %.0f for a reading",
+		t.idle.cpu*1000, t.idle.mallocs, t.look.cpu*1000, t.look.mallocs)
+	if d.passes+d.patches+d.creates > 0 {
+		t.say("idle, it made %.0f passes and %.0f writes", d.passes, d.patches+d.creates)
+	}
+	return nil
+}
+
+// pass lets time pass, because a rate is measured over it.
+func pass(ctx context.Context, d time.Duration) error {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// busy is the difference of two readings without what an idle contender needs in that time, and for being read.
+func (t *trial) busy(before, after reading) reading {
+	d, seconds := after.minus(before), after.at.Sub(before.at).Seconds()
+	d.cpu = max(d.cpu-t.idle.cpu*seconds-t.look.cpu*float64(d.reading), 0)
+	d.mallocs = max(d.mallocs-t.idle.mallocs*seconds-t.look.mallocs*float64(d.reading), 0)
+	return d
+}
+
+// heartbeats lets nodes report that all is as it was.
+func (t *trial) heartbeats(ctx context.Context) error {
+	before, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	n := t.scale.beats
+	err = t.paced(ctx, t.machines(0, n), heartbeatEvery, func(ctx context.Context, i int) error {
+		return t.patchNode(ctx, i%t.world.machines, heartbeat(i/t.world.machines))
+	})
+	if err != nil {
+		return err
+	}
+	after, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	d := t.busy(before, after)
+	t.figures[beatCPU] = d.cpu * 1000 / float64(n)
+	t.figures[beatPasses] = (d.passes + d.releases) * 1000 / float64(n)
+	return nil
+}
+
+// paced does something for every number, one beginning every so often.
+func (t *trial) paced(ctx context.Context, numbers []int, every time.Duration, do func(context.Context, int) error) error {
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	group, working := errgroup.WithContext(ctx)
+	for _, i := range numbers {
+		group.Go(func() error { return do(working, i) })
+		select {
+		case <-ticks.C:
+		case <-working.Done():
+			return group.Wait()
+		}
+	}
+	return group.Wait()
+}
+
+// touchEvery is the time between two forced passes, well above the time for which ours collects events.
+const touchEvery = 500 * time.Millisecond
+
+// steadyPasses makes the contender look again although nothing has changed that means anything.
+func (t *trial) steadyPasses(ctx context.Context) error {
+	n, every := t.scale.passes, touchEvery
+	if t.floor > 0 {
+		n, every = t.scale.slowly, t.floor+touchEvery
+	}
+	before, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	last := t.machines(t.world.machines-t.world.clusters, t.world.clusters) // one of each cluster
+	err = t.paced(ctx, t.machines(0, n), every, func(ctx context.Context, round int) error {
+		return t.each(ctx, last, func(ctx context.Context, i int) error { return t.touch(ctx, i, fmt.Sprint(round)) })
+	})
+	if err != nil {
+		return err
+	}
+	after, err := t.read(ctx) // the last pass is over since one interval
+	if err != nil {
+		return err
+	}
+	d := t.busy(before, after)
+	if d.passes == 0 {
+		return errors.New("no pass was made")
+	}
+	if want := float64(n * t.world.clusters); d.passes != want {
+		t.say("%.0f steady passes instead of %.0f", d.passes, want)
+	}
+	t.figures[steadyAllocations] = d.mallocs / d.passes / float64(t.world.machines/t.world.clusters)
+	t.figures[passAllocations] = d.mallocs / d.passes
+	t.figures[passCPU] = d.cpu / d.passes * 1000
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// nodesPath is what is listed and watched; a single node has a longer one and is let through.
+const nodesPath = "/api/v1/nodes"
+
+// window is a reverse proxy that shows the nodes of one cluster, out of an API server that has those of all. Without
+// it, every cluster would cache the nodes of all others.
+type window struct {
+	server *http.Server
+	url    string
+}
+
+// openWindow serves the nodes with that label on a port of 127.0.0.1.
+func openWindow(target *rest.Config, label string) (*window, error) {
+	host, err := url.Parse(target.Host)
+	if err != nil {
+		return nil, fmt.Errorf("read the address of the API server: %w", err)
+	}
+	transport, err := rest.TransportFor(target)
+	if err != nil {
+		return nil, fmt.Errorf("make the transport of a proxy: %w", err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1, // events of a watch are not collected
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(host)
+			if r.In.URL.Path == nodesPath {
+				query := r.Out.URL.Query()
+				query.Set("labelSelector", label)
+				r.Out.URL.RawQuery = query.Encode()
+			}
+		},
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open a port for a proxy: %w", err)
+	}
+	w := &window{
+		server: &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second},
+		url:    "http://" + listener.Addr().String(),
+	}
+	go func() { _ = w.server.Serve(listener) }() // it returns when it is closed
+	return w, nil
+}
+
+func (w *window) close() { _ = w.server.Close() } // watches are cut off: whoever held them is gone
+
+// kubeconfig is how to reach the API server through the window. The window itself has the credentials.
+func (w *window) kubeconfig() ([]byte, error) {
+	const name = "window"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: w.url}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("write a kubeconfig: %w", err)
+	}
+	return content, nil
+}

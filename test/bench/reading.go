@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// reading is what the metrics of a contender say at one moment, or the difference of two.
+type reading struct {
+	at time.Time
+	// reading is the number of this one: each costs the contender processor time and allocations of its own.
+	reading  int
+	cpu      float64 // seconds
+	mallocs  float64
+	resident float64 // bytes
+
+	passes   float64 // over checks
+	releases float64 // of other controllers, without ClusterCache's
+	// Requests to the management cluster.
+	reads, patches, creates, others float64
+	// distant are requests to workload clusters other than ClusterCache's probes.
+	distant float64
+}
+
+// minus is what happened between two moments.
+func (r reading) minus(before reading) reading {
+	return reading{
+		at: r.at, reading: r.reading - before.reading, cpu: r.cpu - before.cpu, mallocs: r.mallocs - before.mallocs, resident: r.resident - before.resident,
+		passes: r.passes - before.passes, releases: r.releases - before.releases,
+		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
+		distant: r.distant - before.distant,
+	}
+}
+
+// activity is what stands still while a contender has nothing to do.
+func (r reading) activity() [5]float64 {
+	return [5]float64{r.passes, r.releases, r.patches, r.creates, r.others}
+}
+
+// The metrics, and the labels by which they are told apart.
+const (
+	cpuMetric      = "process_cpu_seconds_total"
+	residentMetric = "process_resident_memory_bytes"
+	mallocsMetric  = "go_memstats_mallocs_total"
+	requestsMetric = "rest_client_requests_total"
+	probesMetric   = "capi_cluster_cache_healthchecks_total"
+
+	checkController = "machinehealthcheck"
+	cacheController = "clustercache"
+)
+
+// parseReading reads a page of metrics. host is the management cluster.
+func parseReading(page, passes, host string, at time.Time) (reading, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	if err != nil {
+		return reading{}, fmt.Errorf("parse metrics: %w", err)
+	}
+	for _, name := range []string{cpuMetric, residentMetric, mallocsMetric, requestsMetric} {
+		if families[name] == nil {
+			return reading{}, fmt.Errorf("parse metrics: there is no %s among %v", name, slices.Sorted(maps.Keys(families)))
+		}
+	}
+	r := reading{at: at}
+	sum := func(name string, into func(labels map[string]string, value float64)) {
+		for _, m := range families[name].GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			// Of these two one is there, and the other is nil and says 0.
+			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue())
+		}
+	}
+	sum(cpuMetric, func(_ map[string]string, v float64) { r.cpu = v })
+	sum(residentMetric, func(_ map[string]string, v float64) { r.resident = v })
+	sum(mallocsMetric, func(_ map[string]string, v float64) { r.mallocs = v })
+	sum(passes, func(labels map[string]string, v float64) {
+		switch labels["controller"] {
+		case checkController:
+			r.passes += v
+		case cacheController:
+		default:
+			r.releases += v
+		}
+	})
+	sum(requestsMetric, func(labels map[string]string, v float64) { r.count(labels["method"], labels["host"] == host, v) })
+	sum(probesMetric, func(_ map[string]string, v float64) { r.distant -= v })
+	return r, nil
+}
+
+// count takes requests down.
+func (r *reading) count(method string, here bool, n float64) {
+	switch {
+	case !here:
+		r.distant += n
+	case method == http.MethodGet:
+		r.reads += n
+	case method == http.MethodPatch:
+		r.patches += n
+	case method == http.MethodPost:
+		r.creates += n
+	default:
+		r.others += n
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import "fmt"
+
+// measured is what is measured, in the words of the tables.
+type measured string
+
+const (
+	firstFullPass   measured = "First full pass after the start"
+	firstPassCPU    measured = "First full pass: processor time"
+	firstPassServer measured = "First full pass: processor time of the API server"
+
+	aloneMedian  measured = "One change alone: marked after, p50"
+	aloneWorst   measured = "One change alone: marked after, p99"
+	alonePatches measured = "One change alone: patches"
+	aloneEvents  measured = "One change alone: events"
+	aloneReads   measured = "One change alone: reads"
+	alonePasses  measured = "One change alone: passes"
+	aloneSamples measured = "One change alone: samples"
+
+	spreadMedian  measured = "Changes spread: marked after, p50"
+	spreadWorst   measured = "Changes spread: marked after, p99"
+	spreadPatches measured = "Changes spread: patches per change"
+	spreadCPU     measured = "Changes spread: processor time per 1000 changes"
+	spreadSamples measured = "Changes spread: samples"
+
+	massMedian  measured = "A tenth at once: marked after, p50"
+	massWorst   measured = "A tenth at once: marked after, p99"
+	massPatches measured = "A tenth at once: patches per change"
+	massSamples measured = "A tenth at once: samples"
+
+	beatCPU    measured = "1000 heartbeats: processor time"
+	beatPasses measured = "1000 heartbeats: passes"
+
+	steadyAllocations measured = "Steady pass: allocations per machine"
+	passAllocations   measured = "Steady pass: allocations"
+	passCPU           measured = "Steady pass: processor time"
+
+	idleCPU         measured = "Idle: processor time per second"
+	residentSteady  measured = "Resident memory, idle"
+	residentHighest measured = "Resident memory, highest"
+)
+
+// row is one line of every table.
+type row struct {
+	measured
+	show func(float64) string
+	// aim is the highest value that is good enough in a world; none where it is nil or negative.
+	aim func(world) float64
+}
+
+// rows are the lines of a table, in order. The aims are for 1000 and 5000 machines; those for 1000 hold below as well.
+func rows() []row {
+	always := func(limit float64) func(world) float64 { return func(world) float64 { return limit } }
+	upTo1000 := func(limit, beyond float64) func(world) float64 {
+		return func(w world) float64 {
+			if w.machines <= 1000 {
+				return limit
+			}
+			return beyond
+		}
+	}
+	const none = -1
+	return []row{
+		{firstFullPass, seconds, upTo1000(3, 10)},
+		{firstPassCPU, seconds, nil},
+		{firstPassServer, seconds, nil},
+		{aloneMedian, seconds, nil},
+		{aloneWorst, seconds, upTo1000(0.2, 0.3)},
+		{alonePatches, count, always(2)},
+		{aloneEvents, count, always(1)},
+		{aloneReads, count, always(0)},
+		{alonePasses, count, nil},
+		{aloneSamples, whole, nil},
+		{spreadMedian, seconds, nil},
+		{spreadWorst, seconds, upTo1000(0.2, 0.3)},
+		{spreadPatches, count, nil},
+		{spreadCPU, seconds, nil},
+		{spreadSamples, whole, nil},
+		{massMedian, seconds, nil},
+		{massWorst, seconds, upTo1000(1, none)},
+		{massPatches, count, nil},
+		{massSamples, whole, nil},
+		{beatCPU, seconds, upTo1000(0.1, none)},
+		{beatPasses, count, always(0)},
+		{steadyAllocations, count, always(3)},
+		{passAllocations, whole, nil},
+		{passCPU, milliseconds, nil},
+		{idleCPU, milliseconds1000, nil},
+		{residentSteady, mebibytes, nil},
+		{residentHighest, mebibytes, func(w world) float64 {
+			if w.machines == 5000 {
+				return 150
+			}
+			return none
+		}},
+	}
+}
+
+func seconds(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("%.1f s", v)
+	}
+	return fmt.Sprintf("%.3f s", v)
+}
+
+func milliseconds(v float64) string     { return fmt.Sprintf("%.1f ms", v) }
+func milliseconds1000(v float64) string { return milliseconds(v * 1000) }
+func mebibytes(v float64) string        { return fmt.Sprintf("%.0f MiB", v) }
+func whole(v float64) string            { return fmt.Sprintf("%.0f", v) }
+
+func count(v float64) string {
+	if v == float64(int(v)) {
+		return whole(v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}

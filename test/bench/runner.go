@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// runner is a contender at work.
+type runner struct {
+	contender
+	manager *rig.Manager
+	host    string // of the management cluster, as the contender's metrics name it
+
+	mu      sync.Mutex
+	reads   int
+	highest float64 // resident memory
+}
+
+// launch starts a contender on a stage, and returns when it says that it is ready.
+func (s *stage) launch(ctx context.Context, c contender, binary string) (*runner, error) {
+	host, err := url.Parse(s.management.Config().Host)
+	if err != nil {
+		return nil, fmt.Errorf("read the address of the management cluster: %w", err)
+	}
+	manager, err := s.management.Manager(ctx, rig.ManagerOptions{Name: c.name, Binary: binary, Args: c.args})
+	if err != nil {
+		return nil, err
+	}
+	return &runner{contender: c, manager: manager, host: host.Host}, nil
+}
+
+func (r *runner) end() { r.manager.Kill() }
+
+// read reads the metrics now.
+func (r *runner) read(ctx context.Context) (reading, error) {
+	text, err := r.manager.Scrape(ctx)
+	if err != nil {
+		return reading{}, fmt.Errorf("read the metrics of %s: %w%s", r.title, err, tail(r.manager.Log))
+	}
+	now, err := parseReading(text, r.passes, r.host, time.Now())
+	if err != nil {
+		return reading{}, fmt.Errorf("read the metrics of %s: %w", r.title, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads++
+	now.reading = r.reads
+	r.highest = max(r.highest, now.resident)
+	return now, nil
+}
+
+// tail is the end of a log, to tell with an error what went wrong.
+func tail(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return "\n" + string(content[max(0, len(content)-2000):])
+}
+
+// lookEvery is how often memory is read while nobody counts processor time, which every reading costs.
+const lookEvery = time.Second
+
+// watchMemory reads the metrics again and again until the function that it returns is called.
+func (r *runner) watchMemory(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		ticks := time.NewTicker(lookEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+			}
+			_, _ = r.read(ctx) // if there is something wrong with it, the next phase finds out
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// quietFor is how long a contender without a floor has to be quiet to be done.
+const quietFor = 2 * time.Second
+
+// settle waits until the contender makes no passes and writes nothing any more. One with a floor may have put off a pass.
+func (r *runner) settle(ctx context.Context) (reading, error) {
+	return r.quiet(ctx, r.floor+quietFor)
+}
+
+// quiet waits until nothing happened for that long.
+func (r *runner) quiet(ctx context.Context, long time.Duration) (reading, error) {
+	ticks := time.NewTicker(long / 4)
+	defer ticks.Stop()
+	last, err := r.read(ctx)
+	movedAt := last.at
+	for err == nil && last.at.Sub(movedAt) < long {
+		select {
+		case <-ctx.Done():
+			return reading{}, ctx.Err()
+		case <-ticks.C:
+		}
+		before := last.activity()
+		if last, err = r.read(ctx); last.activity() != before {
+			movedAt = last.at
+		}
+	}
+	return last, err
+}

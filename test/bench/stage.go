@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// hands is how many objects are written at the same time.
+const hands = 24
+
+// stage is one world on control planes of its own.
+type stage struct {
+	world      world
+	rig        *rig.Rig
+	management *rig.ControlPlane
+	workload   *rig.ControlPlane
+	windows    []*window
+	here       client.Client  // the management cluster
+	there      rest.Interface // the API server with all nodes
+	lookout    *lookout
+	// fresh is the first machine that was never flipped: a second time is less work, since its owner was asked before.
+	fresh int
+}
+
+// raise starts the control planes and fills them.
+func raise(ctx context.Context, w world) (*stage, error) {
+	s := &stage{world: w}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.strike())
+	}
+	since := time.Now()
+	if err := s.fill(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the objects: %w", err), s.strike())
+	}
+	var err error
+	if s.lookout, err = look(ctx, unlimited(s.management.Config())); err != nil {
+		return nil, errors.Join(err, s.strike())
+	}
+	if _, err = s.lookout.await(ctx, s.lookout.all(w.machines, "")); err != nil {
+		return nil, errors.Join(err, s.strike())
+	}
+	say("%s: %d machines and nodes made in %.1fs", w, w.machines, time.Since(since).Seconds())
+	return s, nil
+}
+
+func (s *stage) start(ctx context.Context) (err error) {
+	if s.rig, err = rig.Start(ctx, rig.Options{}); err != nil {
+		return err
+	}
+	group, starting := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		s.management, err = s.rig.Management(starting, rig.ManagementOptions{})
+		return err
+	})
+	group.Go(func() (err error) {
+		s.workload, err = s.rig.Workload(starting, "workload", rig.WorkloadOptions{Bare: true})
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("register kinds: %w", err)
+	}
+	if s.here, err = client.New(unlimited(s.management.Config()), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	there, err := kubernetes.NewForConfig(unlimited(s.workload.Config()))
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	s.there = there.CoreV1().RESTClient()
+	return nil
+}
+
+// unlimited takes away the limit that clients put on themselves.
+func unlimited(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	return config
+}
+
+// strike ends all of it.
+func (s *stage) strike() error {
+	if s.lookout != nil {
+		s.lookout.close()
+	}
+	for _, w := range s.windows {
+		w.close()
+	}
+	if s.rig == nil {
+		return nil
+	}
+	return s.rig.Stop()
+}
+
+// fill makes all objects. No contender runs yet, so their order does not matter.
+func (s *stage) fill(ctx context.Context) error {
+	if err := s.here.Create(ctx, builders.Namespace(namespace)); err != nil {
+		return err
+	}
+	for i := range s.world.clusters {
+		if err := s.fillCluster(ctx, s.world.cluster(i)); err != nil {
+			return err
+		}
+	}
+	return s.each(ctx, s.machines(0, s.world.machines), s.fillMachine)
+}
+
+func (s *stage) fillCluster(ctx context.Context, name string) error {
+	cluster, status := clusterOf(name)
+	if err := s.here.Create(ctx, cluster); err != nil {
+		return err
+	}
+	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), s.workload)
+	if s.world.clusters > 1 {
+		w, err := openWindow(s.workload.Config(), clusterLabel+"="+name)
+		if err != nil {
+			return err
+		}
+		s.windows = append(s.windows, w)
+		for key := range kubeconfig.Data {
+			if kubeconfig.Data[key], err = w.kubeconfig(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.here.Create(ctx, kubeconfig); err != nil {
+		return err
+	}
+	cluster.Status = status
+	if err := s.here.Status().Update(ctx, cluster); err != nil {
+		return err
+	}
+	return s.here.Create(ctx, checkOf(cluster))
+}
+
+func (s *stage) fillMachine(ctx context.Context, i int) error {
+	machine, status := machineOf(s.world, i)
+	if err := s.here.Create(ctx, machine); err != nil {
+		return err
+	}
+	machine.Status = status
+	if err := s.here.Status().Update(ctx, machine); err != nil {
+		return err
+	}
+	return s.there.Post().Resource("nodes").Body(nodeOf(s.world, i)).Do(ctx).Error()
+}
+
+// machines are the indexes of n machines from first on.
+func (s *stage) machines(first, n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = first + i
+	}
+	return all
+}
+
+// unflipped takes n machines that were never flipped.
+func (s *stage) unflipped(n int) ([]int, error) {
+	if s.fresh+n > s.world.machines {
+		return nil, fmt.Errorf("take %d machines that were never flipped: %d of %d are left", n, s.world.machines-s.fresh, s.world.machines)
+	}
+	taken := s.machines(s.fresh, n)
+	s.fresh += n
+	return taken, nil
+}
+
+// each does something for every machine, many at the same time.
+func (s *stage) each(ctx context.Context, machines []int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(hands)
+	for _, i := range machines {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// patchNode writes the status of a machine's node.
+func (s *stage) patchNode(ctx context.Context, i int, patch []byte) error {
+	err := s.there.Patch(types.StrategicMergePatchType).Resource("nodes").Name(s.world.machine(i)).
+		SubResource("status").Body(patch).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("write the status of node %s: %w", s.world.machine(i), err)
+	}
+	return nil
+}
+
+// touch changes a machine in a way that means nothing, but after which every contender looks at its check again.
+func (s *stage) touch(ctx context.Context, i int, value string) error {
+	machine := &clusterv1.Machine{}
+	machine.Namespace, machine.Name = namespace, s.world.machine(i)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, touchAnnotation, value)
+	if err := s.here.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return fmt.Errorf("touch machine %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// serverCPU is the processor time that the API server of the management cluster has used.
+func (s *stage) serverCPU(ctx context.Context) (float64, error) {
+	server, err := kubernetes.NewForConfig(unlimited(s.management.Config()))
+	if err != nil {
+		return 0, fmt.Errorf("make a client: %w", err)
+	}
+	page, err := server.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, found := strings.CutPrefix(line, cpuMetric+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("read the metrics of the API server: there is no %s", cpuMetric)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ready is the condition that the checks are about, when all is well.
+var ready = corev1.NodeCondition{
+	Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+	LastTransitionTime: since, LastHeartbeatTime: since,
+}
+
+// nodeConditions are the others, as of a heartbeat, always in the same order: a patch changes the order of what it merges.
+func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
+	var all []corev1.NodeCondition
+	for _, c := range []struct {
+		kind   corev1.NodeConditionType
+		reason string
+	}{
+		{corev1.NodeNetworkUnavailable, "CiliumIsUp"},
+		{corev1.NodeMemoryPressure, "KubeletHasSufficientMemory"},
+		{corev1.NodeDiskPressure, "KubeletHasNoDiskPressure"},
+		{corev1.NodePIDPressure, "KubeletHasSufficientPID"},
+	} {
+		all = append(all, corev1.NodeCondition{
+			Type: c.kind, Status: corev1.ConditionFalse, Reason: c.reason, Message: "the kubelet says so in a sentence of about this length",
+			LastTransitionTime: since, LastHeartbeatTime: beat,
+		})
+	}
+	return all
+}
+
+// turnedBad is the patch after which a node has been silent for long.
+func turnedBad(now time.Time) []byte {
+	silent := ready
+	silent.Status, silent.Reason, silent.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+	silent.LastTransitionTime = metav1.NewTime(now.Add(-longSince))
+	return statusPatch(silent)
+}
+
+// turnedGood is the patch after which a node reports again.
+func turnedGood(now time.Time) []byte {
+	back := ready
+	back.LastTransitionTime, back.LastHeartbeatTime = metav1.NewTime(now), metav1.NewTime(now)
+	return statusPatch(back)
+}
+
+// heartbeat is the patch that says that all is as it was, the n-th time. Times in the API are whole seconds, so each is
+// one later than the last: otherwise two beats within a second would be one.
+func heartbeat(n int) []byte {
+	beat := metav1.NewTime(since.Add(time.Duration(n+1) * time.Second))
+	alive := ready
+	alive.LastHeartbeatTime = beat
+	return statusPatch(append(nodeConditions(beat), alive)...)
+}
+
+// statusPatch is a strategic merge patch: conditions are merged by type.
+func statusPatch(conditions ...corev1.NodeCondition) []byte {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+	if err != nil {
+		panic(err) // conditions are plain values
+	}
+	return patch
+}

@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// atMost lets a check remediate while no more than that are not healthy: a number or a percentage.
+func atMost(limit string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) {
+		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
+	}
+}
+
+// between lets a check remediate while the number of those not healthy is in the range.
+func between(limits string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = limits }
+}
+
+const (
+	remediates = "True/RemediationAllowed"
+	restricted = "False/TooManyUnhealthy"
+)
+
+var _ = Describe("Counting", func() {
+	It("takes everything that is not plainly well for bad: suspect, starting and deleted machines too", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "well", "suspect", "going")
+		s.machine(ctx, "starting")
+		s.nodeReports(ctx, "suspect", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		s.isDeleted(ctx, "going")
+		s.check(ctx, "check", atMost("2"))
+
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 1, 0}))
+		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"going", "starting", "suspect", "well"}))
+		Expect(s.message(ctx, "check", "RemediationAllowed")()).To(Equal(
+			"Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 4, unhealthy: 0, maxUnhealthy: 2). " +
+				"3 of 4 targets are not healthy: 0 unhealthy, 1 suspect, 1 starting, 1 being deleted, 0 unjudged; 2 of 4 allows 2"))
+	})
+
+	It("rounds a percentage down, marks machines while it is restricted, and goes on when it is not", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c", "d", "e", "f")
+		s.check(ctx, "check", atMost("40%"))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{6, 6, 2}), "40% of 6 is 2")
+
+		s.fallsSilent(ctx, "a", "b")
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{6, 4, 0}))
+		Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
+
+		s.fallsSilent(ctx, "c")
+		Eventually(s.health(ctx, "c")).Should(Equal(silent))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+		Expect(s.counts(ctx, "check")()).To(Equal([]int32{6, 3, 0}))
+		Expect(s.message(ctx, "check", "RemediationAllowed")()).To(HaveSuffix(
+			"(total: 6, unhealthy: 3, maxUnhealthy: 40%). 3 of 6 targets are not healthy: " +
+				"3 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; 40% of 6 allows 2"))
+		before := v1beta1conditions.Get(s.getCheck(ctx, "check"), clusterv1.RemediationAllowedV1Beta1Condition)
+		Expect(before.Status).To(Equal(corev1.ConditionFalse))
+		Expect(before.Severity).To(Equal(clusterv1.ConditionSeverityWarning))
+		Expect(before.Message).To(Equal(s.message(ctx, "check", "RemediationAllowed")()))
+		Expect(s.owner(ctx, "c")()).To(Equal(nothing), "restricted")
+		Expect(s.owner(ctx, "a")()).To(Equal(handedOn), "what was begun goes on")
+
+		s.comesBack(ctx, "a")
+		Eventually(s.owner(ctx, "c")).Should(Equal(handedOn))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(remediates))
+		Expect(s.counts(ctx, "check")()).To(Equal([]int32{6, 4, 0}))
+	})
+
+	It("allows both ends of a range, and nothing below or above", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c", "d")
+		s.check(ctx, "check", between("[2-3]"), atMost("0"))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+
+		s.fallsSilent(ctx, "a")
+		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(Equal(
+			"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range " +
+				"(total: 4, unhealthy: 1, unhealthyRange: [2-3]). 1 of 4 targets are not healthy: " +
+				"1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; the range allows 2 to 3"))
+		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
+
+		s.fallsSilent(ctx, "b")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 2, 1}), "the range goes before the number")
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+
+		s.fallsSilent(ctx, "c")
+		Eventually(s.owner(ctx, "c")).Should(Equal(handedOn))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 1, 0}))
+		Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
+
+		s.fallsSilent(ctx, "d")
+		Eventually(s.health(ctx, "d")).Should(Equal(silent))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+		Expect(s.owner(ctx, "d")()).To(Equal(nothing))
+	})
+
+	It("allows remediation of no machines at all, unless a range asks for some", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		elsewhere := func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "elsewhere"}}
+		}
+		s.check(ctx, "none", elsewhere)
+		s.check(ctx, "range", elsewhere, between("[1-3]"))
+
+		Eventually(s.counts(ctx, "none")).Should(Equal([]int32{0, 0, 0}))
+		Expect(s.allowed(ctx, "none")()).To(Equal(remediates))
+		Eventually(s.allowed(ctx, "range")).Should(Equal(restricted))
+	})
+
+	It("selects nothing with an empty selector", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 1, 1}))
+
+		emptied := []byte(`{"spec":{"selector":{"matchLabels":null}}}`) // the typed client cannot say this
+		Expect(here.Patch(ctx, s.getCheck(ctx, "check"), client.RawPatch(types.MergePatchType, emptied))).To(Succeed())
+
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{0, 0, 0}))
+		Expect(s.getCheck(ctx, "check").Status.Targets).To(BeEmpty())
+	})
+
+	It("leaves machines that the user wants left alone out of everything, the denominator too", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c", "d")
+		s.check(ctx, "check", atMost("50%"))
+		s.fallsSilent(ctx, "b", "c", "d")
+		Eventually(s.health(ctx, "d")).Should(Equal(silent))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted), "3 of 4, and 2 are allowed")
+		Expect(s.owner(ctx, "b")()).To(Equal(nothing))
+
+		s.change(ctx, "c", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
+		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(HaveSuffix("50% of 3 allows 1"))
+		Eventually(s.health(ctx, "c")).Should(Equal(nothing), "what had been said of it is taken back")
+
+		s.change(ctx, "d", annotated(clusterv1.PausedAnnotation, "anything"))
+		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn), "1 of 2, and 1 is allowed")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}))
+		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"a", "b"}))
+		Eventually(s.health(ctx, "d")).Should(Equal(nothing))
+		Expect(s.owner(ctx, "c")()).To(Equal(nothing))
+
+		s.change(ctx, "d", without(clusterv1.PausedAnnotation))
+		Eventually(s.health(ctx, "d")).Should(Equal(silent))
+	})
+
+	It("looks at machines of its own cluster and namespace alone", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		s := newSceneIn(ctx, namespace, "c1")
+		s.worker(ctx, "a")
+		newSceneIn(ctx, namespace, "c2").worker(ctx, "b")
+		newScene(ctx).worker(ctx, "c")
+		s.check(ctx, "check")
+
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 1, 1}))
+		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"a"}))
+		c := s.getCheck(ctx, "check")
+		Expect(c.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "c1"))
+		Expect(c.OwnerReferences).To(Equal([]metav1.OwnerReference{{
+			APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "c1", UID: s.cluster.UID,
+		}}))
+		Eventually(func() int64 { return s.getCheck(ctx, "check").Status.ObservedGeneration }).Should(Equal(c.Generation))
+	})
+})

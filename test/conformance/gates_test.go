@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// clusterSaid sets a condition of a Cluster, as if it had been so for some time.
+func clusterSaid(kind string, status metav1.ConditionStatus, ago time.Duration) func(*clusterv1.Cluster) {
+	return func(c *clusterv1.Cluster) {
+		conditions.Delete(c, kind) // or its last transition would stay
+		conditions.Set(c, condition(kind, status, ago))
+	}
+}
+
+// notInitialized is a Cluster whose control plane never was up.
+func notInitialized(c *clusterv1.Cluster) {
+	clusterSaid(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionFalse, time.Hour)(c)
+	c.Status.Initialization.ControlPlaneInitialized = nil
+}
+
+// startsWithin bounds how long the check waits for a first node.
+func startsWithin(seconds int32) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = &seconds }
+}
+
+func ofControlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }
+
+const neverStarted = "False/NodeStartupTimeout False/NodeStartupTimeout"
+
+var _ = Describe("Gates", func() {
+	It("judges only the control plane before it is initialized, and only by its start", func(ctx SpecContext) {
+		s := newScene(ctx, notInitialized)
+		s.machine(ctx, "control", ofControlPlane)
+		s.machine(ctx, "control-with-node", ofControlPlane, s.hasNode("nobody-asks"))
+		s.machine(ctx, "worker")
+		s.check(ctx, "check", startsWithin(1))
+
+		Eventually(s.health(ctx, "control")).Should(Equal(neverStarted))
+		Eventually(s.owner(ctx, "control")).Should(Equal(handedOn))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
+		Expect(s.of(ctx, "check", "WorkloadClusterReachable")()).To(Equal("Unknown/NotInitialized"))
+		Expect(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unjudged"`)...)()).To(BeEquivalentTo(2))
+		Consistently(s.health(ctx, "worker")).Should(Equal(nothing))
+		Expect(s.health(ctx, "control-with-node")()).To(Equal(nothing), "nobody can be asked for its node")
+	})
+
+	It("heeds a mark by hand whatever the gates, but not against the limit", func(ctx SpecContext) {
+		s := newScene(ctx, notInitialized)
+		s.machine(ctx, "a", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		s.machine(ctx, "b")
+		s.check(ctx, "none", atMost("1"))
+		Eventually(s.health(ctx, "a")).Should(Equal("False/HasRemediateAnnotation False/HasRemediateMachineAnnotation"))
+		Eventually(s.allowed(ctx, "none")).Should(Equal(restricted), "b is not healthy either")
+		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
+
+		s.changeCheck(ctx, "none", atMost("2"))
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Expect(s.health(ctx, "b")()).To(Equal(nothing))
+	})
+
+	It("waits for a first node from the latest of four moments, of conditions that are True", func(ctx SpecContext) {
+		const ahead = 3 * time.Second
+		due := time.Now().Add(ahead).Truncate(time.Second)
+		cluster := newScene(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, -ahead))
+		plane := newScene(ctx, clusterSaid(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, -ahead))
+		machine := newScene(ctx)
+		said := func(status metav1.ConditionStatus) func(*clusterv1.Machine) {
+			return func(m *clusterv1.Machine) {
+				m.Status.Conditions = []metav1.Condition{condition(clusterv1.MachineInfrastructureReadyCondition, status, -ahead)}
+			}
+		}
+		cluster.machine(ctx, "a")
+		plane.machine(ctx, "a")
+		machine.machine(ctx, "a", said(metav1.ConditionTrue))
+		machine.machine(ctx, "at-once", said(metav1.ConditionFalse))
+		for _, s := range []*scene{cluster, plane, machine} {
+			s.check(ctx, "check", startsWithin(1))
+		}
+
+		Eventually(machine.health(ctx, "at-once")).Should(Equal(neverStarted))
+		Expect(machine.health(ctx, "a")()).To(Equal(nothing))
+		for _, s := range []*scene{cluster, plane, machine} {
+			Eventually(s.health(ctx, "a")).Should(Equal(neverStarted))
+			at := conditions.Get(s.get(ctx, "a"), clusterv1.MachineHealthCheckSucceededCondition).LastTransitionTime
+			Expect(at.Time).To(BeTemporally(">=", due.Add(time.Second)))
+		}
+	})
+
+	It("waits ten minutes for a first node if nothing is said", func(ctx SpecContext) {
+		s := newScene(ctx)
+		m := s.machine(ctx, "a")
+		s.check(ctx, "check")
+
+		deadline := number(ctx, manager, "kubemend_machinehealthcheck_next_deadline_timestamp_seconds", s.labels("check")...)
+		Eventually(deadline).Should(BeEquivalentTo(m.CreationTimestamp.Add(10 * time.Minute).Unix()))
+	})
+
+	It("W6: a Cluster that becomes initialized, or whose infrastructure becomes ready, wakes its checks", func(ctx SpecContext) {
+		planes := newScene(ctx, notInitialized)
+		infrastructure := newScene(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, time.Hour))
+		for _, s := range []*scene{planes, infrastructure} {
+			s.machine(ctx, "a")
+			s.check(ctx, "check", startsWithin(1))
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+		}
+		Consistently(infrastructure.health(ctx, "a")).Should(Equal(nothing))
+
+		planes.changeCluster(ctx, clusterSaid(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, 0))
+		infrastructure.changeCluster(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, 0))
+
+		Eventually(planes.health(ctx, "a")).Should(Equal(neverStarted))
+		Eventually(infrastructure.health(ctx, "a")).Should(Equal(neverStarted))
+	})
+
+	It("W21: infrastructure that is not ready makes machines unjudged, not healthy", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "bad", "good", "back")
+		s.check(ctx, "check", by("reboot"))
+		s.fallsSilent(ctx, "bad", "back")
+		Eventually(s.requested(ctx)).Should(ConsistOf("bad", "back"))
+		Eventually(s.health(ctx, "good")).Should(Equal(well))
+		uid := s.request(ctx, "bad").GetUID()
+
+		s.changeCluster(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, 0))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
+		s.comesBack(ctx, "back")
+		s.fallsSilent(ctx, "good")
+
+		Consistently(s.requested(ctx)).Should(ConsistOf("bad", "back"))
+		Expect(s.health(ctx, "bad")()).To(Equal(silent))
+		Expect(s.health(ctx, "back")()).To(Equal(silent))
+		Expect(s.health(ctx, "good")()).To(Equal(well))
+		Expect(s.external(ctx, "bad")()).To(Equal("False/WaitingForRemediation"))
+
+		s.changeCluster(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, 0))
+		Eventually(s.requested(ctx)).Should(ConsistOf("bad", "good"))
+		Eventually(s.health(ctx, "back")).Should(Equal(well))
+		Expect(s.request(ctx, "bad").GetUID()).To(Equal(uid))
+	})
+})
+
+var _ = Describe("What is missing", func() {
+	It("holds up nobody else: no Cluster, no kubeconfig, one that nobody can read", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		orphan := &scene{cluster: builders.Cluster(namespace, "c2")}
+		orphan.cluster.Labels = map[string]string{clusterv1.WatchLabel: acting}
+		orphan.check(ctx, "orphan")
+		mute := &scene{cluster: builders.Cluster(namespace, "mute")}
+		mute.begin(ctx)
+		mute.machine(ctx, "mute-marked", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		mute.check(ctx, "mute")
+		garbled := &scene{cluster: builders.Cluster(namespace, "garbled")}
+		garbled.kubeconfig(ctx, []byte("nonsense"))
+		garbled.begin(ctx)
+		garbled.machine(ctx, "garbled", garbled.hasNode("a"))
+		garbled.check(ctx, "garbled")
+		s := newSceneIn(ctx, namespace, "c1")
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+		Eventually(mute.owner(ctx, "mute-marked")).Should(Equal(handedOn), "a mark needs no connection")
+		Eventually(garbled.of(ctx, "garbled", "WorkloadClusterReachable")).Should(Equal("Unknown/NotInitialized"))
+		Expect(garbled.health(ctx, "garbled")()).To(Equal(nothing), "what cannot be asked is not called deleted")
+		Eventually(orphan.allowed(ctx, "orphan")).Should(Equal("False/ClusterNotFound"))
+
+		// The Cluster that was missing comes, and wakes its check.
+		late := newSceneIn(ctx, namespace, "c2")
+		late.worker(ctx, "late")
+		Eventually(late.health(ctx, "late")).Should(Equal(well))
+		Eventually(late.allowed(ctx, "orphan")).Should(Equal(remediates))
+	})
+})

@@ -1,0 +1,300 @@
+package conformance
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// ofDisk makes a check look at the disk and at nothing else.
+func ofDisk(c *clusterv1.MachineHealthCheck) {
+	c.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](1)},
+	}
+}
+
+// clonedFrom are the annotations that Cluster API core gives to a request made from a Metal3RemediationTemplate.
+func clonedFrom(template string) map[string]string {
+	return map[string]string{
+		"cluster.x-k8s.io/cloned-from-name":      template,
+		"cluster.x-k8s.io/cloned-from-groupkind": "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io",
+	}
+}
+
+var _ = Describe("Whose a request is", func() {
+	It("W9: of two checks that select a machine the older one acts, both say so, and neither undoes what the other did", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a", "b")
+		older := s.check(ctx, "z-older", by("reboot"), func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}
+		})
+		// The API server counts seconds. Made in the same one, checks are ordered by name.
+		Eventually(func() bool {
+			younger := s.check(ctx, "a-younger", by("reboot"), ofDisk)
+			if younger.CreationTimestamp.After(older.CreationTimestamp.Time) {
+				return true
+			}
+			Expect(here.Delete(ctx, younger)).To(Succeed())
+			return false
+		}).Should(BeTrue())
+		Eventually(s.of(ctx, "z-older", "TargetsExclusive")).Should(Equal("False/Overlap"))
+		Eventually(s.of(ctx, "a-younger", "TargetsExclusive")).Should(Equal("False/Overlap"))
+
+		s.fallsSilent(ctx, "a") // to the younger check this is a healthy machine with a request
+
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		uid, version := s.uid(ctx, "a")(), s.get(ctx, "a").ResourceVersion
+		Consistently(s.uid(ctx, "a")).Should(Equal(uid))
+		Expect(s.get(ctx, "a").ResourceVersion).To(Equal(version), "they would overwrite each other in turn")
+		Expect(s.message(ctx, "z-older", "TargetsExclusive")()).To(Equal(
+			"* 2 of 2 targets are selected by MachineHealthCheck a-younger too: this check is older and acts on them"))
+		Expect(s.message(ctx, "a-younger", "TargetsExclusive")()).To(Equal(
+			"* 2 of 2 targets are selected by MachineHealthCheck z-older too: that check is older and acts on them"))
+		Expect(s.events(ctx, "z-older", "OverlappingChecks")()).To(BeNumerically(">=", 1))
+		Expect(s.events(ctx, "a-younger", "OverlappingChecks")()).To(BeNumerically(">=", 1))
+
+		s.nodeReports(ctx, "b", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
+		Eventually(s.counts(ctx, "a-younger")).Should(Equal([]int32{2, 1, 1}))
+		Consistently(s.requested(ctx)).Should(ConsistOf("a"), "b is the older check's affair too, and well to it")
+
+		Expect(here.Delete(ctx, older)).To(Succeed())
+		Eventually(s.requested(ctx)).Should(ConsistOf("b"), "the heir acts")
+		Eventually(s.of(ctx, "a-younger", "TargetsExclusive")).Should(Equal("True/Exclusive"))
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+	})
+
+	It("W9: a request that somebody else made is left alone, and that is said", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a", "b")
+		foreign := s.byHand(ctx, "a", clonedFrom("another-template"))
+		s.check(ctx, "check", by("reboot"))
+		s.fallsSilent(ctx, "a", "b")
+
+		Eventually(s.external(ctx, "a")).Should(Equal("False/RemediationRequestCreationFailed"))
+		Expect(conditions.GetMessage(s.get(ctx, "a"), "ExternallyRemediated")).To(Equal(
+			"Metal3Remediation a exists and was not made by this MachineHealthCheck"))
+		Eventually(s.external(ctx, "b")).Should(Equal(asked))
+
+		s.comesBack(ctx, "a")
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+		Expect(s.external(ctx, "a")()).To(Equal("-"))
+		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
+		Eventually(s.requested(ctx)).Should(ConsistOf("a"))
+		now := s.request(ctx, "a")
+		Expect(now.GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
+	})
+
+	It("W9: a request that Cluster API made before, from the same template, is taken over", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a", "b")
+		before := s.byHand(ctx, "a", clonedFrom("reboot"))
+		s.byHand(ctx, "b", clonedFrom("reboot")) // and this machine is well
+		s.fallsSilent(ctx, "a")
+		check := s.check(ctx, "check", by("reboot"))
+
+		Eventually(func() map[string]string { return s.request(ctx, "a").GetLabels() }).Should(
+			HaveKeyWithValue("kubemend.io/made-by-uid", string(check.UID)))
+		taken := s.request(ctx, "a")
+		Expect(taken.GetUID()).To(Equal(before.GetUID()))
+		Expect(taken.GetAnnotations()).To(HaveKeyWithValue("kubemend.io/made-by", "check"))
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+
+		s.comesBack(ctx, "a")
+		Eventually(s.requested(ctx)).ShouldNot(ContainElement("a"))
+		Eventually(s.requested(ctx)).Should(BeEmpty(), "nobody else would ever end the one of the healthy machine")
+	})
+
+	It("W9: a check that is made anew under the same name inherits its requests", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.worker(ctx, "a")
+		request := s.byHand(ctx, "a", clonedFrom("reboot"))
+		request.SetAnnotations(map[string]string{"kubemend.io/made-by": "check"})
+		request.SetLabels(map[string]string{"kubemend.io/made-by-uid": "of-before"})
+		Expect(here.Update(ctx, request)).To(Succeed())
+		s.fallsSilent(ctx, "a")
+		check := s.check(ctx, "check", by("reboot"))
+
+		Eventually(func() map[string]string { return s.request(ctx, "a").GetLabels() }).Should(
+			HaveKeyWithValue("kubemend.io/made-by-uid", string(check.UID)))
+		Expect(s.uid(ctx, "a")()).To(BeEquivalentTo(request.GetUID()))
+	})
+})
+
+var _ = Describe("Letting go", func() {
+	// asking is a scene with two machines under way.
+	asking := func(ctx SpecContext, edits ...func(*clusterv1.Cluster)) *scene {
+		s := newScene(ctx, edits...)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a", "b")
+		s.check(ctx, "check", by("reboot"))
+		s.fallsSilent(ctx, "a", "b")
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		Eventually(s.external(ctx, "b")).Should(Equal(asked))
+		return s
+	}
+
+	It("W16: deleting the check ends its requests and takes back what it said, without a finalizer", func(ctx SpecContext) {
+		s := asking(ctx)
+		check := s.getCheck(ctx, "check")
+		Expect(check.Finalizers).To(BeEmpty())
+
+		Expect(here.Delete(ctx, check)).To(Succeed())
+
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		for _, m := range []string{"a", "b"} {
+			Eventually(s.health(ctx, m)).Should(Equal(nothing))
+			Expect(s.external(ctx, m)()).To(Equal("-"))
+		}
+		Eventually(exported(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check")...)).Should(BeZero())
+	})
+
+	It("W16: deleting the check takes back a question that the owner has not taken up, and no other", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.worker(ctx, "at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
+		check := s.check(ctx, "check")
+		s.fallsSilent(ctx, "a", "at-work")
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.health(ctx, "at-work")).Should(Equal(silent))
+
+		Expect(here.Delete(ctx, check)).To(Succeed())
+
+		Eventually(s.health(ctx, "a")).Should(Equal(nothing))
+		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
+		Eventually(s.health(ctx, "at-work")).Should(Equal(nothing))
+		Expect(s.owner(ctx, "at-work")()).To(Equal("False/Test False/Test"))
+	})
+
+	It("W16: another kind of template ends the requests of the kind before", func(ctx SpecContext) {
+		another.install(ctx)
+		s := asking(ctx)
+		s.templateOf(ctx, another, "replace")
+
+		s.changeCheck(ctx, "check", byOne(another, "replace"))
+
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		Eventually(s.requestedOf(ctx, another)).Should(ConsistOf("a", "b"))
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+	})
+
+	It("W16: without a template its requests end and the owner is asked", func(ctx SpecContext) {
+		s := asking(ctx)
+
+		s.changeCheck(ctx, "check", byOwner)
+
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		for _, m := range []string{"a", "b"} {
+			Eventually(s.owner(ctx, m)).Should(Equal(handedOn))
+			Eventually(s.external(ctx, m)).Should(Equal("-"))
+		}
+		Eventually(s.of(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("-"))
+	})
+
+	It("W16: a machine that is relabelled out of reach of all checks is let go", func(ctx SpecContext) {
+		s := asking(ctx)
+
+		s.change(ctx, "a", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
+
+		Eventually(s.requested(ctx)).Should(ConsistOf("b"))
+		Eventually(s.health(ctx, "a")).Should(Equal(nothing))
+		Expect(s.external(ctx, "a")()).To(Equal("-"))
+		Expect(s.external(ctx, "b")()).To(Equal(asked))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+	})
+
+	It("W16: a check that selects other machines now lets go of those it had", func(ctx SpecContext) {
+		s := asking(ctx)
+		s.worker(ctx, "c", func(m *clusterv1.Machine) { m.Labels["pool"] = "elsewhere" })
+
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "elsewhere" })
+
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		Eventually(s.health(ctx, "a")).Should(Equal(nothing))
+		Eventually(s.health(ctx, "c")).Should(Equal(well))
+	})
+
+	It("W16: skipping or pausing a machine ends its request and takes back what was said", func(ctx SpecContext) {
+		s := asking(ctx)
+
+		s.change(ctx, "a", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
+		s.change(ctx, "b", annotated(clusterv1.PausedAnnotation, ""))
+
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		for _, m := range []string{"a", "b"} {
+			Eventually(s.health(ctx, m)).Should(Equal(nothing))
+			Expect(s.external(ctx, m)()).To(Equal("-"))
+		}
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{0, 0, 0}))
+	})
+
+	It("waits while the Cluster is paused", func(ctx SpecContext) {
+		s := asking(ctx)
+		s.pause(ctx, true)
+		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("True/Paused"))
+
+		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
+		Consistently(s.requested(ctx)).Should(ConsistOf("a", "b"))
+		Expect(s.health(ctx, "a")()).To(Equal(silent))
+
+		s.pause(ctx, false)
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		Eventually(s.health(ctx, "a")).Should(Equal(nothing))
+	})
+
+	It("leaves alone what somebody else said of a machine that nobody judges", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a", everFailed)
+		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
+		Eventually(s.health(ctx, "b")).Should(Equal(well))
+
+		s.change(ctx, "a", annotated("changed", ""))
+
+		Consistently(s.health(ctx, "a")).Should(Equal("False/Test False/Test"))
+	})
+
+	It("W16: what was left behind while no manager ran is found at the start", func(ctx SpecContext) {
+		m := ownManager(ctx, "w16")
+		s := newScene(ctx, seenBy("w16"))
+		another.install(ctx)
+		s.template(ctx, "reboot")
+		s.templateOf(ctx, another, "replace")
+		s.workers(ctx, "a", "b", "c")
+		s.change(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
+		s.change(ctx, "c", func(m *clusterv1.Machine) { m.Labels["pool"] = "c" })
+		of := func(pool string) func(*clusterv1.MachineHealthCheck) {
+			return func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = pool }
+		}
+		s.check(ctx, "check", by("reboot"))
+		s.check(ctx, "check-b", byOne(another, "replace"), of("b"))
+		s.check(ctx, "check-c", by("reboot"), of("c"))
+		s.fallsSilent(ctx, "a", "b", "c")
+		Eventually(s.requested(ctx)).Should(ConsistOf("a", "c"))
+		Eventually(s.requestedOf(ctx, another)).Should(ConsistOf("b"))
+		for _, m := range []string{"a", "b", "c"} {
+			Eventually(s.external(ctx, m)).Should(Equal(asked))
+		}
+		kept := s.uid(ctx, "c")()
+
+		m.Kill()
+		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
+		Expect(here.Delete(ctx, s.getCheck(ctx, "check-b"))).To(Succeed())
+		Consistently(s.requested(ctx)).Should(ConsistOf("a", "c"), "nobody runs that could end them")
+		ownManager(ctx, "w16")
+
+		Eventually(s.requested(ctx)).Should(ConsistOf("c"))
+		Eventually(s.requestedOf(ctx, another)).Should(BeEmpty())
+		Eventually(s.health(ctx, "a")).Should(Equal(nothing))
+		Eventually(s.health(ctx, "b")).Should(Equal(nothing))
+		Expect(s.external(ctx, "b")()).To(Equal("-"))
+		Expect(s.uid(ctx, "c")()).To(Equal(kept))
+	})
+})

@@ -1,0 +1,150 @@
+package conformance
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// provider is a kind of remediation requests. Its templates are of the kind with the suffix Template.
+type provider struct{ apiVersion, kind string }
+
+var (
+	// metal3 is served by the rig. Nobody acts on its requests.
+	metal3 = provider{"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation"}
+	// another is served once a spec has called install.
+	another = provider{"test.kubemend.io/v1alpha1", "TestRemediation"}
+)
+
+func (p provider) object(kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(p.apiVersion, kind))
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// install makes the API server serve the kind and its templates: copies of metal3's.
+func (p provider) install(ctx context.Context) {
+	GinkgoHelper()
+	group, _, _ := strings.Cut(p.apiVersion, "/")
+	for _, suffix := range []string{"", "Template"} {
+		definition := provider{"apiextensions.k8s.io/v1", ""}.object("CustomResourceDefinition", "", strings.ToLower(metal3.kind+suffix)+"s.infrastructure.cluster.x-k8s.io")
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(definition), definition)).To(Succeed())
+		kind := p.kind + suffix
+		definition.Object["metadata"] = map[string]any{"name": strings.ToLower(kind) + "s." + group}
+		delete(definition.Object, "status")
+		spec := definition.Object["spec"].(map[string]any)
+		spec["group"] = group
+		spec["names"] = map[string]any{
+			"kind": kind, "listKind": kind + "List", "plural": strings.ToLower(kind) + "s", "singular": strings.ToLower(kind),
+		}
+		spec["versions"].([]any)[0].(map[string]any)["name"] = strings.TrimPrefix(p.apiVersion, group+"/")
+		Expect(client.IgnoreAlreadyExists(here.Create(ctx, definition))).To(Succeed())
+		Eventually(func() error {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(schema.FromAPIVersionAndKind(p.apiVersion, kind+"List"))
+			return here.List(ctx, list)
+		}).Should(Succeed())
+	}
+}
+
+// template makes a Metal3RemediationTemplate in the scene's namespace.
+func (s *scene) template(ctx context.Context, name string, edits ...func(embedded map[string]any)) {
+	GinkgoHelper()
+	s.templateOf(ctx, metal3, name, edits...)
+}
+
+func (s *scene) templateOf(ctx context.Context, p provider, name string, edits ...func(embedded map[string]any)) {
+	GinkgoHelper()
+	embedded := map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"from": "template"}, "annotations": map[string]any{"note": "kept"}},
+		"spec":     map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}},
+	}
+	for _, edit := range edits {
+		edit(embedded)
+	}
+	t := p.object(p.kind+"Template", s.cluster.Namespace, name)
+	t.Object["spec"] = map[string]any{"template": embedded}
+	// For two seconds after a kind was installed whoever creates one has to wait, but not who applies one.
+	Expect(builders.Apply(ctx, here, t)).To(Succeed())
+}
+
+// by makes a check remediate with the Metal3RemediationTemplate of that name.
+func by(name string) func(*clusterv1.MachineHealthCheck) { return byOne(metal3, name) }
+
+func byOne(p provider, name string) func(*clusterv1.MachineHealthCheck) {
+	return builders.RemediatedBy(p.apiVersion, p.kind+"Template", name)
+}
+
+func byOwner(c *clusterv1.MachineHealthCheck) {
+	c.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{}
+}
+
+// request returns the remediation request for a machine, or nil.
+func (s *scene) request(ctx context.Context, machine string) *unstructured.Unstructured {
+	GinkgoHelper()
+	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
+	err := here.Get(ctx, client.ObjectKeyFromObject(r), r)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// uid identifies the request for a machine; it is empty if there is none.
+func (s *scene) uid(ctx context.Context, machine string) func() string {
+	return func() string {
+		r := s.request(ctx, machine)
+		if r == nil {
+			return ""
+		}
+		return string(r.GetUID())
+	}
+}
+
+// requested returns the names of the machines for which there is a Metal3Remediation that nobody has deleted.
+func (s *scene) requested(ctx context.Context) func() []string { return s.requestedOf(ctx, metal3) }
+
+func (s *scene) requestedOf(ctx context.Context, p provider) func() []string {
+	return func() []string {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(p.apiVersion, p.kind+"List"))
+		Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+		names := []string{}
+		for i := range list.Items {
+			if list.Items[i].GetDeletionTimestamp() == nil {
+				names = append(names, list.Items[i].GetName())
+			}
+		}
+		return names
+	}
+}
+
+// byHand makes a Metal3Remediation for a machine that no check made.
+func (s *scene) byHand(ctx context.Context, machine string, annotations map[string]string) *unstructured.Unstructured {
+	GinkgoHelper()
+	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
+	r.SetAnnotations(annotations)
+	r.Object["spec"] = map[string]any{}
+	Expect(here.Create(ctx, r)).To(Succeed())
+	return r
+}
+
+// keep gives the request for a machine a finalizer, as a provider does that has to clean up; empty removes it.
+func (s *scene) keep(ctx context.Context, machine string, finalizers ...string) {
+	GinkgoHelper()
+	r := s.request(ctx, machine)
+	before := r.DeepCopy()
+	r.SetFinalizers(finalizers)
+	Expect(here.Patch(ctx, r, client.MergeFrom(before))).To(Succeed())
+}

@@ -1,0 +1,140 @@
+// Package e2e tests the built manager as a user would have it: beside Cluster API's own controllers, against a workload
+// cluster of its own, with the manifests that ship in templates/. Only hosts and their kubelets are simulated.
+//
+// The specs share one cluster, named as in the seed's manifests. Each leaves it as it found it: three control-plane
+// machines and five workers, all well, and no check.
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const (
+	namespace     = "default" // where manifests without a namespace go, such as the seed's
+	clusterName   = "capi-quickstart"
+	pool          = "md-0"
+	controlPlanes = 3
+	workers       = 5
+)
+
+
+// What all specs share.
+var (
+	control    *rig.Rig
+	management *rig.ControlPlane
+	workload   *rig.ControlPlane
+	provider   *simulator.Infrastructure
+	manager    *rig.Kubemend
+	cluster    *clusterv1.Cluster
+	here       client.Client // the management cluster
+	there      client.Client // the workload cluster
+)
+
+func TestEndToEnd(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultConsistentlyDuration(6 * time.Second)
+	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "End to end")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(filepath.Join("..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	var err error
+	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+
+	group, booting := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		management, err = control.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true})
+		return err
+	})
+	group.Go(func() (err error) {
+		workload, err = control.Workload(booting, "workload", rig.WorkloadOptions{})
+		return err
+	})
+	Expect(group.Wait()).To(Succeed())
+	here, there = clientFor(management.Config()), clientFor(workload.Config())
+	startInfrastructure()
+	startManager(ctx)
+	buildCluster(ctx)
+}, NodeTimeout(3*time.Minute))
+
+// Whatever failed, the log of the manager says most.
+var _ = ReportAfterEach(func(report SpecReport) {
+	if !report.Failed() || manager == nil {
+		return
+	}
+	if content, err := os.ReadFile(manager.Log); err == nil {
+		AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
+	}
+})
+
+func clientFor(config *rest.Config) client.Client {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	config.QPS = -1 // a thousand machines
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func startInfrastructure() {
+	GinkgoHelper()
+	var err error
+	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- provider.Start(ctx) }()
+	DeferCleanup(func() {
+		stop()
+		Expect(<-ended).To(Succeed())
+	})
+}
+
+// startManager starts the manager, or starts it again after it was killed.
+func startManager(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	manager, err = management.Kubemend(ctx, "e2e", nil)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func buildCluster(ctx context.Context) {
+	GinkgoHelper()
+	cluster = builders.Cluster(namespace, clusterName)
+	key := client.ObjectKeyFromObject(cluster)
+	Expect(provider.Serve(key, workload.Config())).To(Succeed())
+	deployment := builders.MachineDeployment(cluster, pool, workers, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
+	})
+	Expect(builders.Apply(ctx, here, append([]client.Object{
+		rig.KubeconfigSecret(key, workload), builders.Metal3Cluster(cluster), cluster,
+		builders.Metal3MachineTemplate(cluster, pool), deployment,
+	}, builders.ControlPlane(cluster, controlPlanes)...)...)).To(Succeed())
+}

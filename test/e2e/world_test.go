@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const (
+	workersCheck      = clusterName + "-node-unhealthy-5m"
+	controlPlaneCheck = clusterName + "-kcp-unhealthy-5m"
+)
+
+// allWell waits until the cluster is as every spec may expect it.
+func allWell(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(machines(ctx)).To(HaveLen(controlPlanes + workers))
+		for name, m := range machines(ctx) {
+			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
+			g.Expect(nodeReady(ctx, name)).To(Equal(corev1.ConditionTrue), name)
+		}
+	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
+}
+
+// leaveAsFound takes back what a spec did to the cluster.
+func leaveAsFound(ctx context.Context) {
+	GinkgoHelper()
+	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(namespace))).To(Succeed())
+	for name := range machines(ctx) {
+		if k := kubelet(name); k != nil {
+			k.Start()
+		}
+	}
+	allWell(ctx)
+}
+
+// machines are all machines of the shared cluster, by name.
+func machines(ctx context.Context) map[string]*clusterv1.Machine {
+	GinkgoHelper()
+	list := &clusterv1.MachineList{}
+	Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	byName := map[string]*clusterv1.Machine{}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName
+}
+
+// workerNames are the names of the workers, sorted.
+func workerNames(ctx context.Context) []string {
+	GinkgoHelper()
+	var names []string
+	for name, m := range machines(ctx) {
+		if m.Labels["nodepool"] != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// identities are the UIDs of the workers by name: what changes if one is replaced.
+func identities(ctx context.Context) map[string]types.UID {
+	GinkgoHelper()
+	uids := map[string]types.UID{}
+	for name, m := range machines(ctx) {
+		if m.Labels["nodepool"] != "" {
+			uids[name] = m.UID
+		}
+	}
+	return uids
+}
+
+// replaced waits until the lost worker was replaced, and the others were not.
+func replaced(ctx context.Context, before map[string]types.UID, lost string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := identities(ctx)
+		g.Expect(now).To(HaveLen(len(before)))
+		g.Expect(now).NotTo(HaveKey(lost))
+		for name, uid := range before {
+			if name != lost {
+				g.Expect(now).To(HaveKeyWithValue(name, uid))
+			}
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// untouched says whether nothing was begun: no machine was handed over, deleted or made.
+func untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
+	return func(g Gomega) {
+		g.Expect(identities(ctx)).To(Equal(before))
+		for name := range before {
+			m := machines(ctx)[name]
+			g.Expect(m.DeletionTimestamp).To(BeNil(), name)
+			g.Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+		}
+	}
+}
+
+func kubelet(machine string) *simulator.Kubelet {
+	return provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
+}
+
+// fallSilent stops the kubelets of machines, as a power cut would.
+func fallSilent(names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		Expect(kubelet(name)).NotTo(BeNil(), name)
+		kubelet(name).Stop()
+	}
+}
+
+// nodeReady is the status of a node's condition Ready; empty if there is none.
+func nodeReady(ctx context.Context, name string) corev1.ConditionStatus {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	if err := there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return ""
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// applyTemplate makes a check from a file in templates/.
+func applyTemplate(ctx context.Context, file string, variables map[string]string) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	all := map[string]string{"CLUSTER_NAME": clusterName}
+	for name, value := range variables {
+		all[name] = value
+	}
+	check, err := builders.Template(file, all)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(builders.Apply(ctx, here, check)).To(Succeed())
+	return getCheck(ctx, check.GetName())
+}
+
+// testdata reads a manifest as it is.
+func testdata(file string) *unstructured.Unstructured {
+	GinkgoHelper()
+	content, err := os.ReadFile("testdata/" + file)
+	Expect(err).NotTo(HaveOccurred())
+	object := &unstructured.Unstructured{}
+	Expect(yaml.UnmarshalStrict(content, &object.Object)).To(Succeed())
+	return object
+}
+
+func getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, check)).To(Succeed())
+	return check
+}
+
+// counts are a check's numbers, healthy of expected, as "5 of 5".
+func counts(ctx context.Context, name string) func() string {
+	return func() string {
+		status := getCheck(ctx, name).Status
+		return fmt.Sprintf("%d of %d", ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.ExpectedMachines, -1))
+	}
+}
+
+// said is what a condition of a check says, as "Status/Reason".
+func said(ctx context.Context, check, kind string) func() string {
+	return func() string { return gist(conditions.Get(getCheck(ctx, check), kind)) }
+}
+
+// saidOf is what a condition of a machine says, as "Status/Reason".
+func saidOf(ctx context.Context, machine, kind string) func() string {
+	return func() string {
+		m := machines(ctx)[machine]
+		if m == nil {
+			return "gone"
+		}
+		return gist(conditions.Get(m, kind))
+	}
+}
+
+func gist(c *metav1.Condition) string {
+	if c == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+}
+
+// events counts how often a reason was told of an object on behalf of a check, repetitions included.
+func events(ctx context.Context, check *clusterv1.MachineHealthCheck, object, reason string) func() int {
+	return func() int {
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+		number := 0
+		for i := range list.Items {
+			e := &list.Items[i]
+			mine := e.Regarding.UID == check.UID || (e.Related != nil && e.Related.UID == check.UID)
+			if !mine || e.Regarding.Name != object || e.Reason != reason {
+				continue
+			}
+			number++
+			if e.Series != nil {
+				number += int(e.Series.Count) - 1
+			}
+		}
+		return number
+	}
+}
+
+// writers are the names under which the API server knows those who wrote to an object, each with the fields that are
+// theirs.
+func writers(object client.Object) map[string]string {
+	fields := map[string]string{}
+	for _, entry := range object.GetManagedFields() {
+		if entry.FieldsV1 != nil {
+			fields[entry.Manager] += string(entry.FieldsV1.Raw)
+		}
+	}
+	return fields
+}
+
+// metric returns the value of a series of the manager's metrics by the labels it has; NaN is no value, so missing is -1.
+func metric(ctx context.Context, name string, labels ...string) func(Gomega) string {
+	return func(g Gomega) string {
+		text, err := manager.Scrape(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, line := range strings.Split(text, "\n") {
+			if !strings.HasPrefix(line, name+"{") {
+				continue
+			}
+			if !slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(line, label) }) {
+				return line[strings.LastIndex(line, " ")+1:]
+			}
+		}
+		return "missing"
+	}
+}
+
+// message is the message of a check's condition.
+func message(ctx context.Context, check, kind string) func() string {
+	return func() string { return conditions.GetMessage(getCheck(ctx, check), kind) }
+}
