@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -129,6 +128,5 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	}
 	if cluster, last := r.memory.forget(key); last {
 		reachable.DeleteLabelValues(key.Namespace, cluster)
-		r.Clusters.Forget(client.ObjectKey{Namespace: key.Namespace, Name: cluster})
 	}
 }

@@ -144,7 +144,8 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 	return present, nil
 }
 
-// Forget drops what is kept of a cluster that no longer exists.
+// Forget drops what is kept of a cluster that no longer exists. Of one that merely nobody looks at for a while it must
+// not be called: ClusterCache calls a store only once for every connection.
 func (c *Clusters) Forget(cluster client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-
 var _ = Describe("A worker whose kubelet falls silent", func() {
 	BeforeEach(func(ctx SpecContext) { allWell(ctx) })
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })

@@ -36,7 +36,6 @@ const (
 	workers       = 5
 )
 
-
 // What all specs share.
 var (
 	control    *rig.Rig
