@@ -24,7 +24,13 @@ type remembered struct {
 	cluster  string
 	reach    metav1.Condition
 	inFlight map[types.UID]string // machine to the kind of its remediation
-	begun    map[types.UID]time.Time
+	begun    map[types.UID]begun
+}
+
+// begun is a remediation that a pass of this process began.
+type begun struct {
+	at   time.Time
+	kind string // as of remediationKind
 }
 
 // cachesLag is how long caches may take to show what this process wrote. Until they do, or until it is over, what was begun
@@ -38,12 +44,14 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	last := m.checks[client.ObjectKeyFromObject(w.check)]
 	for _, o := range outcomes {
 		if o.requested {
-			last.begun[o.target.machine.UID] = w.now
+			last.begun[o.target.machine.UID] = begun{at: w.now, kind: remediationKind(w)}
 		}
 	}
 }
 
-// recall marks the targets of w whose remediation was begun and is not to be seen yet, and forgets about the others.
+// recall marks the targets of w whose remediation was begun and is not to be seen yet, and forgets about the others. What was
+// begun with another kind of requests than the check names now is over. Nothing tells that a request was never
+// seen because it was deleted at once, so the check is looked at again when the caches must have caught up.
 func (m *memory) recall(w *world) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,15 +59,16 @@ func (m *memory) recall(w *world) {
 	if !found || len(last.begun) == 0 {
 		return
 	}
-	begun := map[types.UID]time.Time{}
+	unseen := map[types.UID]begun{}
 	for i := range w.targets {
 		t := &w.targets[i]
-		at, lately := last.begun[t.machine.UID]
-		if lately && w.now.Before(at.Add(cachesLag)) && t.verdict.State != health.Healthy && !w.inFlight(t) {
-			begun[t.machine.UID], t.begun = at, true
+		b, lately := last.begun[t.machine.UID]
+		if lately && b.kind == remediationKind(w) && w.now.Before(b.at.Add(cachesLag)) && t.verdict.State != health.Healthy && !w.inFlight(t) {
+			unseen[t.machine.UID], t.begun = b, true
+			w.recheck = health.Earliest(w.recheck, b.at.Add(cachesLag))
 		}
 	}
-	last.begun = begun
+	last.begun = unseen
 }
 
 // reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.
@@ -86,7 +95,7 @@ func (m *memory) pass(w *world) map[types.UID]string {
 		m.checks = map[types.NamespacedName]*remembered{}
 	}
 	key := client.ObjectKeyFromObject(w.check)
-	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, inFlight: inFlight, begun: map[types.UID]time.Time{}}
+	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, inFlight: inFlight, begun: map[types.UID]begun{}}
 	was, found := m.checks[key]
 	m.checks[key] = is
 	if !found {

@@ -147,7 +147,11 @@ func stepFor(w *world, t *target, granted, shortCircuited bool) step {
 		if deleting(t.machine) {
 			return s
 		}
-		s.drop = t.request != nil && w.ownership(t.request) == own && t.request.DeletionTimestamp.IsZero()
+		if t.request != nil && t.request.DeletionTimestamp.IsZero() {
+			s.drop = w.ownership(t.request) == own
+			// Only what is ours is deleted, so what is taken over is deleted by the next pass.
+			s.adopt = w.ownership(t.request) == adoptable && t.elder == ""
+		}
 		if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 			s.say = saying{health: succeeded, external: removed}
 		}
@@ -164,6 +168,7 @@ func stepFor(w *world, t *target, granted, shortCircuited bool) step {
 			return externalStep(w, s)
 		}
 		s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
+		s.say.external = removed // of a template that the check does not name any more
 	}
 	return s
 }
@@ -172,9 +177,6 @@ func stepFor(w *world, t *target, granted, shortCircuited bool) step {
 func externalStep(w *world, s step) step {
 	t := s.target
 	switch {
-	case w.remedy.missing != "":
-		s.say.external = templateNotFound
-		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 	case t.request != nil && w.ownership(t.request) == foreign:
 		s.say.external = creationFailed
 		s.say.why = fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
@@ -184,6 +186,9 @@ func externalStep(w *world, s step) step {
 		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a pass that ended before it could say so
 			s.say.external = waiting
 		}
+	case w.remedy.missing != "": // a request that exists needs its template no more
+		s.say.external = templateNotFound
+		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 	case s.start:
 		s.create = true
 		s.say.external = waiting

@@ -96,6 +96,9 @@ func writes(ctx context.Context, m *rig.Kubemend) func() float64 {
 	}
 }
 
+// hostOf is the address of an API server, as metrics name it.
+func hostOf(c *rig.ControlPlane) string { return strings.TrimPrefix(c.Config().Host, "https://") }
+
 // labels are those by which a scene's check is known in metrics.
 func (s *scene) labels(check string, more ...string) []string {
 	return append([]string{

@@ -175,6 +175,8 @@ var _ = Describe("Requests", func() {
 		Expect(s.both(ctx, "check", "RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
 		Expect(here.Delete(ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
 		Eventually(s.both(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("False/TemplateMissing -"))
+		Expect(s.external(ctx, "a")()).To(Equal(asked), "what was begun needs its template no more")
+		Expect(s.requested(ctx)()).To(ConsistOf("a", "b"))
 	})
 
 	It("W4: a request that cannot be made is said with its cause, and W5: cleared when it can", func(ctx SpecContext) {

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"time"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -32,7 +30,7 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		Expect(writers(getCheck(ctx, check.Name))["capi-core"]).To(MatchJSON(
 			`{"f:status":{".":{},"f:conditions":{".":{},"k:{\"type\":\"Paused\"}":{".":{},` +
 				`"f:lastTransitionTime":{},"f:message":{},"f:observedGeneration":{},"f:reason":{},"f:status":{},"f:type":{}}}}}`))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specPatience))
 })
 
 var _ = Describe("Three workers of five whose kubelets fall silent", func() {
@@ -67,5 +65,5 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 		Eventually(said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("True/RemediationAllowed"))
 		Eventually(counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		Eventually(events(ctx, check, check.Name, mendv1.EventRemediationAllowed)).Should(Equal(1))
-	}, SpecTimeout(2*time.Minute))
+	}, SpecTimeout(specPatience))
 })

@@ -34,6 +34,9 @@ const (
 	pool          = "md-0"
 	controlPlanes = 3
 	workers       = 5
+
+	// specPatience bounds a spec in which one thing happens after another; none should take half of it.
+	specPatience = 3 * time.Minute
 )
 
 // What all specs share.

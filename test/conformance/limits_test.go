@@ -1,0 +1,165 @@
+package conformance
+
+import (
+	"math"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// atOnce limits how many remediations of a check are under way at the same time.
+func atOnce(limit string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) {
+		c.Annotations = map[string]string{"kubemend.io/max-in-flight": limit}
+	}
+}
+
+const (
+	amountField = "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo"
+	rangeField  = "spec.remediation.triggerIf.unhealthyInRange"
+	annotation  = "metadata.annotations[kubemend.io/max-in-flight]"
+)
+
+var _ = Describe("Impossible limits", Ordered, func() {
+	var m *rig.Kubemend
+	BeforeAll(func(ctx SpecContext) { m = ownManager(ctx, "w14") })
+
+	DescribeTable("W14: a limit that makes no sense allows nothing and breaks nothing",
+		func(ctx SpecContext, limit func(*clusterv1.MachineHealthCheck), field, why string) {
+			s := newScene(ctx, seenBy("w14"))
+			s.workers(ctx, "good", "bad")
+			s.fallsSilent(ctx, "bad")
+			s.check(ctx, "check", limit)
+
+			Eventually(s.allowed(ctx, "check")).Should(Equal("False/InvalidLimit"))
+			Expect(s.message(ctx, "check", "RemediationAllowed")()).To(And(ContainSubstring(field), ContainSubstring(why)))
+			Expect(s.counts(ctx, "check")()).To(Equal([]int32{2, 1, 0}))
+			Eventually(s.health(ctx, "bad")).Should(Equal(silent), "the verdict is told all the same")
+			Eventually(s.health(ctx, "good")).Should(Equal(well))
+			Expect(s.owner(ctx, "bad")()).To(Equal(nothing))
+			Eventually(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1))
+
+			before := s.settles(ctx, m)
+			Consistently(passes(ctx, m)).Should(Equal(before), "nothing is tried again and again")
+			c := s.getCheck(ctx, "check")
+			Expect(c.Status.ObservedGeneration).To(Equal(c.Generation), "it was read, and understood to be wrong")
+
+			s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+				c.Spec.Remediation = clusterv1.MachineHealthCheckRemediation{}
+				c.Annotations = nil
+			})
+			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn))
+			Eventually(s.allowed(ctx, "check")).Should(Equal(remediates))
+			Eventually(s.events(ctx, "check", "RemediationAllowed")).Should(Equal(1))
+			Expect(s.events(ctx, "check", "RemediationRestricted")()).To(Equal(1))
+		},
+		Entry("a range that ends before it starts", between("[5-3]"), rangeField, "[5-3] is empty"),
+		Entry("a negative number", atMost("-1"), amountField, "must not be negative"),
+		Entry("a negative percentage", atMost("-10%"), amountField, "must not be negative"),
+		Entry("something that is no number", atMost("some"), amountField, `not "some"`),
+		Entry("a negative number at once", atOnce("-1"), annotation, "must not be negative"),
+		Entry("words at once", atOnce("a few"), annotation, `not "a few"`),
+	)
+
+	DescribeTable("W14: a limit beyond all bounds allows all, and the status is valid",
+		func(ctx SpecContext, limit func(*clusterv1.MachineHealthCheck), remaining int) {
+			s := newScene(ctx, seenBy("w14"))
+			s.workers(ctx, "good", "bad")
+			s.fallsSilent(ctx, "bad")
+			s.check(ctx, "check", limit)
+
+			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn))
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, int32(remaining)}))
+			Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
+		},
+		Entry("in a range", between("[0-99999999999]"), math.MaxInt32-1),
+		Entry("in a range, beyond what any integer holds", between("[0-99999999999999999999999]"), math.MaxInt32-1),
+		Entry("as a percentage", atMost("150%"), 2),
+		Entry("as a number", atMost("2147483647"), math.MaxInt32-1),
+	)
+})
+
+var _ = Describe("How many at once", func() {
+	// overdue makes machines bad, each a minute longer than the next.
+	overdue := func(ctx SpecContext, s *scene, machines ...string) {
+		GinkgoHelper()
+		for i, m := range machines {
+			s.nodeReports(ctx, m, "Ready", "Unknown", long+time.Duration(len(machines)-i)*time.Minute)
+		}
+	}
+
+	It("W18: starts no more than the annotation says: by hand first, then the longest overdue, and the next when one is over", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a", "b", "c", "d", "e")
+		overdue(ctx, s, "c", "b", "e", "d") // c is the longest overdue
+		s.change(ctx, "d", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		s.check(ctx, "check", by("reboot"), atOnce("2"))
+
+		Eventually(s.requested(ctx)).Should(ConsistOf("d", "c"))
+		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(Equal(
+			"2 remediations wait, 2 of at most 2 are in flight (kubemend.io/max-in-flight)"))
+		Expect(s.allowed(ctx, "check")()).To(Equal(remediates))
+		Eventually(s.health(ctx, "b")).Should(Equal(silent), "what waits is marked")
+		Expect(s.external(ctx, "b")()).To(Equal("-"))
+		Consistently(s.requested(ctx)).Should(ConsistOf("d", "c"))
+
+		s.comesBack(ctx, "c")
+		Eventually(s.requested(ctx)).Should(ConsistOf("d", "b"))
+		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(HavePrefix("1 remediations wait, 2 of at most 2"))
+
+		s.comesBack(ctx, "b")
+		Eventually(s.requested(ctx)).Should(ConsistOf("d", "e"))
+		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(BeEmpty())
+	})
+
+	It("W18: counts what owners were asked for, until the machine is gone", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c")
+		overdue(ctx, s, "b", "a", "c")
+		s.check(ctx, "check", atOnce("1"))
+		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
+
+		// The owner begins to replace it, which is not the end.
+		s.isDeleted(ctx, "b")
+		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="deleting"`)...)).Should(BeEquivalentTo(1))
+		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
+
+		s.isGone(ctx, "b")
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Expect(s.owner(ctx, "c")()).To(Equal(nothing))
+	})
+
+	It("W18: takes a percentage of the targets, and never less than one", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c", "d")
+		overdue(ctx, s, "a", "b", "c", "d")
+		s.check(ctx, "check", atOnce("10%"))
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Consistently(s.owner(ctx, "b")).Should(Equal(nothing))
+
+		s.changeCheck(ctx, "check", atOnce("50%"))
+		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Consistently(s.owner(ctx, "c")).Should(Equal(nothing))
+
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
+		Eventually(s.owner(ctx, "c")).Should(Equal(handedOn))
+		Eventually(s.owner(ctx, "d")).Should(Equal(handedOn))
+	})
+
+	It("W18: does not begin anything over the short circuit", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c")
+		overdue(ctx, s, "a", "b")
+		s.check(ctx, "check", atMost("1"), atOnce("5"))
+
+		Eventually(s.health(ctx, "b")).Should(Equal(silent))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
+	})
+})

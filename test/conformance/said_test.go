@@ -1,0 +1,112 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// said returns what a machine's condition says, in both flavours, as one string: "False/UnhealthyNode False/UnhealthyNode".
+// A flavour that is missing is "-".
+func (s *scene) said(ctx context.Context, machine, kind string) func() string {
+	return func() string { return flavours(s.get(ctx, machine), kind) }
+}
+
+func (s *scene) health(ctx context.Context, machine string) func() string {
+	return s.said(ctx, machine, clusterv1.MachineHealthCheckSucceededCondition)
+}
+
+func (s *scene) owner(ctx context.Context, machine string) func() string {
+	return s.said(ctx, machine, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// external is what ExternallyRemediated says; there is no v1beta1 flavour of it.
+func (s *scene) external(ctx context.Context, machine string) func() string {
+	return func() string {
+		c := conditions.Get(s.get(ctx, machine), clusterv1.MachineExternallyRemediatedCondition)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+func flavours(o interface {
+	conditions.Getter
+	v1beta1conditions.Getter
+}, kind string) string {
+	now, before := "-", "-"
+	if c := conditions.Get(o, kind); c != nil {
+		now = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	if c := v1beta1conditions.Get(o, clusterv1.ConditionType(kind)); c != nil {
+		before = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	return now + " " + before
+}
+
+// What is said of machines.
+const (
+	well     = "True/HealthCheckSucceeded True/"
+	silent   = "False/UnhealthyNode False/UnhealthyNode"
+	nothing  = "- -"
+	handedOn = "False/WaitingForRemediation False/WaitingForRemediation"
+)
+
+// of returns a condition of a check as "Status/Reason".
+func (s *scene) of(ctx context.Context, check, kind string) func() string {
+	return func() string {
+		c := conditions.Get(s.getCheck(ctx, check), kind)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+// both is what a condition of a check says in both flavours.
+func (s *scene) both(ctx context.Context, check, kind string) func() string {
+	return func() string { return flavours(s.getCheck(ctx, check), kind) }
+}
+
+func (s *scene) message(ctx context.Context, check, kind string) func() string {
+	return func() string { return conditions.GetMessage(s.getCheck(ctx, check), kind) }
+}
+
+// allowed is what RemediationAllowed says.
+func (s *scene) allowed(ctx context.Context, check string) func() string {
+	return s.of(ctx, check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+}
+
+// counts are a check's numbers: expected, healthy, remediations allowed.
+func (s *scene) counts(ctx context.Context, check string) func() []int32 {
+	return func() []int32 {
+		status := s.getCheck(ctx, check).Status
+		return []int32{ptr.Deref(status.ExpectedMachines, -1), ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.RemediationsAllowed, -1)}
+	}
+}
+
+// events counts how often a reason was told of an object, series included.
+func (s *scene) events(ctx context.Context, object, reason string) func() int {
+	return func() int {
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+		n := 0
+		for _, e := range list.Items {
+			if e.Regarding.Name == object && e.Reason == reason {
+				n++
+				if e.Series != nil {
+					n += int(e.Series.Count) - 1
+				}
+			}
+		}
+		return n
+	}
+}

@@ -1,0 +1,166 @@
+package conformance
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// told returns the events of a scene, sorted by nothing, as "Object Reason".
+func (s *scene) told(ctx context.Context) func() []string {
+	return func() []string {
+		var all []string
+		for _, e := range s.allEvents(ctx) {
+			all = append(all, e.Regarding.Name+" "+e.Reason)
+		}
+		return all
+	}
+}
+
+func (s *scene) allEvents(ctx context.Context) []eventsv1.Event {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+	return list.Items
+}
+
+// note is the text of the only event of a reason on an object.
+func (s *scene) note(ctx context.Context, object, reason string) func() string {
+	return func() string {
+		var texts []string
+		for _, e := range s.allEvents(ctx) {
+			if e.Regarding.Name == object && e.Reason == reason {
+				texts = append(texts, e.Type+": "+e.Note)
+			}
+		}
+		return strings.Join(texts, "\n")
+	}
+}
+
+var _ = Describe("Telling", func() {
+	It("W17: an event for each change, for the recovery too, and none for a pass in which nothing changes", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a", "b", "c")
+		s.check(ctx, "check", by("reboot"), atMost("1"))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 3, 1}))
+		Expect(s.told(ctx)()).To(BeEmpty(), "there is nothing to announce of a check that is content")
+		in := s.cluster.Namespace + "/"
+
+		s.fallsSilent(ctx, "a")
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted"))
+		Expect(s.note(ctx, "a", "MachineMarkedUnhealthy")()).To(Equal("Normal: Machine " + in + "a has been marked as unhealthy by " + in + "check: " +
+			"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
+		Expect(s.note(ctx, "check", "RemediationStarted")()).To(Equal("Normal: Requested a Metal3Remediation for a"))
+
+		s.fallsSilent(ctx, "b")
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
+			"b MachineMarkedUnhealthy", "check RemediationRestricted"))
+		Expect(s.note(ctx, "check", "RemediationRestricted")()).To(Equal("Warning: " + s.message(ctx, "check", "RemediationAllowed")()))
+
+		s.comesBack(ctx, "a")
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
+			"b MachineMarkedUnhealthy", "check RemediationRestricted",
+			"a MachineHealthy", "check RemediationEnded", "check RemediationAllowed", "check RemediationStarted"))
+		Expect(s.note(ctx, "a", "MachineHealthy")()).To(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
+		Expect(s.note(ctx, "check", "RemediationEnded")()).To(Equal("Normal: Healthy again: a"))
+
+		before := s.versions(ctx)()
+		for _, value := range []string{"1", "2", "3"} { // passes in which nothing changes
+			s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": value} })
+			before["MachineHealthCheck/check"] = s.getCheck(ctx, "check").ResourceVersion
+			Consistently(s.versions(ctx)).WithTimeout(quick / 10).Should(Equal(before))
+		}
+	})
+
+	It("W17: one event on the check for all machines of a pass, and one on each machine", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c")
+		s.fallsSilent(ctx, "a", "b", "c")
+		s.check(ctx, "check")
+
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "b MachineMarkedUnhealthy", "c MachineMarkedUnhealthy", "check RemediationStarted"))
+		Expect(s.note(ctx, "check", "RemediationStarted")()).To(Equal("Normal: Asked the owner to remediate a, b, c"))
+		for _, e := range s.allEvents(ctx) {
+			Expect(e.Regarding.UID).NotTo(BeEmpty())
+			Expect(e.Regarding.APIVersion).To(Equal("cluster.x-k8s.io/v1beta2"))
+			if e.Regarding.Kind == "Machine" {
+				Expect(e.Related.Name).To(Equal("check"))
+			}
+		}
+	})
+
+	It("W17: tells a second failure of a machine with the cause of the second", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		s.fallsSilent(ctx, "a")
+		Eventually(s.events(ctx, "a", "MachineMarkedUnhealthy")).Should(Equal(1))
+		s.comesBack(ctx, "a")
+		Eventually(s.events(ctx, "a", "MachineHealthy")).Should(Equal(1))
+
+		s.losesNode(ctx, "a")
+
+		Eventually(s.events(ctx, "a", "MachineMarkedUnhealthy")).Should(Equal(2))
+		Expect(s.note(ctx, "a", "MachineMarkedUnhealthy")()).To(ContainSubstring("Node " + s.node("a") + " has been deleted"))
+	})
+
+	It("W17: counts what is begun and how it ends, by kind", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.workers(ctx, "recovers", "is-replaced", "is-skipped")
+		s.worker(ctx, "owned", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
+		s.check(ctx, "check", by("reboot"))
+		s.check(ctx, "owned", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "owned" })
+		began := func(check, kind string) func() float64 {
+			return number(ctx, manager, "kubemend_remediations_started_total", s.labels(check, `kind="`+kind+`"`)...)
+		}
+		ended := func(check, kind, result string) func() float64 {
+			return number(ctx, manager, "kubemend_remediations_finished_total", s.labels(check, `kind="`+kind+`"`, `result="`+result+`"`)...)
+		}
+		inFlight := number(ctx, manager, "kubemend_remediations_in_flight", s.labels("check")...)
+		Eventually(s.health(ctx, "owned")).Should(Equal(well))
+
+		s.fallsSilent(ctx, "recovers", "is-replaced", "is-skipped", "owned")
+		Eventually(began("check", "Metal3Remediation")).Should(BeEquivalentTo(3))
+		Eventually(began("owned", "Owner")).Should(BeEquivalentTo(1))
+		Eventually(inFlight).Should(BeEquivalentTo(3))
+
+		s.comesBack(ctx, "recovers", "owned")
+		Eventually(ended("check", "Metal3Remediation", "recovered")).Should(BeEquivalentTo(1))
+		Eventually(ended("owned", "Owner", "recovered")).Should(BeEquivalentTo(1))
+		Expect(here.Delete(ctx, s.get(ctx, "is-replaced"))).To(Succeed())
+		Eventually(ended("check", "Metal3Remediation", "replaced")).Should(BeEquivalentTo(1))
+		s.change(ctx, "is-skipped", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
+		Eventually(ended("check", "Metal3Remediation", "cancelled")).Should(BeEquivalentTo(1))
+		Eventually(inFlight).Should(BeZero())
+		Expect(began("check", "Metal3Remediation")()).To(BeEquivalentTo(3))
+		Expect(began("owned", "Owner")()).To(BeEquivalentTo(1))
+	})
+
+	It("shows in numbers what it waits for", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "good", "bad", "suspect")
+		s.machine(ctx, "starting")
+		s.fallsSilent(ctx, "bad")
+		s.nodeReports(ctx, "suspect", "Ready", "False", 0)
+		s.check(ctx, "check", atMost("2"))
+		state := func(name string) func() float64 {
+			return number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="`+name+`"`)...)
+		}
+
+		for _, name := range []string{"healthy", "unhealthy", "suspect", "starting"} {
+			Eventually(state(name)).Should(BeEquivalentTo(1), name)
+		}
+		Expect(state("deleting")()).To(BeZero())
+		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_short_circuited", s.labels("check")...)).Should(BeEquivalentTo(1))
+		s.comesBack(ctx, "bad")
+		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_short_circuited", s.labels("check")...)).Should(BeZero())
+	})
+})

@@ -1,0 +1,221 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// ofKernel makes a check look at a condition that the node problem detector reports, and of which no Machine condition tells.
+func ofKernel(c *clusterv1.MachineHealthCheck) {
+	c.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: "KernelDeadlock", Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](60)},
+	}
+}
+
+var _ = Describe("Waking up", func() {
+	It("W7: a node's change reaches its machine although a machine of another cluster has a node of that name", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		twins := []*scene{s}
+		for _, twin := range []*scene{newScene(ctx), newSceneIn(ctx, s.cluster.Namespace, "c2")} {
+			twins = append(twins, twin)
+			name := "a-of-" + twin.cluster.Name
+			twin.machine(ctx, name, func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{Name: s.node("a")} })
+		}
+		names := []string{"a", "a-of-c1", "a-of-c2"}
+		for i, twin := range twins {
+			twin.check(ctx, "check-of-"+twin.cluster.Name, ofKernel)
+			Eventually(twin.health(ctx, names[i])).Should(Equal(well))
+		}
+
+		s.nodeReports(ctx, "a", "KernelDeadlock", corev1.ConditionTrue, long)
+
+		for i, twin := range twins {
+			Eventually(twin.health(ctx, names[i])).WithTimeout(quick).Should(Equal(silent))
+		}
+	})
+
+	It("W10: a new check judges at once, and a mark by hand does not wait", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b")
+		s.fallsSilent(ctx, "a")
+		s.check(ctx, "check")
+		Eventually(s.owner(ctx, "a")).WithTimeout(quick).Should(Equal(handedOn))
+
+		s.change(ctx, "b", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		Eventually(s.owner(ctx, "b")).WithTimeout(quick).Should(Equal(handedOn))
+	})
+
+	It("W10: patience below 15 s is kept to the second", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b")
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](2)
+			c.Spec.Checks.UnhealthyNodeConditions[1].TimeoutSeconds = ptr.To[int32](3)
+		})
+		Eventually(s.health(ctx, "b")).Should(Equal(well))
+
+		began := time.Now().Truncate(time.Second)
+		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.nodeReports(ctx, "b", corev1.NodeReady, corev1.ConditionUnknown, 0)
+
+		for _, due := range []struct {
+			machine string
+			after   time.Duration
+		}{{"a", 2 * time.Second}, {"b", 3 * time.Second}} {
+			Eventually(s.health(ctx, due.machine)).Should(Equal(silent))
+			at := conditions.Get(s.get(ctx, due.machine), clusterv1.MachineHealthCheckSucceededCondition).LastTransitionTime.Time
+			Expect(at).To(BeTemporally(">=", began.Add(due.after)))
+			Expect(at).To(BeTemporally("<=", began.Add(due.after+3*time.Second)), "a busy machine may lag, but not by 15 s")
+		}
+	})
+
+	It("W11: a heartbeat makes no pass and writes nothing", func(ctx SpecContext) {
+		m := ownManager(ctx, "w11")
+		s := newScene(ctx, seenBy("w11"))
+		s.workers(ctx, "a", "b")
+		s.check(ctx, "check")
+		before := s.settles(ctx, m)
+		versions := s.versions(ctx)()
+
+		for range 20 {
+			s.heartbeat(ctx, "a")
+		}
+		// This one is no heartbeat. When it has been seen, so have those before it.
+		s.nodeReports(ctx, "b", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
+		Expect(passes(ctx, m)()).To(BeEquivalentTo(before+1), "one pass for the last one")
+
+		versions["MachineHealthCheck/check"] = s.getCheck(ctx, "check").ResourceVersion
+		Expect(s.versions(ctx)()).To(Equal(versions))
+	})
+
+	It("W11: news of a Machine that no verdict depends on makes no pass", func(ctx SpecContext) {
+		m := ownManager(ctx, "w11-machine")
+		s := newScene(ctx, seenBy("w11-machine"))
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		before := s.settles(ctx, m)
+
+		for _, phase := range []string{"Provisioned", "Running", "Updating", "Running"} {
+			s.change(ctx, "a", func(m *clusterv1.Machine) { m.Status.Phase = phase })
+		}
+		s.change(ctx, "a", annotated(clusterv1.RemediateMachineAnnotation, ""))
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+		Expect(passes(ctx, m)()).To(BeNumerically("<=", before+2), "one for the mark, one for what it led to")
+	})
+
+	It("W12: a burst is one pass or two, and not one for each machine", func(ctx SpecContext) {
+		m := ownManager(ctx, "w12-burst")
+		s := newScene(ctx, seenBy("w12-burst"))
+		names := make([]string, 30)
+		for i := range names {
+			names[i] = fmt.Sprintf("m%02d", i)
+		}
+		s.workers(ctx, names...)
+		s.check(ctx, "check")
+		before := s.settles(ctx, m)
+
+		var group sync.WaitGroup
+		for _, name := range names {
+			group.Go(func() {
+				defer GinkgoRecover()
+				s.fallsSilent(ctx, name)
+			})
+		}
+		group.Wait()
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{30, 0, 0}))
+		after := s.settles(ctx, m)
+		Expect(after-before).To(BeNumerically("<=", 8), "a few while the nodes change, a few for our own writes")
+	})
+
+	It("W12: a steady pass reads caches and writes nothing", func(ctx SpecContext) {
+		m := ownManager(ctx, "w12")
+		s := newScene(ctx, seenBy("w12"))
+		s.template(ctx, "reboot")
+		s.workers(ctx, "good", "bad", "handed", "gone")
+		s.change(ctx, "handed", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
+		s.machine(ctx, "starting")
+		s.check(ctx, "check", by("reboot"))
+		s.check(ctx, "owned", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "owned" })
+		s.fallsSilent(ctx, "bad", "handed")
+		s.losesNode(ctx, "gone")
+		Eventually(s.external(ctx, "gone")).Should(Equal(asked))
+		Eventually(s.external(ctx, "bad")).Should(Equal(asked))
+		Eventually(s.owner(ctx, "handed")).Should(Equal(handedOn))
+		before := s.settles(ctx, m)
+		written := writes(ctx, m)()
+		// Probes of the workload cluster go on; what is asked of the management cluster does not.
+		host := `host="` + hostOf(management) + `"`
+		asked := number(ctx, m, "rest_client_requests_total", `method="GET"`, host)()
+
+		for i := range 3 {
+			for _, check := range []string{"check", "owned"} {
+				s.changeCheck(ctx, check, func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": fmt.Sprint(i)} })
+			}
+		}
+		Eventually(passes(ctx, m)).Should(BeNumerically(">", before))
+		s.settles(ctx, m)
+		Expect(writes(ctx, m)()).To(Equal(written))
+		Expect(number(ctx, m, "rest_client_requests_total", `method="GET"`, host)()).To(BeNumerically("<=", asked+2), "watches may be renewed")
+	})
+
+	It("W15: short-circuited, patience runs out all the same", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b")
+		s.check(ctx, "check", atMost("0"), func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](4)
+		})
+		s.fallsSilent(ctx, "a")
+		Eventually(s.health(ctx, "a")).Should(Equal(silent))
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+
+		s.nodeReports(ctx, "b", corev1.NodeReady, corev1.ConditionFalse, 0)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 0, 0}))
+		Expect(s.health(ctx, "b")()).To(Equal(well))
+
+		Eventually(s.health(ctx, "b")).WithTimeout(4*time.Second + quick).Should(Equal(silent))
+		Expect(s.owner(ctx, "b")()).To(Equal(nothing))
+	})
+})
+
+// settles returns the number of passes when there have been no more for a second.
+func (s *scene) settles(ctx context.Context, m *rig.Kubemend) float64 {
+	GinkgoHelper()
+	Eventually(s.counts(ctx, "check")).ShouldNot(ContainElement(int32(-1)))
+	last, since := passes(ctx, m)(), time.Now()
+	Eventually(func() time.Duration {
+		if n := passes(ctx, m)(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since)
+	}).Should(BeNumerically(">", time.Second))
+	return last
+}
+
+// heartbeat reports a node's conditions again, as a kubelet does.
+func (s *scene) heartbeat(ctx context.Context, machine string) {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(there.Get(ctx, client.ObjectKey{Name: s.node(machine)}, node)).To(Succeed())
+	before := node.DeepCopy()
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		c.LastHeartbeatTime = metav1.NewTime(c.LastHeartbeatTime.Add(time.Second))
+	}
+	Expect(there.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+}

@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"context"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+const targets = "kubemend_machinehealthcheck_targets"
+
+// The manifests are those of the documentation of Cluster API, as printed, in the version that it prints and in the newer one.
+var _ = Describe("The checks of the documentation", func() {
+	BeforeEach(func(ctx SpecContext) { allWell(ctx) })
+	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
+
+	DescribeTable("are accepted, observed and left alone, and acted on once they are claimed",
+		func(ctx SpecContext, workersFile, controlPlaneFile string) {
+			for _, file := range []string{workersFile, controlPlaneFile} {
+				manifest := testdata(file)
+				manifest.SetNamespace(namespace)
+				Expect(here.Create(ctx, manifest, client.FieldValidation("Strict"))).To(Succeed())
+			}
+			judged := map[string]int{workersCheck: workers, controlPlaneCheck: controlPlanes}
+			for name, number := range judged {
+				Eventually(metric(ctx, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
+			}
+			Consistently(func(g Gomega) {
+				for name := range judged {
+					g.Expect(writers(getCheck(ctx, name))).NotTo(HaveKey("kubemend"))
+				}
+			}, "3s").Should(Succeed())
+
+			for name, number := range judged {
+				claim(ctx, name)
+				Eventually(said(ctx, name, mendv1.WorkloadClusterReachable)).Should(Equal("True/Reachable"))
+				Eventually(counts(ctx, name)).Should(Equal(strconv.Itoa(number) + " of " + strconv.Itoa(number)))
+				Eventually(said(ctx, name, clusterv1.PausedCondition)).Should(Equal("True/Paused"))
+			}
+			before, marked := identities(ctx), workerNames(ctx)[0]
+			annotate(ctx, marked, clusterv1.RemediateMachineAnnotation)
+			Eventually(events(ctx, getCheck(ctx, workersCheck), marked, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
+			replaced(ctx, before, marked)
+		},
+		Entry("in v1beta1", "seed-004-workers.yaml", "seed-004-control-plane.yaml", SpecTimeout(specPatience)),
+		Entry("in v1beta2", "seed-004-workers-v1beta2.yaml", "seed-004-control-plane-v1beta2.yaml", SpecTimeout(specPatience)),
+	)
+})
+
+// claim hands a check to kubemend.
+func claim(ctx context.Context, check string) {
+	GinkgoHelper()
+	c := getCheck(ctx, check)
+	before := c.DeepCopy()
+	builders.Claimed(c)
+	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+}
+
+// annotate sets an annotation of a machine.
+func annotate(ctx context.Context, machine, key string) {
+	GinkgoHelper()
+	m := machines(ctx)[machine]
+	before := m.DeepCopy()
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[key] = ""
+	Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+}
