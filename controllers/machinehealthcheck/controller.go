@@ -108,7 +108,7 @@ func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w 
 	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
 		return ignoreConflict(r.recordStatus(ctx, w, orphanedStatus(w)))
 	case w.stance == paused && !claimed(w.check) && r.Unclaimed == Act:
-		return ignoreConflict(r.record(ctx, w, pausedStatus(w)))
+		return ignoreConflict(r.recordStatus(ctx, w, pausedStatus(w)))
 	}
 	return nil
 }

@@ -20,16 +20,12 @@ import (
 const user = "kubemend-under-test"
 
 var _ = Describe("A manager with no rights but those that it ships with", func() {
-	var everything []byte // the kubeconfig of the workload cluster that Cluster API uses
-	BeforeEach(func(ctx SpecContext) {
-		allWell(ctx)
-		everything = workload.Kubeconfig()
-	})
+	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
 	AfterEach(func(ctx SpecContext) {
 		manager.Kill()
-		setKubeconfig(ctx, everything)
+		shared.setKubeconfig(ctx, shared.plane.Kubeconfig())
 		startManager(ctx)
-		leaveAsFound(ctx)
+		shared.leaveAsFound(ctx)
 	})
 
 	It("has a machine replaced", func(ctx SpecContext) {
@@ -37,22 +33,22 @@ var _ = Describe("A manager with no rights but those that it ships with", func()
 		_, onManagement, err := management.User(user)
 		Expect(err).NotTo(HaveOccurred())
 		grant(ctx, here, "../../config/rbac/role.yaml")
-		_, onWorkload, err := workload.User(user)
+		_, onWorkload, err := shared.plane.User(user)
 		Expect(err).NotTo(HaveOccurred())
-		grant(ctx, there, "testdata/workload-cluster-rbac.yaml")
+		grant(ctx, shared.there, "testdata/workload-cluster-rbac.yaml")
 		// Cluster API is connected already, and goes on with the rights that it has.
-		setKubeconfig(ctx, onWorkload)
+		shared.setKubeconfig(ctx, onWorkload)
 		manager, err = management.Kubemend(ctx, "rights", onManagement)
 		Expect(err).NotTo(HaveOccurred())
 
-		check := applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "4s"})
-		Eventually(counts(ctx, check.Name)).Should(Equal("5 of 5"))
-		before, lost := identities(ctx), workerNames(ctx)[0]
-		fallSilent(lost)
+		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "4s"})
+		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
+		before, lost := shared.identities(ctx), shared.workerNames(ctx)[0]
+		shared.fallSilent(lost)
 
-		Eventually(events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
-		replaced(ctx, before, lost)
-		Eventually(counts(ctx, check.Name)).Should(Equal("5 of 5"))
+		Eventually(shared.events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
+		shared.replaced(ctx, before, lost)
+		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		Expect(os.ReadFile(manager.Log)).NotTo(ContainSubstring("forbidden"))
 	}, SpecTimeout(specPatience))
 })
@@ -78,10 +74,10 @@ func grant(ctx context.Context, c client.Client, file string) {
 }
 
 // setKubeconfig changes with what rights the workload cluster is reached by those who connect from now on.
-func setKubeconfig(ctx context.Context, kubeconfig []byte) {
+func (w *world) setKubeconfig(ctx context.Context, kubeconfig []byte) {
 	GinkgoHelper()
 	s := &corev1.Secret{}
-	wanted := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), workload)
+	wanted := rig.KubeconfigSecret(client.ObjectKeyFromObject(w.cluster), w.plane)
 	Expect(here.Get(ctx, client.ObjectKeyFromObject(wanted), s)).To(Succeed())
 	before := s.DeepCopy()
 	s.Data[secret.KubeconfigDataName] = kubeconfig

@@ -14,40 +14,46 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
+// The names that the manifests have.
+const (
+	workersCheck      = quickstart + "-node-unhealthy-5m"
+	controlPlaneCheck = quickstart + "-kcp-unhealthy-5m"
+)
+
 const targets = "kubemend_machinehealthcheck_targets"
 
 // The manifests are those of the documentation of Cluster API, as printed, in the version that it prints and in the newer one.
 var _ = Describe("The checks of the documentation", func() {
-	BeforeEach(func(ctx SpecContext) { allWell(ctx) })
-	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
+	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })
+	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	DescribeTable("are accepted, observed and left alone, and acted on once they are claimed",
 		func(ctx SpecContext, workersFile, controlPlaneFile string) {
 			for _, file := range []string{workersFile, controlPlaneFile} {
 				manifest := testdata(file)
-				manifest.SetNamespace(namespace)
+				manifest.SetNamespace(shared.namespace)
 				Expect(here.Create(ctx, manifest, client.FieldValidation("Strict"))).To(Succeed())
 			}
-			judged := map[string]int{workersCheck: workers, controlPlaneCheck: controlPlanes}
+			judged := map[string]int{workersCheck: int(shared.workers), controlPlaneCheck: shared.controlPlanes}
 			for name, number := range judged {
 				Eventually(metric(ctx, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
 			}
 			Consistently(func(g Gomega) {
 				for name := range judged {
-					g.Expect(writers(getCheck(ctx, name))).NotTo(HaveKey("kubemend"))
+					g.Expect(writers(shared.getCheck(ctx, name))).NotTo(HaveKey("kubemend"))
 				}
 			}, "3s").Should(Succeed())
 
 			for name, number := range judged {
-				claim(ctx, name)
-				Eventually(said(ctx, name, mendv1.WorkloadClusterReachable)).Should(Equal("True/Reachable"))
-				Eventually(counts(ctx, name)).Should(Equal(strconv.Itoa(number) + " of " + strconv.Itoa(number)))
-				Eventually(said(ctx, name, clusterv1.PausedCondition)).Should(Equal("True/Paused"))
+				shared.claim(ctx, name)
+				Eventually(shared.said(ctx, name, mendv1.WorkloadClusterReachable)).Should(Equal("True/Reachable"))
+				Eventually(shared.counts(ctx, name)).Should(Equal(strconv.Itoa(number) + " of " + strconv.Itoa(number)))
+				Eventually(shared.said(ctx, name, clusterv1.PausedCondition)).Should(Equal("True/Paused"))
 			}
-			before, marked := identities(ctx), workerNames(ctx)[0]
-			annotate(ctx, marked, clusterv1.RemediateMachineAnnotation)
-			Eventually(events(ctx, getCheck(ctx, workersCheck), marked, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
-			replaced(ctx, before, marked)
+			before, marked := shared.identities(ctx), shared.workerNames(ctx)[0]
+			shared.annotate(ctx, marked, clusterv1.RemediateMachineAnnotation)
+			Eventually(shared.events(ctx, shared.getCheck(ctx, workersCheck), marked, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
+			shared.replaced(ctx, before, marked)
 		},
 		Entry("in v1beta1", "seed-004-workers.yaml", "seed-004-control-plane.yaml", SpecTimeout(specPatience)),
 		Entry("in v1beta2", "seed-004-workers-v1beta2.yaml", "seed-004-control-plane-v1beta2.yaml", SpecTimeout(specPatience)),
@@ -55,18 +61,18 @@ var _ = Describe("The checks of the documentation", func() {
 })
 
 // claim hands a check to kubemend.
-func claim(ctx context.Context, check string) {
+func (w *world) claim(ctx context.Context, check string) {
 	GinkgoHelper()
-	c := getCheck(ctx, check)
+	c := w.getCheck(ctx, check)
 	before := c.DeepCopy()
 	builders.Claimed(c)
 	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 }
 
 // annotate sets an annotation of a machine.
-func annotate(ctx context.Context, machine, key string) {
+func (w *world) annotate(ctx context.Context, machine, key string) {
 	GinkgoHelper()
-	m := machines(ctx)[machine]
+	m := w.machines(ctx)[machine]
 	before := m.DeepCopy()
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}

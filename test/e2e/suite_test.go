@@ -23,17 +23,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
 const (
-	namespace     = "default" // where manifests without a namespace go, such as the seed's
-	clusterName   = "capi-quickstart"
-	pool          = "md-0"
-	controlPlanes = 3
-	workers       = 5
+	// The shared cluster is named as in the seed's manifests, which have no namespace.
+	defaultNamespace = "default"
+	quickstart       = "capi-quickstart"
 
 	// specPatience bounds a spec in which one thing happens after another; none should take half of it.
 	specPatience = 3 * time.Minute
@@ -43,12 +40,10 @@ const (
 var (
 	control    *rig.Rig
 	management *rig.ControlPlane
-	workload   *rig.ControlPlane
+	here       client.Client // to the management cluster
 	provider   *simulator.Infrastructure
 	manager    *rig.Kubemend
-	cluster    *clusterv1.Cluster
-	here       client.Client // the management cluster
-	there      client.Client // the workload cluster
+	shared     *world
 )
 
 func TestEndToEnd(t *testing.T) {
@@ -73,15 +68,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		management, err = control.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true})
 		return err
 	})
+	shared = &world{namespace: defaultNamespace, controlPlanes: 3, workers: 5}
 	group.Go(func() (err error) {
-		workload, err = control.Workload(booting, "workload", rig.WorkloadOptions{})
+		shared.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	here, there = clientFor(management.Config()), clientFor(workload.Config())
+	here = clientFor(management.Config())
 	startInfrastructure()
 	startManager(ctx)
-	buildCluster(ctx)
+	shared.build(ctx, quickstart)
 }, NodeTimeout(3*time.Minute))
 
 // Whatever failed, the log of the manager says most.
@@ -125,18 +121,4 @@ func startManager(ctx context.Context) {
 	var err error
 	manager, err = management.Kubemend(ctx, "e2e", nil)
 	Expect(err).NotTo(HaveOccurred())
-}
-
-func buildCluster(ctx context.Context) {
-	GinkgoHelper()
-	cluster = builders.Cluster(namespace, clusterName)
-	key := client.ObjectKeyFromObject(cluster)
-	Expect(provider.Serve(key, workload.Config())).To(Succeed())
-	deployment := builders.MachineDeployment(cluster, pool, workers, func(md *clusterv1.MachineDeployment) {
-		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
-	})
-	Expect(builders.Apply(ctx, here, append([]client.Object{
-		rig.KubeconfigSecret(key, workload), builders.Metal3Cluster(cluster), cluster,
-		builders.Metal3MachineTemplate(cluster, pool), deployment,
-	}, builders.ControlPlane(cluster, controlPlanes)...)...)).To(Succeed())
 }

@@ -44,7 +44,7 @@ var _ = Describe("A thousand machines", func() {
 		_, err = plane.Kubemend(ctx, "many", nil)
 		Expect(err).NotTo(HaveOccurred())
 
-		check, err := builders.Template("machine-health-check-workers-v1beta2.yaml", map[string]string{"CLUSTER_NAME": clusterName})
+		check, err := builders.Template("machine-health-check-workers-v1beta2.yaml", map[string]string{"CLUSTER_NAME": quickstart})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(builders.Apply(ctx, c.here, check)).To(Succeed())
 		Eventually(func(g Gomega) {
@@ -80,7 +80,7 @@ func inParallel(limit int, do func(int) error) error {
 
 func (c *crowd) buildCluster(ctx context.Context, nodes *rig.ControlPlane) {
 	GinkgoHelper()
-	c.cluster = builders.Cluster(namespace, clusterName)
+	c.cluster = builders.Cluster(defaultNamespace, quickstart)
 	Expect(builders.Apply(ctx, c.here, rig.KubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes), c.cluster)).To(Succeed())
 	c.cluster.Status = clusterv1.ClusterStatus{
 		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},

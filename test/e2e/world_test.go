@@ -22,43 +22,68 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-const (
-	workersCheck      = clusterName + "-node-unhealthy-5m"
-	controlPlaneCheck = clusterName + "-kcp-unhealthy-5m"
-)
+// world is one cluster with its hosts, in a namespace of the management cluster.
+type world struct {
+	namespace     string
+	plane         *rig.ControlPlane // of the workload cluster
+	there         client.Client     // to it
+	cluster       *clusterv1.Cluster
+	controlPlanes int
+	workers       int32
+}
+
+// build makes the cluster. Machines come up by and by.
+func (w *world) build(ctx context.Context, cluster string) {
+	GinkgoHelper()
+	w.there = clientFor(w.plane.Config())
+	w.cluster = builders.Cluster(w.namespace, cluster)
+	key := client.ObjectKeyFromObject(w.cluster)
+	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
+	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
+	})
+	Expect(builders.Apply(ctx, here, append([]client.Object{
+		builders.Namespace(w.namespace), rig.KubeconfigSecret(key, w.plane), builders.Metal3Cluster(w.cluster), w.cluster,
+		builders.Metal3MachineTemplate(w.cluster, w.pool()), deployment,
+	}, builders.ControlPlane(w.cluster, w.controlPlanes)...)...)).To(Succeed())
+}
+
+// pool is the name of the workers' MachineDeployment.
+func (w *world) pool() string { return w.cluster.Name + "-md-0" }
 
 // allWell waits until the cluster is as every spec may expect it.
-func allWell(ctx context.Context) {
+func (w *world) allWell(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(machines(ctx)).To(HaveLen(controlPlanes + workers))
-		for name, m := range machines(ctx) {
+		g.Expect(w.machines(ctx)).To(HaveLen(w.controlPlanes + int(w.workers)))
+		for name, m := range w.machines(ctx) {
 			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
-			g.Expect(nodeReady(ctx, name)).To(Equal(corev1.ConditionTrue), name)
+			g.Expect(w.nodeReady(ctx, name)).To(Equal(corev1.ConditionTrue), name)
 		}
 	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
 }
 
 // leaveAsFound takes back what a spec did to the cluster.
-func leaveAsFound(ctx context.Context) {
+func (w *world) leaveAsFound(ctx context.Context) {
 	GinkgoHelper()
-	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(namespace))).To(Succeed())
-	for name := range machines(ctx) {
-		if k := kubelet(name); k != nil {
+	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(w.namespace))).To(Succeed())
+	for name := range w.machines(ctx) {
+		if k := w.kubelet(name); k != nil {
 			k.Start()
 		}
 	}
-	allWell(ctx)
+	w.allWell(ctx)
 }
 
 // machines are all machines of the shared cluster, by name.
-func machines(ctx context.Context) map[string]*clusterv1.Machine {
+func (w *world) machines(ctx context.Context) map[string]*clusterv1.Machine {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}
-	Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
 	byName := map[string]*clusterv1.Machine{}
 	for i := range list.Items {
 		byName[list.Items[i].Name] = &list.Items[i]
@@ -67,10 +92,10 @@ func machines(ctx context.Context) map[string]*clusterv1.Machine {
 }
 
 // workerNames are the names of the workers, sorted.
-func workerNames(ctx context.Context) []string {
+func (w *world) workerNames(ctx context.Context) []string {
 	GinkgoHelper()
 	var names []string
-	for name, m := range machines(ctx) {
+	for name, m := range w.machines(ctx) {
 		if m.Labels["nodepool"] != "" {
 			names = append(names, name)
 		}
@@ -80,10 +105,10 @@ func workerNames(ctx context.Context) []string {
 }
 
 // identities are the UIDs of the workers by name: what changes if one is replaced.
-func identities(ctx context.Context) map[string]types.UID {
+func (w *world) identities(ctx context.Context) map[string]types.UID {
 	GinkgoHelper()
 	uids := map[string]types.UID{}
-	for name, m := range machines(ctx) {
+	for name, m := range w.machines(ctx) {
 		if m.Labels["nodepool"] != "" {
 			uids[name] = m.UID
 		}
@@ -92,10 +117,10 @@ func identities(ctx context.Context) map[string]types.UID {
 }
 
 // replaced waits until the lost worker was replaced, and the others were not.
-func replaced(ctx context.Context, before map[string]types.UID, lost string) {
+func (w *world) replaced(ctx context.Context, before map[string]types.UID, lost string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		now := identities(ctx)
+		now := w.identities(ctx)
 		g.Expect(now).To(HaveLen(len(before)))
 		g.Expect(now).NotTo(HaveKey(lost))
 		for name, uid := range before {
@@ -107,35 +132,35 @@ func replaced(ctx context.Context, before map[string]types.UID, lost string) {
 }
 
 // untouched says whether nothing was begun: no machine was handed over, deleted or made.
-func untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
+func (w *world) untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
 	return func(g Gomega) {
-		g.Expect(identities(ctx)).To(Equal(before))
+		g.Expect(w.identities(ctx)).To(Equal(before))
 		for name := range before {
-			m := machines(ctx)[name]
+			m := w.machines(ctx)[name]
 			g.Expect(m.DeletionTimestamp).To(BeNil(), name)
 			g.Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 		}
 	}
 }
 
-func kubelet(machine string) *simulator.Kubelet {
-	return provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
+func (w *world) kubelet(machine string) *simulator.Kubelet {
+	return provider.Kubelet(client.ObjectKey{Namespace: w.namespace, Name: machine})
 }
 
 // fallSilent stops the kubelets of machines, as a power cut would.
-func fallSilent(names ...string) {
+func (w *world) fallSilent(names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		Expect(kubelet(name)).NotTo(BeNil(), name)
-		kubelet(name).Stop()
+		Expect(w.kubelet(name)).NotTo(BeNil(), name)
+		w.kubelet(name).Stop()
 	}
 }
 
 // nodeReady is the status of a node's condition Ready; empty if there is none.
-func nodeReady(ctx context.Context, name string) corev1.ConditionStatus {
+func (w *world) nodeReady(ctx context.Context, name string) corev1.ConditionStatus {
 	GinkgoHelper()
 	node := &corev1.Node{}
-	if err := there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+	if err := w.there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		Expect(client.IgnoreNotFound(err)).To(Succeed())
 		return ""
 	}
@@ -148,16 +173,16 @@ func nodeReady(ctx context.Context, name string) corev1.ConditionStatus {
 }
 
 // applyTemplate makes a check from a file in templates/.
-func applyTemplate(ctx context.Context, file string, variables map[string]string) *clusterv1.MachineHealthCheck {
+func (w *world) applyTemplate(ctx context.Context, file string, variables map[string]string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
-	all := map[string]string{"CLUSTER_NAME": clusterName}
+	all := map[string]string{"CLUSTER_NAME": w.cluster.Name, "NAMESPACE": w.namespace}
 	for name, value := range variables {
 		all[name] = value
 	}
 	check, err := builders.Template(file, all)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
-	return getCheck(ctx, check.GetName())
+	return w.getCheck(ctx, check.GetName())
 }
 
 // testdata reads a manifest as it is.
@@ -170,30 +195,30 @@ func testdata(file string) *unstructured.Unstructured {
 	return object
 }
 
-func getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
+func (w *world) getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := &clusterv1.MachineHealthCheck{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, check)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, check)).To(Succeed())
 	return check
 }
 
 // counts are a check's numbers, healthy of expected, as "5 of 5".
-func counts(ctx context.Context, name string) func() string {
+func (w *world) counts(ctx context.Context, name string) func() string {
 	return func() string {
-		status := getCheck(ctx, name).Status
+		status := w.getCheck(ctx, name).Status
 		return fmt.Sprintf("%d of %d", ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.ExpectedMachines, -1))
 	}
 }
 
 // said is what a condition of a check says, as "Status/Reason".
-func said(ctx context.Context, check, kind string) func() string {
-	return func() string { return gist(conditions.Get(getCheck(ctx, check), kind)) }
+func (w *world) said(ctx context.Context, check, kind string) func() string {
+	return func() string { return gist(conditions.Get(w.getCheck(ctx, check), kind)) }
 }
 
 // saidOf is what a condition of a machine says, as "Status/Reason".
-func saidOf(ctx context.Context, machine, kind string) func() string {
+func (w *world) saidOf(ctx context.Context, machine, kind string) func() string {
 	return func() string {
-		m := machines(ctx)[machine]
+		m := w.machines(ctx)[machine]
 		if m == nil {
 			return "gone"
 		}
@@ -209,10 +234,10 @@ func gist(c *metav1.Condition) string {
 }
 
 // events counts how often a reason was told of an object on behalf of a check, repetitions included.
-func events(ctx context.Context, check *clusterv1.MachineHealthCheck, object, reason string) func() int {
+func (w *world) events(ctx context.Context, check *clusterv1.MachineHealthCheck, object, reason string) func() int {
 	return func() int {
 		list := &eventsv1.EventList{}
-		Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+		Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
 		number := 0
 		for i := range list.Items {
 			e := &list.Items[i]
@@ -259,6 +284,6 @@ func metric(ctx context.Context, name string, labels ...string) func(Gomega) str
 }
 
 // message is the message of a check's condition.
-func message(ctx context.Context, check, kind string) func() string {
-	return func() string { return conditions.GetMessage(getCheck(ctx, check), kind) }
+func (w *world) message(ctx context.Context, check, kind string) func() string {
+	return func() string { return conditions.GetMessage(w.getCheck(ctx, check), kind) }
 }

@@ -1,0 +1,220 @@
+package conformance
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// pausedAs gives a check the annotation cluster.x-k8s.io/paused with a value.
+func pausedAs(value string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) {
+		c.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+	}
+}
+
+var _ = Describe("Paused", func() {
+	It("is False while kubemend acts on a check that nobody claimed, and says why when it is True", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check")
+		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("False/NotPaused"))
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+
+		s.changeCheck(ctx, "check", pausedAs("true"))
+		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("True/Paused"))
+		Expect(s.message(ctx, "check", "Paused")()).To(Equal("MachineHealthCheck has the cluster.x-k8s.io/paused annotation"))
+		s.pause(ctx, true)
+		Eventually(s.message(ctx, "check", "Paused")).Should(Equal(
+			"Cluster spec.paused is set to true, MachineHealthCheck has the cluster.x-k8s.io/paused annotation"))
+
+		s.fallsSilent(ctx, "a")
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
+		Eventually(s.message(ctx, "check", "Paused")).Should(Equal("Cluster spec.paused is set to true"))
+		Expect(s.health(ctx, "a")()).To(Equal(well))
+		Expect(exported(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
+
+		s.pause(ctx, false)
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("False/NotPaused"))
+	})
+
+	It("is all that is written of a check that is paused from the start", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.fallsSilent(ctx, "a")
+		s.check(ctx, "check", pausedAs("true"))
+
+		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("True/Paused"))
+		c := s.getCheck(ctx, "check")
+		Expect(c.Labels).NotTo(HaveKey(clusterv1.ClusterNameLabel))
+		Expect(c.OwnerReferences).To(BeEmpty())
+		Expect(c.Status.Conditions).To(HaveLen(1))
+		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
+	})
+
+	It("keeps what was begun", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.template(ctx, "reboot")
+		s.worker(ctx, "a")
+		s.check(ctx, "check", by("reboot"))
+		s.fallsSilent(ctx, "a")
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+
+		s.changeCheck(ctx, "check", pausedAs("true"))
+		Eventually(s.of(ctx, "check", "Paused")).Should(Equal("True/Paused"))
+		s.comesBack(ctx, "a")
+		Consistently(s.requested(ctx)).Should(ConsistOf("a"))
+
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+	})
+
+	It("is left to Cluster API on a check that was claimed", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a")
+		s.check(ctx, "check", builders.Claimed)
+		Eventually(s.health(ctx, "a")).Should(Equal(well))
+		Eventually(func() error { // what core says; it is told apart by its reason
+			c := s.getCheck(ctx, "check")
+			c.Status.Conditions = append(c.Status.Conditions, condition(clusterv1.PausedCondition, metav1.ConditionTrue, long))
+			return here.Status().Update(ctx, c)
+		}).Should(Succeed())
+
+		s.fallsSilent(ctx, "a")
+		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
+		Expect(s.of(ctx, "check", "Paused")()).To(Equal("True/Test"))
+		s.pause(ctx, true)
+		s.comesBack(ctx, "a")
+		Consistently(s.health(ctx, "a")).Should(Equal(silent), "a paused Cluster stops us too")
+		Expect(s.of(ctx, "check", "Paused")()).To(Equal("True/Test"))
+	})
+})
+
+var _ = Describe("Checks that nobody claimed", func() {
+	It("are judged and counted by a manager that observes, and nothing is written", func(ctx SpecContext) {
+		m := ownManager(ctx, "observe", "--unclaimed-machine-health-checks=observe")
+		s := newScene(ctx, seenBy("observe"))
+		s.template(ctx, "reboot")
+		s.workers(ctx, "good", "bad")
+		s.worker(ctx, "once-failed", everFailed)
+		s.byHand(ctx, "once-failed", clonedFrom("reboot"))
+		s.fallsSilent(ctx, "bad")
+		s.check(ctx, "check", by("reboot"))
+		before := s.versions(ctx)()
+		state := func(name string) func() float64 {
+			return number(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("check", `state="`+name+`"`)...)
+		}
+
+		Eventually(state("unhealthy")).Should(BeEquivalentTo(1))
+		Eventually(state("healthy")).Should(BeEquivalentTo(2))
+		s.comesBack(ctx, "bad")
+		s.fallsSilent(ctx, "good")
+		s.losesNode(ctx, "once-failed")
+		Eventually(state("unhealthy")).Should(BeEquivalentTo(2))
+		Expect(s.versions(ctx)()).To(Equal(before))
+		Expect(writes(ctx, m)()).To(BeZero())
+		Expect(number(ctx, m, "kubemend_remediations_started_total")()).To(BeZero())
+
+		By("claiming the check")
+		s.changeCheck(ctx, "check", builders.Claimed)
+		Eventually(s.requested(ctx)).Should(ConsistOf("good", "once-failed"))
+		Eventually(s.health(ctx, "bad")).Should(Equal(well))
+		Eventually(s.external(ctx, "good")).Should(Equal(asked))
+		Expect(s.of(ctx, "check", "Paused")()).To(Equal("-"))
+
+		By("letting go of the claim")
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) })
+		s.comesBack(ctx, "good")
+		Eventually(state("unhealthy")).Should(BeEquivalentTo(1))
+		Consistently(s.requested(ctx)).Should(ConsistOf("good", "once-failed"), "Cluster API looks after it now")
+	})
+
+	It("are not even looked at by a manager that ignores them, unlike claimed ones", func(ctx SpecContext) {
+		m := ownManager(ctx, "ignore", "--unclaimed-machine-health-checks=ignore")
+		s := newScene(ctx, seenBy("ignore"))
+		s.workers(ctx, "a")
+		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
+		s.fallsSilent(ctx, "a", "b")
+		s.check(ctx, "check")
+		s.check(ctx, "claimed", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
+
+		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
+		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
+		Expect(s.getCheck(ctx, "check").Status.Conditions).To(BeEmpty())
+		Expect(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
+		Expect(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("claimed")...)()).NotTo(BeZero())
+	})
+
+	It("stay paused for a manager that observes if they are paused for everybody", func(ctx SpecContext) {
+		m := ownManager(ctx, "observe-paused", "--unclaimed-machine-health-checks=observe")
+		s := newScene(ctx, seenBy("observe-paused"))
+		s.worker(ctx, "a")
+		s.fallsSilent(ctx, "a")
+		s.check(ctx, "check", pausedAs("true"))
+		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
+		s.check(ctx, "other", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
+		before := s.versions(ctx)()
+
+		Eventually(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("other")...)).ShouldNot(BeZero())
+		Consistently(s.versions(ctx)).Should(Equal(before))
+		Expect(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
+	})
+})
+
+var _ = Describe("A manager for a part of the world", func() {
+	It("works under --namespace, and in that namespace alone", func(ctx SpecContext) {
+		s, elsewhere := newScene(ctx, seenBy("part")), newScene(ctx, seenBy("part"))
+		start := func() *rig.Kubemend {
+			return startManager(ctx, "part", nil, "--namespace="+s.cluster.Namespace, "--watch-filter=part", "--unclaimed-machine-health-checks=act")
+		}
+		m := start()
+		for _, in := range []*scene{s, elsewhere} {
+			in.template(ctx, "reboot")
+			in.workers(ctx, "a", "b")
+			in.check(ctx, "check", by("reboot"))
+			in.fallsSilent(ctx, "a", "b")
+		}
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		Eventually(s.external(ctx, "b")).Should(Equal(asked))
+		s.comesBack(ctx, "a")
+		Eventually(s.requested(ctx)).Should(ConsistOf("b"))
+		Expect(elsewhere.health(ctx, "a")()).To(Equal(nothing))
+
+		m.Kill()
+		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
+		start()
+		Eventually(s.requested(ctx)).Should(BeEmpty(), "what is left behind is found there too")
+		Eventually(s.health(ctx, "b")).Should(Equal(nothing))
+	})
+
+	It("leaves alone what has not its label, of clusters and of checks, also when it lets go", func(ctx SpecContext) {
+		m := ownManager(ctx, "one")
+		s := newScene(ctx, seenBy("one"))
+		s.template(ctx, "reboot")
+		s.workers(ctx, "a")
+		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
+		s.check(ctx, "check", by("reboot"))
+		s.fallsSilent(ctx, "a", "b")
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		unlabelled := builders.MachineHealthCheck(s.cluster, "unlabelled", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
+		})
+		Expect(here.Create(ctx, unlabelled)).To(Succeed())
+		m.Kill()
+
+		Expect(here.Delete(ctx, s.getCheck(ctx, "check"))).To(Succeed())
+		Consistently(s.requested(ctx)).Should(ConsistOf("a"), "the shared manager runs, and this is not its cluster")
+		Expect(s.health(ctx, "a")()).To(Equal(silent))
+		ownManager(ctx, "one")
+		Eventually(s.requested(ctx)).Should(BeEmpty())
+		Expect(s.health(ctx, "b")()).To(Equal(nothing))
+		Expect(s.getCheck(ctx, "unlabelled").Status.Conditions).To(BeEmpty())
+	})
+})
