@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,6 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -214,12 +216,17 @@ func cacheOptions(namespace string) cache.Options {
 }
 
 func addChecks(mgr ctrl.Manager) error {
+	var once atomic.Bool // kinds of requests that are watched later may take their time
 	synced := func(req *http.Request) error {
+		if once.Load() {
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(req.Context(), time.Second)
 		defer cancel()
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
 			return errors.New("caches are not filled yet")
 		}
+		once.Store(true)
 		return nil
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced)); err != nil {
@@ -250,18 +257,19 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, o *options) e
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
 	}
-	requests := &request.Requests{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	kinds := request.NewKinds(mgr.GetCache())
+	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
+	requests := &request.Requests{Client: writer, Live: mgr.GetAPIReader()}
+	kinds := request.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace)
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clusters: workload.NewClusters(clusters),
+		Client: writer, Clusters: workload.NewClusters(clusters),
 		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{},
 		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
 	}).SetupWithManager(ctx, mgr, clusters, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
 		return err
 	}
 	return (&machinehealthcheck.Releaser{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
-		Discovery: api, Namespace: o.namespace, WatchFilterValue: o.watchFilter,
+		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
+		Discovery: api, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
 }

@@ -9,6 +9,10 @@ package v1alpha1
 // it has this value.
 const Claim = "kubemend"
 
+// FieldOwner is the name under which all that kubemend writes stands in metadata.managedFields. It tells, after a restart
+// and for ever, what is ours.
+const FieldOwner = "kubemend"
+
 const (
 	// MadeByAnnotation is set on a remediation request to the name of the check that made it.
 	// The check is in the request's namespace.

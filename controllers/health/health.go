@@ -23,6 +23,10 @@ const (
 // about the machine, so it is never evidence.
 const ConnectionDown = "ConnectionDown"
 
+// InspectionFailed is the reason that control planes give to conditions of their machines which they set to Unknown because
+// they could not look. While the workload cluster is out of reach it is the connection that it tells of.
+const InspectionFailed = "InspectionFailed"
+
 // Signal is one condition as last reported.
 type Signal struct {
 	Source Source

@@ -92,7 +92,7 @@ func appendMatches(fs []Finding, source Source, t Target, p Policy) []Finding {
 			continue
 		}
 		for _, s := range t.Signals {
-			if r.matches(s) {
+			if r.matches(s) && !mirrorsConnection(s, t.Node) {
 				fs = append(fs, Finding{Reason: reasonOf(source), Detail: r.detail(s), Due: s.Since.Add(r.For)})
 			}
 		}
@@ -101,10 +101,12 @@ func appendMatches(fs []Finding, source Source, t Target, p Policy) []Finding {
 }
 
 func (r Rule) matches(s Signal) bool {
-	if s.Source == OnMachine && s.Reason == ConnectionDown {
-		return false
-	}
 	return s.Source == r.Source && s.Type == r.Type && s.Status == r.Status
+}
+
+// mirrorsConnection reports whether s tells of the connection to the workload cluster and not of the machine.
+func mirrorsConnection(s Signal, node Node) bool {
+	return s.Source == OnMachine && (s.Reason == ConnectionDown || s.Reason == InspectionFailed && node == NodeUnseen)
 }
 
 func (r Rule) detail(s Signal) string {

@@ -18,15 +18,8 @@ import (
 )
 
 const (
-	// fieldOwner is the name under which our fields stand in metadata.managedFields. It tells, after a restart and for
-	// ever, which conditions are ours.
-	fieldOwner = client.FieldOwner("kubemend")
-
 	// writers is how many machines of one check are written at the same time.
 	writers = 32
-
-	// conflicted is how long to wait for the cache after somebody else wrote first.
-	conflicted = 200 * time.Millisecond
 )
 
 // outcome is what became of a step.
@@ -36,8 +29,8 @@ type outcome struct {
 	said *clusterv1.Machine
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
-	// released says that the machine's request was deleted.
-	released bool
+	// released is the request that was deleted because no target needs it any more; the step has no target then.
+	released *request.Metadata
 	// again says that somebody else was faster, and that the next pass will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
@@ -58,7 +51,12 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 	}
 	_ = work.Wait() // errors are in the outcomes
 	for _, stray := range w.strays {
-		outcomes = append(outcomes, outcome{released: true, err: r.Requests.Delete(ctx, stray)})
+		err := r.Requests.Delete(ctx, stray)
+		o := outcome{err: err}
+		if err == nil {
+			o.released = stray
+		}
+		outcomes = append(outcomes, o)
 	}
 	return outcomes
 }
@@ -70,16 +68,16 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	switch {
 	case s.drop:
 		if o.err = r.Requests.Delete(ctx, s.target.request); o.err != nil {
-			return o
+			s.say.external = 0 // the machine is healthy all the same, and it is said; that the request is over is not
 		}
-		o.released = true
 	case s.adopt:
+		// The request and the machine are spoken of apart: that one is not ours yet does not make the other less bad.
 		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check))
 	case s.create:
 		o.refused = r.request(ctx, w, s.target.machine)
 		o.requested = o.refused == nil
 		if errors.Is(o.refused, request.ErrAppeared) {
-			return outcome{step: s, again: true}
+			o.again, o.refused, s.say.external = true, nil, 0
 		}
 		if o.refused != nil {
 			o.err = o.refused
@@ -147,7 +145,7 @@ func patchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine)
 	target := &request.Metadata{}
 	target.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	target.Name, target.Namespace = m.Name, m.Namespace
-	return c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	return c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.

@@ -8,7 +8,6 @@ package machinehealthcheck
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -33,6 +31,7 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks/status,verbs=get;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -41,9 +40,7 @@ import (
 // Reconciler makes passes over MachineHealthChecks.
 type Reconciler struct {
 	// Client reads from caches and writes to the management cluster.
-	Client client.Client
-	// Live reads from the management cluster past the caches.
-	Live     client.Reader
+	Client   client.Client
 	Clusters *workload.Clusters
 	Requests *request.Requests
 	Kinds    *request.Kinds
@@ -69,13 +66,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if w == nil || w.stance <= paused {
-		return ctrl.Result{}, r.standBack(ctx, req.NamespacedName, w)
+		return r.standBack(ctx, req.NamespacedName, w)
 	}
 
 	s := weigh(w)
 	if w.stance == observing {
 		r.measure(w, s, nil)
-		return r.next(w, nil, nil)
+		return r.next(ctx, w, nil, nil)
 	}
 	outcomes := r.act(ctx, w, plan(w, s.grant))
 	s.failed, s.refused = failedAndRefused(outcomes)
@@ -83,10 +80,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err = r.record(ctx, w, next)
 	r.measure(w, s, outcomes)
 	r.tell(ctx, machineNotes(w, outcomes))
+	r.tell(ctx, remediationNotes(w, outcomes))
 	if err == nil {
-		r.tell(ctx, checkNotes(w, s, next, outcomes))
+		r.tell(ctx, turnNotes(w, s, next))
 	}
-	return r.next(w, outcomes, err)
+	return r.next(ctx, w, outcomes, err)
 }
 
 // weigh counts the population and grants remediations. Limits that are impossible grant nothing.
@@ -100,17 +98,20 @@ func weigh(w *world) summary {
 
 // standBack leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
 // is ours to write. Whatever ends that state is watched.
-func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) error {
+func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) (ctrl.Result, error) {
 	r.forget(key)
+	var err error
 	switch {
 	case w == nil || w.stance == ignoring:
-		return nil
 	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
-		return ignoreConflict(r.recordStatus(ctx, w, orphanedStatus(w)))
+		err = r.recordStatus(ctx, w, orphanedStatus(w))
 	case w.stance == paused && !claimed(w.check) && r.Unclaimed == Act:
-		return ignoreConflict(r.recordStatus(ctx, w, pausedStatus(w)))
+		err = r.recordStatus(ctx, w, pausedStatus(w))
 	}
-	return nil
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflicted}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // failedAndRefused says whether anything failed, and the first error for which a request could not be made.
@@ -122,42 +123,4 @@ func failedAndRefused(outcomes []outcome) (failed bool, refused error) {
 		}
 	}
 	return failed, refused
-}
-
-// next says when to look again: at the first moment at which time alone changes something, or at once if something failed.
-func (r *Reconciler) next(w *world, outcomes []outcome, recordErr error) (ctrl.Result, error) {
-	errs := append(make([]error, 0, 1+len(outcomes)), ignoreConflict(recordErr))
-	if apierrors.IsConflict(recordErr) {
-		w.lookAgainIn(conflicted)
-	}
-	for _, o := range outcomes {
-		errs = append(errs, o.err)
-		if o.again {
-			w.lookAgainIn(conflicted)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, err
-	}
-	at := health.Earliest(w.recheck, nextLook(w))
-	if r.Resync > 0 {
-		at = health.Earliest(at, w.now.Add(r.Resync))
-	}
-	return again(at, w.now), nil
-}
-
-// ignoreConflict drops the error of a write that somebody else's came before; the pass is repeated on what they wrote.
-func ignoreConflict(err error) error {
-	if apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
-}
-
-// again turns a moment into a requeue; a zero moment means: only when something changes.
-func again(at, now time.Time) ctrl.Result {
-	if at.IsZero() {
-		return ctrl.Result{}
-	}
-	return ctrl.Result{RequeueAfter: max(at.Sub(now), time.Millisecond)}
 }

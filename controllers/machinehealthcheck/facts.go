@@ -64,7 +64,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 		name := m.Status.NodeRef.Name
 		switch {
 		case name == "" || w.link.Node(name) != nil:
-		case saidNodeDeleted(m):
+		case saidNodeDeleted(m) && !mayStart(m):
 			n.gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -88,6 +88,13 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 		}
 	}
 	return n
+}
+
+// mayStart reports whether a remediation of m may still have to be begun. Before it is, what was confirmed long ago, perhaps by
+// somebody else, is confirmed again.
+func mayStart(m *clusterv1.Machine) bool {
+	return !deleting(m) && conditionOf(m, clusterv1.MachineOwnerRemediatedCondition) == nil &&
+		conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) == nil
 }
 
 // saidNodeDeleted reports whether an earlier pass confirmed and wrote down that the machine's node is gone.

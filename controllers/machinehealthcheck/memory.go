@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type remembered struct {
 	cluster  string
 	reach    metav1.Condition
 	inFlight map[types.UID]string // machine to the kind of its remediation
+	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
 }
 
@@ -101,25 +103,40 @@ func (m *memory) pass(w *world) map[types.UID]string {
 	if !found {
 		return nil
 	}
-	is.begun = was.begun
+	is.begun, is.failed = was.begun, was.failed
 	return was.inFlight
 }
 
-// forget drops what is remembered of a check, and returns its cluster if no other remembered check is about it.
-func (m *memory) forget(key types.NamespacedName) (cluster string, last bool) {
+// tries counts the passes in a row that did not get through, with this one.
+func (m *memory) tries(key types.NamespacedName, failed bool) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, found := m.checks[key]
+	if !found {
+		return 0
+	}
+	if last.failed++; !failed {
+		last.failed = 0
+	}
+	return last.failed
+}
+
+// forget drops what is remembered of a check. It returns its cluster, whether the check was known at all, and whether it was the
+// last one of that cluster.
+func (m *memory) forget(key types.NamespacedName) (cluster string, known, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gone, found := m.checks[key]
 	if !found {
-		return "", false
+		return "", false, false
 	}
 	delete(m.checks, key)
 	for other, remembered := range m.checks {
 		if other.Namespace == key.Namespace && remembered.cluster == gone.cluster {
-			return gone.cluster, false
+			return gone.cluster, true, false
 		}
 	}
-	return gone.cluster, true
+	return gone.cluster, true, true
 }
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.
@@ -131,37 +148,36 @@ func remediationKind(w *world) string {
 }
 
 // ended says how the remediations ended that were in flight before this pass and are not any more.
-func ended(w *world, before map[types.UID]string) map[string]int {
+func ended(w *world, before map[types.UID]string) map[ending]int {
 	if len(before) == 0 {
 		return nil
 	}
-	results := map[string]int{}
-	left := map[types.UID]bool{}
-	for uid := range before {
-		left[uid] = true
+	results := map[ending]int{}
+	left := maps.Clone(before)
+	end := func(m *clusterv1.Machine, result string) {
+		if kind, flew := left[m.UID]; flew && result != "" {
+			results[ending{kind, result}]++
+		}
+		delete(left, m.UID)
 	}
 	for i := range w.targets {
-		t := &w.targets[i]
-		if !left[t.machine.UID] {
-			continue
-		}
-		delete(left, t.machine.UID)
-		switch {
+		switch t := &w.targets[i]; {
 		case w.inFlight(t):
+			end(t.machine, "")
 		case t.verdict.State == health.Healthy:
-			results[recoveredResult]++
+			end(t.machine, recoveredResult)
 		default:
-			results[cancelledResult]++
+			end(t.machine, cancelledResult)
 		}
 	}
 	for i := range w.skipped {
-		if left[w.skipped[i].machine.UID] {
-			delete(left, w.skipped[i].machine.UID)
-			results[cancelledResult]++
-		}
+		end(w.skipped[i].machine, cancelledResult)
 	}
-	if len(left) > 0 {
-		results[replacedResult] += len(left)
+	for _, kind := range left {
+		results[ending{kind, replacedResult}]++
 	}
 	return results
 }
+
+// ending is how a remediation of one kind can be over.
+type ending struct{ kind, result string }

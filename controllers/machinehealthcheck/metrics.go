@@ -92,15 +92,15 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 		if o.requested {
 			started.WithLabelValues(append(labels, kind)...).Inc()
 		}
-		if !o.newlyUnhealthy() {
+		if o.target == nil || !o.newlyUnhealthy() {
 			continue
 		}
 		if d, known := o.delay(w); known {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	for result, n := range results {
-		finished.WithLabelValues(append(labels, kind, result)...).Add(float64(n))
+	for over, n := range results {
+		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
 	}
 }
 
@@ -120,13 +120,17 @@ func unix(t time.Time) float64 {
 
 // forget drops what is remembered and exported of a check that is not looked at any more.
 func (r *Reconciler) forget(key types.NamespacedName) {
+	cluster, known, last := r.memory.forget(key)
+	if !known {
+		return
+	}
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	for _, series := range []*prometheus.MetricVec{
 		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, started.MetricVec, finished.MetricVec,
 	} {
 		series.DeletePartialMatch(labels)
 	}
-	if cluster, last := r.memory.forget(key); last {
+	if last {
 		reachable.DeleteLabelValues(key.Namespace, cluster)
 	}
 }

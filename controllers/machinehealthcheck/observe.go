@@ -40,6 +40,8 @@ type world struct {
 	// strays are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	strays []*request.Metadata
+	// trouble is what could not be observed, of what a pass can do without.
+	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
 	recheck time.Time
 }
@@ -89,9 +91,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if err := r.observeMachines(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := r.observeRemedy(ctx, w); err != nil {
-		return nil, err
-	}
+	r.observeRemedy(ctx, w)
 	r.memory.recall(w)
 	return w, nil
 }
@@ -108,7 +108,7 @@ func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
 	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 	if w.initialized {
 		key := client.ObjectKeyFromObject(w.cluster)
-		link, err := r.Clusters.View(ctx, key, r.nodeWatch(key))
+		link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (w *world) inFlight(t *target) bool {
 		return w.ownership(t.request) != foreign
 	}
 	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return asked != nil && asked.Status == metav1.ConditionFalse && (t.verdict.State == health.Unhealthy || deleting(t.machine))
+	return asked != nil && asked.Status == metav1.ConditionFalse && (t.verdict.State != health.Healthy || deleting(t.machine))
 }
 
 // startable reports whether a remediation of t waits for nothing but to be granted.
@@ -154,6 +154,9 @@ func stepFor(w *world, t *target, granted, shortCircuited bool) step {
 		}
 		if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 			s.say = saying{health: succeeded, external: removed}
+			if t.request != nil && w.ownership(t.request) == foreign {
+				s.say.external = 0 // what is said of somebody else's request is not ours
+			}
 		}
 	case health.Unhealthy:
 		if t.elder != "" {
@@ -192,6 +195,10 @@ func externalStep(w *world, s step) step {
 	case s.start:
 		s.create = true
 		s.say.external = waiting
+	default: // it is not its turn yet
+		if c := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition); c != nil && failureOfOurs(c) && w.remedy.known {
+			s.say.external = removed // what it was is over
+		}
 	}
 	return s
 }

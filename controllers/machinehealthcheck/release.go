@@ -44,8 +44,6 @@ type Releaser struct {
 	Recorder events.EventRecorder
 	// Discovery finds the kinds of requests that are left from before the start.
 	Discovery discovery.ServerResourcesInterface
-	// Namespace is the one that is watched; empty for all.
-	Namespace string
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster must have; empty for all.
 	WatchFilterValue string
 }
@@ -66,11 +64,12 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	errs := []error{r.releaseRequests(ctx, m, checks)}
-	if len(checks) == 0 && marked(m) {
-		errs = append(errs, r.takeBack(ctx, m))
+	err = r.releaseRequests(ctx, m, checks)
+	if len(checks) > 0 || !marked(m) {
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, errors.Join(errs...)
+	result, takeBackErr := r.takeBack(ctx, m)
+	return result, errors.Join(err, takeBackErr)
 }
 
 // standsBack reports whether m belongs to a Cluster that is paused, or that another manager looks after. Machines
@@ -128,33 +127,32 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 }
 
 // takeBack removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold.
-func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) error {
+func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !saidByUs(live) {
-		return nil
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	next := letGo(live)
-	if next == nil {
-		return nil
+	if next == nil || !saidByUs(live) {
+		return ctrl.Result{}, nil
 	}
 	err := patchConditions(ctx, r.Client, next)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or changed: then there is an event of it, and we come back
-	}
-	if err != nil {
-		return fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflicted}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
 	}
 	r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; what had been said of it was taken back")
-	return nil
+	return ctrl.Result{}, nil
 }
 
 // saidByUs reports whether it was kubemend that last wrote one of the conditions a check writes.
 func saidByUs(m *clusterv1.Machine) bool {
 	for _, f := range m.ManagedFields {
-		if f.Manager != string(fieldOwner) || f.FieldsV1 == nil {
+		if f.Manager != mendv1.FieldOwner || f.FieldsV1 == nil {
 			continue
 		}
 		for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
@@ -174,6 +172,8 @@ func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) 
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	spokenOf := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
+	options.ReconciliationTimeout = passTimeout
+	options.RateLimiter = retries()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
@@ -192,7 +192,7 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 func (r *Releaser) discover(ctx context.Context) error {
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err := r.Kinds.Discover(ctx, r.Discovery, r.Live, r.Namespace)
+		err := r.Kinds.Discover(ctx, r.Discovery)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot look for requests that were left behind")
 		}
@@ -206,8 +206,21 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
+// spokenOfBy returns the machines of which check may have said something, and those for which it made a request.
 func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconcile.Request {
-	return r.spokenOf(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+	machines := r.spokenOf(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+	for _, kind := range r.Kinds.InUse() {
+		requests, err := r.Requests.List(ctx, kind, check.GetNamespace())
+		if err != nil {
+			continue // a kind that cannot be read now is found again by the event of its request
+		}
+		for _, req := range requests {
+			if maker, ours := request.MadeBy(req); ours && maker.Name == check.GetName() {
+				machines = append(machines, self(ctx, req)...)
+			}
+		}
+	}
+	return machines
 }
 
 func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reconcile.Request {

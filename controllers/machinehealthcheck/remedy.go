@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -38,20 +38,17 @@ type remedy struct {
 	template func() (*unstructured.Unstructured, error)
 }
 
-// observeRemedy finds the check's template and the requests that exist.
-func (r *Reconciler) observeRemedy(ctx context.Context, w *world) error {
+// observeRemedy finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
+// requests unknown; the machines are judged all the same.
+func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {
 	w.remedy = remedy{known: true}
 	if ref := w.check.Spec.Remediation.TemplateRef; ref.IsDefined() {
 		if err := r.observeTemplate(ctx, w, ref); err != nil {
-			return err
+			w.remedy.known = false
+			w.trouble = append(w.trouble, err)
 		}
 	}
-	if w.remedy.external && w.remedy.known {
-		if err := r.observeRequests(ctx, w); err != nil {
-			return err
-		}
-	}
-	return r.observeStrays(ctx, w)
+	r.observeStrays(ctx, w)
 }
 
 func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
@@ -61,32 +58,50 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv
 		return r.Requests.Template(ctx, ref, w.check.Namespace)
 	})
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remedy.kind} {
-		ready, err := r.Kinds.Ready(ctx, kind)
-		switch {
-		case request.Missing(err):
-			w.remedy.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
-			w.lookAgainIn(missingKind)
-			return nil
-		case err != nil:
+		if ready, err := r.observeKind(ctx, w, kind); !ready {
 			return err
-		case !ready:
-			w.lookAgainIn(syncingRequests)
-			return nil
 		}
 	}
-	w.remedy.known = true
 	templates, err := r.Requests.List(ctx, templateKind, w.check.Namespace)
 	if err != nil {
 		return err
 	}
 	if templates[ref.Name] == nil {
-		return r.confirmMissing(w)
+		if err := confirmMissing(w); err != nil {
+			return err
+		}
 	}
+	requests, err := r.Requests.List(ctx, w.remedy.kind, w.check.Namespace)
+	if err != nil {
+		return err
+	}
+	for i := range w.targets {
+		w.targets[i].request = requests[w.targets[i].machine.Name]
+	}
+	w.remedy.known = true
 	return nil
 }
 
+// observeKind reports whether objects of that kind can be read. If they never can as things stand, the check says why.
+func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.GroupVersionKind) (bool, error) {
+	ready, err := r.Kinds.Ready(ctx, kind)
+	switch {
+	case request.Missing(err):
+		w.remedy.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
+		w.lookAgainIn(missingKind)
+		return false, nil
+	case apierrors.IsForbidden(err):
+		w.remedy.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
+		w.lookAgainIn(missingKind)
+		return false, nil
+	case err == nil && !ready:
+		w.lookAgainIn(syncingRequests)
+	}
+	return ready, err
+}
+
 // confirmMissing asks the API server itself for a template that the cache does not have.
-func (r *Reconciler) confirmMissing(w *world) error {
+func confirmMissing(w *world) error {
 	_, err := w.remedy.template()
 	if request.Missing(err) {
 		w.remedy.missing = fmt.Sprintf("%s %s/%s does not exist", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
@@ -95,30 +110,19 @@ func (r *Reconciler) confirmMissing(w *world) error {
 	return err
 }
 
-// observeRequests finds the request of each target, whoever made it.
-func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
-	requests, err := r.Requests.List(ctx, w.remedy.kind, w.check.Namespace)
-	if err != nil {
-		return err
-	}
-	for i := range w.targets {
-		w.targets[i].request = requests[w.targets[i].machine.Name]
-	}
-	return nil
-}
-
-// observeStrays finds the requests of this check that none of its targets needs any more.
-func (r *Reconciler) observeStrays(ctx context.Context, w *world) error {
+// observeStrays finds the requests of this check that none of its targets needs any more. A request that exists in several
+// versions of its kind is one request.
+func (r *Reconciler) observeStrays(ctx context.Context, w *world) {
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, w.check.Namespace)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot look for stray requests", "kind", kind)
+			w.trouble = append(w.trouble, err)
 			continue
 		}
 		if len(requests) == 0 {
 			continue
 		}
-		if w.remedy.external && kind == w.remedy.kind {
+		if w.remedy.external && kind.GroupKind() == w.remedy.kind.GroupKind() {
 			for i := range w.targets {
 				delete(requests, w.targets[i].machine.Name)
 			}
@@ -129,5 +133,4 @@ func (r *Reconciler) observeStrays(ctx context.Context, w *world) error {
 			}
 		}
 	}
-	return nil
 }

@@ -26,8 +26,8 @@ func SlimMachine(obj any) (any, error) {
 	slim.Spec.ProviderID = m.Spec.ProviderID
 	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
 	slim.Namespace = workload.Interned(m.Namespace)
+	slim.Labels = make(map[string]string, len(m.Labels))
 	for key, value := range m.Labels {
-		delete(slim.Labels, key)
 		slim.Labels[workload.Interned(key)] = workload.Interned(value)
 	}
 	slim.Status.NodeRef = m.Status.NodeRef

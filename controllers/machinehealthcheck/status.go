@@ -54,7 +54,7 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *world, next *clusterv1
 		return nil
 	}
 	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, next, patch, fieldOwner); err != nil {
+	if err := r.Client.Status().Patch(ctx, next, patch); err != nil {
 		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	return nil
@@ -82,7 +82,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *world) error {
 		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.check.Name, Namespace: w.check.Namespace}}
-	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
+	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	// The status is written next, on top of this.
@@ -129,7 +129,7 @@ func pausedStatus(w *world) *clusterv1.MachineHealthCheck {
 // orphanedStatus returns the check with the reason why there is nothing to check.
 func orphanedStatus(w *world) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
-	conditions.Set(next, at(w.now, metav1.Condition{
+	setAllowed(next, at(w.now, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
 		Message: fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s",
 			w.check.Spec.ClusterName, w.check.Namespace),
@@ -163,7 +163,12 @@ func sayAllowed(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 		c.Message = fmt.Sprintf("%d remediations wait, %d of at most %d are in flight (%s)",
 			s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start, s.limits.InFlight, mendv1.MaxInFlightAnnotation)
 	}
-	conditions.Set(next, at(w.now, c))
+	setAllowed(next, at(w.now, c))
+}
+
+// setAllowed writes one condition in both flavours.
+func setAllowed(next *clusterv1.MachineHealthCheck, c metav1.Condition) {
+	conditions.Set(next, c)
 	if c.Status == metav1.ConditionTrue {
 		v1beta1conditions.MarkTrue(next, clusterv1.RemediationAllowedV1Beta1Condition)
 		return

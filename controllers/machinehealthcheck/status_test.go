@@ -177,8 +177,8 @@ func TestEnded(t *testing.T) {
 	for _, name := range []types.UID{"recovered", "atWork", "dropped", "skipped", "gone"} {
 		flights["uid-of-"+name] = "Owner"
 	}
-	want := map[string]int{recoveredResult: 1, cancelledResult: 2, replacedResult: 1}
-	if diff := cmp.Diff(want, ended(w, flights)); diff != "" {
+	want := map[ending]int{{"Owner", recoveredResult}: 1, {"Owner", cancelledResult}: 2, {"Owner", replacedResult}: 1}
+	if diff := cmp.Diff(want, ended(w, flights), cmp.AllowUnexported(ending{})); diff != "" {
 		t.Errorf("ended() (-want +got):\n%s", diff)
 	}
 	if got := ended(w, nil); got != nil {

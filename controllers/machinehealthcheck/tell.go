@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // note is an event that has not been sent yet.
@@ -34,7 +35,7 @@ func (r *Reconciler) tell(ctx context.Context, notes []note) {
 	for _, n := range notes {
 		text := n.text
 		if len(text) > maxNote {
-			text = text[:maxNote-3] + "..."
+			text = strings.ToValidUTF8(text[:maxNote-3], "") + "..."
 		}
 		r.Recorder.Eventf(n.about, n.related, n.kind, n.reason, n.action, "%s", text)
 		log.FromContext(ctx).Info("Something changed", "reason", n.reason, "note", n.text,
@@ -79,20 +80,39 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 	return about
 }
 
-// checkNotes are the events on the check: one for each change of what it says of itself, and one for all machines
-// whose remediation began or ended in the same pass.
-func checkNotes(w *world, s summary, next *clusterv1.MachineHealthCheck, outcomes []outcome) []note {
-	about := w.check.DeepCopy()
-	about.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck"}
+// remediationNotes are the events on the check about its machines: one for all whose remediation began in a pass, one for all
+// that recovered, and one for each request that was deleted because nothing needs it any more.
+func remediationNotes(w *world, outcomes []outcome) []note {
 	var notes []note
-	add := func(kind, reason, action, text string) {
-		notes = append(notes, note{about: about, kind: kind, reason: reason, action: action, text: text})
+	add := func(reason, action, text string) {
+		notes = append(notes, note{about: checkOf(w.check), kind: corev1.EventTypeNormal, reason: reason, action: action, text: text})
 	}
 	if began := names(outcomes, func(o outcome) bool { return o.requested }); began != "" {
-		add(corev1.EventTypeNormal, mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+began)
+		add(mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+began)
 	}
 	if over := names(outcomes, outcome.recovered); over != "" {
-		add(corev1.EventTypeNormal, mendv1.EventRemediationEnded, "Judge", "Healthy again: "+over)
+		add(mendv1.EventRemediationEnded, "Judge", "Healthy again: "+over)
+	}
+	for _, o := range outcomes {
+		if o.released != nil {
+			add(mendv1.EventRequestReleased, "Release", fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
+		}
+	}
+	return notes
+}
+
+// checkOf returns check with the kind that an event refers to; objects from a cache do not carry theirs.
+func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
+	about := &clusterv1.MachineHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck"}}
+	about.Name, about.Namespace, about.UID = check.Name, check.Namespace, check.UID
+	return about
+}
+
+// turnNotes are the events on the check about what it says of itself: one for each condition that turned.
+func turnNotes(w *world, s summary, next *clusterv1.MachineHealthCheck) []note {
+	var notes []note
+	add := func(kind, reason, action, text string) {
+		notes = append(notes, note{about: checkOf(w.check), kind: kind, reason: reason, action: action, text: text})
 	}
 	switch c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition); {
 	case c == nil: // an answer is still awaited
@@ -126,7 +146,11 @@ func restricts(w *world, s summary, turned bool) bool {
 	if !s.grant.ShortCircuited() || s.population.Unhealthy == 0 {
 		return false
 	}
-	return turned || !slices.ContainsFunc(w.targets, func(t target) bool { return failedBefore(t.machine) })
+	ours := func(t target) bool {
+		return t.elder == "" && t.verdict.State == health.Unhealthy && !deleting(t.machine)
+	}
+	toldBefore := slices.ContainsFunc(w.targets, func(t target) bool { return failedBefore(t.machine) })
+	return slices.ContainsFunc(w.targets, ours) && (turned || !toldBefore)
 }
 
 func remediator(w *world) string {

@@ -53,14 +53,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		return err
 	}
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](mergeWindow, time.Minute)
+	options.RateLimiter = retries()
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, merged(r.checkAndRivals), builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, merged(r.checksOfMachine), builder.WithPredicates(machineChanges())).
 		Watches(&clusterv1.Cluster{}, merged(r.checksOfCluster), builder.WithPredicates(clusterChanges())).
-		Watches(&clusterv1.Cluster{}, forgotten(r.Clusters)).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
 	if err != nil {
@@ -69,6 +68,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	r.controller = c
 	r.Kinds.Notify(c, mergedFor[*request.Metadata](r.checksOfRequest))
 	return nil
+}
+
+// retries is how soon a pass is repeated that could not even observe its world.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](mergeWindow, retryAtMost)
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -121,13 +125,6 @@ func mergedFor[T client.Object](checks handler.MapFunc) handler.TypedEventHandle
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { add(ctx, q, e.Object) },
 	}
-}
-
-// forgotten drops what is kept of the nodes of a Cluster that was deleted.
-func forgotten(clusters *workload.Clusters) handler.EventHandler {
-	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		clusters.Forget(client.ObjectKeyFromObject(e.Object))
-	}}
 }
 
 // nodeWatch is the watch on the nodes of one workload cluster.

@@ -121,7 +121,7 @@ func requestedBy(name, uid string, changes ...func(*request.Metadata)) func(*tar
 	}
 }
 
-func ending(r *request.Metadata) { r.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
+func onItsWayOut(r *request.Metadata) { r.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
 func otherTemplate(r *request.Metadata) {
 	r.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = "another"
 }

@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,17 +30,20 @@ type Watcher interface {
 // Kinds knows which kinds of templates and requests are in use and watches their metadata. Which
 // there are is not known at compile time, and a kind may be installed after the manager started.
 type Kinds struct {
-	cache    cache.Cache
-	watchers []Watcher
-	handlers []handler.TypedEventHandler[*Metadata, reconcile.Request]
+	cache     cache.Cache
+	live      client.Reader
+	namespace string
+	watchers  []Watcher
+	handlers  []handler.TypedEventHandler[*Metadata, reconcile.Request]
 
 	mu    sync.Mutex
 	known map[schema.GroupVersionKind]cache.Informer
 }
 
-// NewKinds returns the kinds read through c.
-func NewKinds(c cache.Cache) *Kinds {
-	return &Kinds{cache: c, known: map[schema.GroupVersionKind]cache.Informer{}}
+// NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
+// asked whether it can be: an informer of a kind that may not be listed would try for ever and say nothing.
+func NewKinds(c cache.Cache, live client.Reader, namespace string) *Kinds {
+	return &Kinds{cache: c, live: live, namespace: namespace, known: map[schema.GroupVersionKind]cache.Informer{}}
 }
 
 // Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Ready.
@@ -48,10 +52,16 @@ func (k *Kinds) Notify(w Watcher, h handler.TypedEventHandler[*Metadata, reconci
 	k.handlers = append(k.handlers, h)
 }
 
-// Ready reports whether kind can be read from the cache, and begins to watch it if it is not watched
-// yet. It does not wait: while the first list is being read it returns false, and the
-// events of the objects in it wake the watchers. The error satisfies Missing if the kind is not installed.
+// Ready reports whether kind can be read from the cache, and begins to watch it if it is not watched yet. It does not wait
+// for the first list: until that was read it returns false, and the events of the objects in it wake the watchers. The error
+// satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	if informer := k.informer(kind); informer != nil {
+		return informer.HasSynced(), nil
+	}
+	if _, err := k.list(ctx, kind); err != nil {
+		return false, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if informer, found := k.known[kind]; found {
@@ -72,7 +82,23 @@ func (k *Kinds) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, 
 	return informer.HasSynced(), nil
 }
 
-// InUse returns the kinds of requests that are watched and read, in a stable order.
+func (k *Kinds) informer(kind schema.GroupVersionKind) cache.Informer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.known[kind]
+}
+
+// list asks the API server itself for one object of a kind.
+func (k *Kinds) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]Metadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := k.live.List(ctx, list, append(options, client.InNamespace(k.namespace), client.Limit(1))...); err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind, err)
+	}
+	return list.Items, nil
+}
+
+// InUse returns the kinds of requests that are watched and read, each in one of its versions, in a stable order.
 func (k *Kinds) InUse() []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +109,7 @@ func (k *Kinds) InUse() []schema.GroupVersionKind {
 		}
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
-	return kinds
+	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
 // Discover finds the kinds of which there are requests with our mark, and watches them. It is for the start of the
@@ -91,23 +117,24 @@ func (k *Kinds) InUse() []schema.GroupVersionKind {
 //
 // A kind of requests is one that has a sibling named like it with the suffix Template, in the same group and version
 // (the contract of external remediation). Kinds that may not be listed are passed over: no request of ours can be there.
-func (k *Kinds) Discover(ctx context.Context, api discovery.ServerResourcesInterface, live client.Reader, namespace string) error {
+// What cannot be looked at holds up nothing else, and is in the error.
+func (k *Kinds) Discover(ctx context.Context, api discovery.ServerResourcesInterface) error {
 	lists, err := api.ServerPreferredResources()
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return fmt.Errorf("discover kinds of remediation requests: %w", err)
+	var errs []error
+	if err != nil {
+		errs = append(errs, fmt.Errorf("discover kinds of remediation requests: %w", err))
 	}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			return fmt.Errorf("discover kinds of remediation requests: %w", err)
+			errs = append(errs, fmt.Errorf("discover kinds of remediation requests: %w", err))
+			continue
 		}
 		for _, name := range withTemplate(list.APIResources) {
-			if err := k.discover(ctx, live, gv.WithKind(name), namespace); err != nil {
-				return err
-			}
+			errs = append(errs, k.discover(ctx, gv.WithKind(name)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func withTemplate(resources []metav1.APIResource) []string {
@@ -127,17 +154,14 @@ func withTemplate(resources []metav1.APIResource) []string {
 	return found
 }
 
-func (k *Kinds) discover(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, namespace string) error {
-	marked := &metav1.PartialObjectMetadataList{}
-	marked.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := live.List(ctx, marked, client.InNamespace(namespace), client.HasLabels{mendv1.MadeByUIDLabel}, client.Limit(1))
-	if apierrors.IsForbidden(err) || Missing(err) {
+func (k *Kinds) discover(ctx context.Context, kind schema.GroupVersionKind) error {
+	marked, err := k.list(ctx, kind, client.HasLabels{mendv1.MadeByUIDLabel})
+	switch {
+	case apierrors.IsForbidden(err), Missing(err):
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for requests of kind %s: %w", kind, err)
-	}
-	if len(marked.Items) == 0 {
+	case err != nil:
+		return err
+	case len(marked) == 0:
 		return nil
 	}
 	_, err = k.Ready(ctx, kind)

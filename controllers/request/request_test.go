@@ -1,6 +1,7 @@
 package request
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,10 +66,19 @@ func TestATemplateWithoutContentMakesARequestWithout(t *testing.T) {
 	}
 }
 
-func TestAKindOfItsOwnInTheTemplateIsKept(t *testing.T) {
-	got, err := For(machine(), template(map[string]any{"apiVersion": "other.io/v1", "kind": "Reboot"}), Maker{Name: "check"})
-	if err != nil || got.GroupVersionKind() != (schema.GroupVersionKind{Group: "other.io", Version: "v1", Kind: "Reboot"}) {
+func TestAVersionOfItsOwnInTheTemplateIsKept(t *testing.T) {
+	const group, kind = "infrastructure.cluster.x-k8s.io", "Metal3Remediation"
+	got, err := For(machine(), template(map[string]any{"apiVersion": group + "/v1beta2", "kind": kind}), Maker{Name: "check"})
+	if err != nil || got.GroupVersionKind() != (schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind}) {
 		t.Errorf("For() = %v, %v", got, err)
+	}
+}
+
+// A request of a kind that nobody looks for would be made again and again.
+func TestAnotherKindInTheTemplateIsRefused(t *testing.T) {
+	_, err := For(machine(), template(map[string]any{"apiVersion": "other.io/v1", "kind": "Reboot"}), Maker{Name: "check"})
+	if err == nil || !strings.Contains(err.Error(), "Reboot.other.io") || !strings.Contains(err.Error(), "Metal3Remediation.infrastructure") {
+		t.Errorf("got %v, want an error that names both kinds", err)
 	}
 }
 

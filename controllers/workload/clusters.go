@@ -23,9 +23,9 @@ import (
 // succeeds again after failures raises no event, so whoever waits for one looks again after this time.
 const ProbeInterval = 10 * time.Second
 
-// syncInterval is how often to look again while the first list of nodes is being read, which is a matter
-// of a second. There is an event for each node, but none for "that was all".
-const syncInterval = 250 * time.Millisecond
+// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that nobody tries to connect to,
+// is as much out of reach as one that is silent.
+const patience = time.Minute
 
 // Link is the state of the connection to a workload cluster.
 type Link int
@@ -48,21 +48,22 @@ const lost = 2
 type Clusters struct {
 	cache clustercache.ClusterCache
 
-	mu    sync.RWMutex
-	nodes map[client.ObjectKey]toolscache.SharedIndexInformer
+	mu     sync.Mutex
+	nodes  map[client.ObjectKey]toolscache.SharedIndexInformer
+	unsure map[client.ObjectKey]time.Time // since when
 }
 
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
-	return &Clusters{cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}}
+	return &Clusters{
+		cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}, unsure: map[client.ObjectKey]time.Time{},
+	}
 }
 
 // View is one look at a workload cluster.
 type View struct {
 	Link Link
-	// LastSeen is when the cluster last answered; zero if it never did.
-	LastSeen time.Time
-	// Recheck is how long to wait before looking again if no event comes; zero while Up.
+	// Recheck is how long to wait before looking again if no event comes; zero if one will.
 	Recheck time.Duration
 
 	nodes toolscache.Indexer
@@ -78,37 +79,52 @@ func (v View) Node(name string) *corev1.Node {
 	return obj.(*corev1.Node)
 }
 
-// View looks at cluster and makes sure that watches on its nodes are in place. No call of it blocks on the network.
-func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, watches ...clustercache.Watcher) (View, error) {
+// View looks at cluster, at now, and makes sure that watches on its nodes are in place. No call of it blocks on the network.
+func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
 	health := c.cache.GetHealthCheckingState(ctx, cluster)
-	v := View{Link: Unsure, LastSeen: health.LastProbeSuccessTime}
-	if health.ConsecutiveFailures >= lost {
-		v.Link = Down
-	}
-	for _, w := range append(watches, c.store(cluster)) {
-		switch err := c.cache.Watch(ctx, cluster, w); {
-		case errors.Is(err, clustercache.ErrClusterNotConnected):
-			if v.Link == Unsure && health.ConsecutiveFailures > 0 {
-				v.Recheck = ProbeInterval // whether the next attempt failed too is told by no event, that it succeeded is
-			}
-			return v, nil
-		case err != nil:
+	connected := true
+	for _, w := range append(watches, nodeStore{clusters: c, cluster: cluster}) {
+		err := c.cache.Watch(ctx, cluster, w)
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			connected = false
+			break
+		}
+		if err != nil {
 			return View{}, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
 		}
 	}
-	if health.ConsecutiveFailures > 0 {
-		v.Recheck = ProbeInterval
-		return v, nil
-	}
-	c.mu.RLock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	informer := c.nodes[cluster]
-	c.mu.RUnlock()
-	if informer == nil || !informer.HasSynced() {
-		v.Recheck = syncInterval
-		return v, nil
+	if informer != nil && informer.IsStopped() {
+		delete(c.nodes, cluster) // of a connection that is no more; its memory is let go
+		informer = nil
 	}
-	v.Link, v.nodes = Up, informer.GetIndexer()
-	return v, nil
+	if connected && health.ConsecutiveFailures == 0 && informer != nil && informer.HasSynced() {
+		delete(c.unsure, cluster)
+		return View{Link: Up, nodes: informer.GetIndexer()}, nil
+	}
+	return c.unanswered(cluster, now, connected, health), nil
+}
+
+// unanswered is the view of a cluster that cannot be read at now.
+func (c *Clusters) unanswered(cluster client.ObjectKey, now time.Time, connected bool, health clustercache.HealthCheckingState) View {
+	since, before := c.unsure[cluster]
+	if !before {
+		since = now
+		c.unsure[cluster] = now
+	}
+	v := View{Link: Unsure}
+	if health.ConsecutiveFailures >= lost || now.Sub(since) >= patience {
+		v.Link = Down
+	}
+	if v.Link == Down && !connected {
+		return v // that the connection is made again is told by an event
+	}
+	// There is an event of every node, but none that says that these were all, and none of a probe that succeeds again. The
+	// first list is a matter of a second, all else of a probe.
+	v.Recheck = min(max(now.Sub(since)/2, time.Second/4), ProbeInterval)
+	return v
 }
 
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
@@ -144,20 +160,8 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 	return present, nil
 }
 
-// Forget drops what is kept of a cluster that no longer exists. Of one that merely nobody looks at for a while it must
-// not be called: ClusterCache calls a store only once for every connection.
-func (c *Clusters) Forget(cluster client.ObjectKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.nodes, cluster)
-}
-
-// store returns the watcher that remembers where the nodes of cluster are cached. ClusterCache calls it once
-// for every connection it makes, so after a reconnect the new cache takes the place of the old one.
-func (c *Clusters) store(cluster client.ObjectKey) clustercache.Watcher {
-	return nodeStore{clusters: c, cluster: cluster}
-}
-
+// nodeStore remembers where the nodes of a cluster are cached. ClusterCache calls it once for every connection it makes, so after a
+// reconnect the new cache takes the place of the old one.
 type nodeStore struct {
 	clusters *Clusters
 	cluster  client.ObjectKey

@@ -62,7 +62,7 @@ func TestTemplatesRefuseWhatWouldGoUnnoticed(t *testing.T) {
 	}{
 		"a variable that is not given and has no default": {"machine-health-check-workers.yaml", nil, "CLUSTER_NAME"},
 		"a variable that the template does not have": {
-			"machine-health-check-workers.yaml", map[string]string{"CLUSTER_NAME": "a", "MAX_UNHEALTY": "1"}, "MAX_UNHEALTY",
+			"machine-health-check-workers.yaml", map[string]string{"CLUSTER_NAME": "a", "MAX_UNHEALTHY_MACHINES": "1"}, "MAX_UNHEALTHY_MACHINES",
 		},
 		"a template that does not exist": {"machine-health-check.yaml", nil, "no folder templates/ with it"},
 	} {

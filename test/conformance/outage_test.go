@@ -56,8 +56,10 @@ var _ = Describe("A workload cluster out of reach", func() {
 		Eventually(s.external(ctx, "recovers")).Should(Equal(asked))
 		Eventually(s.of(ctx, "check", "WorkloadClusterReachable")).Should(Equal("True/Reachable"))
 
+		s.nodeReports(ctx, "suspect", corev1.NodeReady, corev1.ConditionUnknown, 0) // the last that is heard of it
+		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="suspect"`)...)).Should(BeEquivalentTo(1))
+
 		way.cut()
-		s.nodeReports(ctx, "suspect", corev1.NodeReady, corev1.ConditionUnknown, 0) // nobody hears of it any more
 		s.machine(ctx, "starting", func(m *clusterv1.Machine) { m.Status.Conditions = nil })
 		for _, m := range append(nodes, "starting") {
 			s.change(ctx, m, machineSaid("NodeReady", metav1.ConditionUnknown, "ConnectionDown"))

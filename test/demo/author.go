@@ -32,7 +32,7 @@ var writers = map[string]string{
 func authorOf(object metav1.Object, condition string) string {
 	path := []string{"f:status", "f:conditions", fmt.Sprintf(`k:{"type":%q}`, condition), "f:status"}
 	for _, entry := range object.GetManagedFields() {
-		if entry.FieldsV1 == nil || !owns(entry.FieldsV1.Raw, path) {
+		if entry.FieldsV1 == nil || !owns(entry.FieldsV1.GetRawBytes(), path) {
 			continue
 		}
 		if actor, known := writers[entry.Manager]; known {

@@ -70,7 +70,8 @@ func countChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
 }
 
 func limitChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
-	before, now := conditions.Get(was, clusterv1.MachineHealthCheckRemediationAllowedCondition), conditions.Get(is, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	const allowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
+	before, now := conditions.Get(was, allowed), conditions.Get(is, allowed)
 	switch {
 	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
 		return nil

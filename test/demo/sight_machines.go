@@ -50,7 +50,10 @@ func hostChanged(was, is *unstructured.Unstructured) []sighting {
 	if was == nil || is == nil || provisioned(was) || !provisioned(is) {
 		return nil
 	}
-	return []sighting{{by: provider, fact: hostProvisioned, about: is.GetName(), text: fmt.Sprintf("Metal3Machine %s has a host, and the host boots", is.GetName())}}
+	return []sighting{{
+		by: provider, fact: hostProvisioned, about: is.GetName(),
+		text: fmt.Sprintf("Metal3Machine %s has a host, and the host boots", is.GetName()),
+	}}
 }
 
 func provisioned(machine *unstructured.Unstructured) bool {
@@ -80,7 +83,8 @@ func healthChanged(was, is *clusterv1.Machine) *sighting {
 }
 
 func ownerChanged(was, is *clusterv1.Machine) *sighting {
-	before, now := conditions.Get(was, clusterv1.MachineOwnerRemediatedCondition), conditions.Get(is, clusterv1.MachineOwnerRemediatedCondition)
+	const owner = clusterv1.MachineOwnerRemediatedCondition
+	before, now := conditions.Get(was, owner), conditions.Get(is, owner)
 	switch {
 	case now == nil || (before != nil && before.Status == now.Status && before.Reason == now.Reason):
 		return nil

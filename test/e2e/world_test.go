@@ -260,7 +260,7 @@ func writers(object client.Object) map[string]string {
 	fields := map[string]string{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 != nil {
-			fields[entry.Manager] += string(entry.FieldsV1.Raw)
+			fields[entry.Manager] += entry.FieldsV1.GetRawString()
 		}
 	}
 	return fields

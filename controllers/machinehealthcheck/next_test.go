@@ -1,0 +1,48 @@
+package machinehealthcheck
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
+	w := aWorld(a("broken", health.Unhealthy), a("suspect", health.Suspect))
+	w.targets[1].verdict.Recheck = noon.Add(3 * time.Second)
+	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
+	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
+	for range 20 {
+		r.memory.pass(w)
+		result, err := r.next(t.Context(), w, failing, nil)
+		if err != nil || result.RequeueAfter > 3*time.Second {
+			t.Fatalf("next() = %v, %v; want a look at the deadline in 3s", result, err)
+		}
+	}
+}
+
+func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
+	w := aWorld()
+	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
+	r.memory.pass(w)
+	var last time.Duration
+	for range 20 {
+		result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil)
+		if result.RequeueAfter < last || result.RequeueAfter > retryAtMost {
+			t.Fatalf("a try after %s follows one after %s", result.RequeueAfter, last)
+		}
+		last = result.RequeueAfter
+	}
+	if last != retryAtMost {
+		t.Errorf("after 20 tries the next is after %s, want %s", last, retryAtMost)
+	}
+	if result, _ := r.next(t.Context(), w, nil, nil); result.RequeueAfter != 0 {
+		t.Errorf("a steady check is looked at after %s", result.RequeueAfter)
+	}
+	if result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil); result.RequeueAfter != conflicted {
+		t.Errorf("the first try after that is after %s, want %s", result.RequeueAfter, conflicted)
+	}
+}

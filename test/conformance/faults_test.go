@@ -1,0 +1,212 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// An upheaval is a scene in which three things happen at once: a machine recovers whose request is under way, another one
+// breaks, and a new check finds a machine to hand to its owner. It is what the writes of a manager are tried on.
+type upheaval struct {
+	*scene
+	plan *plan
+}
+
+// calm makes the scene, as it is before.
+func calm(ctx context.Context, filter string) *upheaval {
+	GinkgoHelper()
+	u := &upheaval{scene: newScene(ctx, seenBy(filter))}
+	u.template(ctx, "reboot")
+	u.workers(ctx, "recovers", "breaks")
+	u.worker(ctx, "owned", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
+	u.fallsSilent(ctx, "recovers", "owned")
+	u.check(ctx, "check", by("reboot"))
+	return u
+}
+
+func (u *upheaval) isCalm(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(u.external(ctx, "recovers")).Should(Equal(asked))
+	Eventually(u.health(ctx, "breaks")).Should(Equal(well))
+	Eventually(u.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
+	Eventually(u.told(ctx)).Should(ConsistOf("recovers MachineMarkedUnhealthy", "check RemediationStarted"))
+}
+
+// strike lets it all happen, under a plan.
+func (u *upheaval) strike(ctx context.Context, g *gateway, nth int, f fate) {
+	GinkgoHelper()
+	u.plan = g.expect(u.cluster.Namespace, nth, f)
+	u.comesBack(ctx, "recovers")
+	u.fallsSilent(ctx, "breaks")
+	u.check(ctx, "owned", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "owned" })
+}
+
+// state is what is to be seen from outside.
+func (u *upheaval) state(ctx context.Context) func() map[string]string {
+	return func() map[string]string {
+		return map[string]string{
+			"recovers": u.health(ctx, "recovers")() + " " + u.external(ctx, "recovers")(),
+			"breaks":   u.health(ctx, "breaks")() + " " + u.external(ctx, "breaks")(),
+			"owned":    u.health(ctx, "owned")() + " " + u.owner(ctx, "owned")(),
+			"requests": strings.Join(u.requested(ctx)(), " "),
+			"check":    fmt.Sprint(u.counts(ctx, "check")(), u.allowed(ctx, "check")(), u.observed(ctx, "check")),
+			"owner":    fmt.Sprint(u.counts(ctx, "owned")(), u.allowed(ctx, "owned")(), u.observed(ctx, "owned")),
+			"labelled": u.getCheck(ctx, "owned").Labels[clusterv1.ClusterNameLabel],
+			"trouble":  u.both(ctx, "check", "ExternalRemediationRequestAvailable")(),
+		}
+	}
+}
+
+func (u *upheaval) observed(ctx context.Context, check string) string {
+	c := u.getCheck(ctx, check)
+	return fmt.Sprintf("observed %t", c.Status.ObservedGeneration == c.Generation)
+}
+
+// over is the state in which every upheaval ends.
+var over = map[string]string{
+	"recovers": well + " -",
+	"breaks":   silent + " " + asked,
+	"owned":    silent + " " + handedOn,
+	"requests": "breaks",
+	"check":    "[2 1 1]" + remediates + "observed true",
+	"owner":    "[1 0 0]" + remediates + "observed true",
+	"labelled": "c1",
+	"trouble":  nothing,
+}
+
+// events that an upheaval raises, besides those of before.
+var raised = []string{
+	"recovers MachineHealthy", "breaks MachineMarkedUnhealthy", "owned MachineMarkedUnhealthy",
+	"check RemediationEnded", "check RemediationStarted", "owned RemediationStarted",
+}
+
+func (u *upheaval) title(nth int, f fate) string { return fmt.Sprintf("write %d %s", nth, f) }
+
+// happenedOnce checks that nothing was done twice.
+func (u *upheaval) happenedOnce(c *chronicle, done []string, why string) {
+	GinkgoHelper()
+	for _, once := range []string{"POST metal3remediations", "DELETE metal3remediations/recovers"} {
+		Expect(slices.DeleteFunc(slices.Clone(done), func(w string) bool { return w != once })).To(HaveLen(1), "%s: %s in %q", why, once, done)
+	}
+	for machine, turns := range map[string][]string{"recovers": {"False", "True"}, "breaks": {"True", "False"}, "owned": {"False"}} {
+		Expect(c.turns(u.cluster.Namespace, machine, clusterv1.MachineHealthCheckSucceededCondition)).To(Equal(turns), "%s: %s", why, machine)
+	}
+	Expect(c.turns(u.cluster.Namespace, "owned", clusterv1.MachineOwnerRemediatedCondition)).To(Equal([]string{"False"}), why)
+}
+
+var _ = Describe("When writes fail", Ordered, func() {
+	const name = "faults"
+	args := []string{"--watch-filter=" + name, "--unclaimed-machine-health-checks=act"}
+	var (
+		g     *gateway
+		m     *rig.Kubemend
+		c     *chronicle
+		total int // how many writes an undisturbed upheaval makes
+	)
+	BeforeAll(func(ctx SpecContext) {
+		g = newGateway(management)
+		c = newChronicle()
+		m = startManager(ctx, name, g.kubeconfig(), args...)
+	})
+	// strikeAll begins an upheaval for every write and each of the fates.
+	strikeAll := func(ctx context.Context, fates ...fate) []*upheaval {
+		var all []*upheaval
+		for range total * len(fates) {
+			all = append(all, calm(ctx, name))
+		}
+		for i, u := range all {
+			u.isCalm(ctx)
+			u.strike(ctx, g, i/len(fates)+1, fates[i%len(fates)])
+		}
+		return all
+	}
+
+	It("makes as many writes as there is to say, and no more", func(ctx SpecContext) {
+		u := calm(ctx, name)
+		u.isCalm(ctx)
+		u.strike(ctx, g, 0, "")
+
+		Eventually(u.state(ctx)).Should(Equal(over))
+		u.settles(ctx, m)
+		done, _ := g.written(u.plan)
+		total = len(done)
+		u.happenedOnce(c, done, "undisturbed")
+		Expect(done).To(ContainElements("PATCH machines/recovers/status", "PATCH machines/breaks/status", "PATCH machines/owned/status",
+			"PATCH machinehealthchecks/check/status", "PATCH machinehealthchecks/owned", "PATCH machinehealthchecks/owned/status"))
+		Expect(total).To(BeNumerically("<=", 11), "in %q", done)
+	})
+
+	It("ends in the same state, having done nothing twice, whichever write fails", func(ctx SpecContext) {
+		all := strikeAll(ctx, refused, carried)
+
+		for _, u := range all {
+			why := u.title(u.plan.nth, u.plan.fate)
+			Eventually(u.state(ctx)).Should(Equal(over), why)
+		}
+		all[0].settles(ctx, m)
+		for _, u := range all {
+			why := u.title(u.plan.nth, u.plan.fate)
+			Expect(u.state(ctx)()).To(Equal(over), why)
+			done, struck := g.written(u.plan)
+			Expect(struck).To(BeTrue(), why)
+			u.happenedOnce(c, done, why)
+			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("check", `kind="Metal3Remediation"`)...)()).To(BeEquivalentTo(2), why)
+			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("owned", `kind="Owner"`)...)()).To(BeEquivalentTo(1), why)
+			Expect(number(ctx, m, "kubemend_remediations_finished_total", u.labels("check", `result="recovered"`)...)()).To(BeEquivalentTo(1), why)
+			u.toldOnce(ctx, u.plan.fate == refused, why)
+		}
+	})
+
+	It("ends in the same state, having done nothing twice, after a crash between any two writes", func(ctx SpecContext) {
+		all := strikeAll(ctx, lastWrite)
+		for _, u := range all {
+			Eventually(func() bool { _, struck := g.written(u.plan); return struck }).Should(BeTrue(), u.title(u.plan.nth, u.plan.fate))
+		}
+		m.Kill()
+		g.forget()
+		before := make([]*plan, len(all))
+		for i, u := range all {
+			before[i], u.plan = u.plan, g.expect(u.cluster.Namespace, 0, "")
+		}
+		m = startManager(ctx, name, g.kubeconfig(), args...)
+
+		for i, u := range all {
+			why := u.title(before[i].nth, before[i].fate)
+			Eventually(u.state(ctx)).Should(Equal(over), why)
+		}
+		all[0].settles(ctx, m)
+		for i, u := range all {
+			why := u.title(before[i].nth, before[i].fate)
+			done, _ := g.written(before[i])
+			Expect(done).To(HaveLen(before[i].nth), why)
+			after, _ := g.written(u.plan)
+			u.happenedOnce(c, append(done, after...), why)
+			u.toldOnce(ctx, false, why)
+		}
+	})
+})
+
+// toldOnce checks that no event was sent twice, and, if all are wanted, that none is missing.
+func (u *upheaval) toldOnce(ctx context.Context, all bool, why string) {
+	GinkgoHelper()
+	told := u.told(ctx)
+	if all {
+		Eventually(told).Should(ConsistOf(append([]string{"recovers MachineMarkedUnhealthy", "check RemediationStarted"}, raised...)), why)
+	}
+	for _, e := range raised {
+		object, reason, _ := strings.Cut(e, " ")
+		most := 1
+		if e == "check RemediationStarted" {
+			most = 2 // with the one of before
+		}
+		Expect(u.events(ctx, object, reason)()).To(BeNumerically("<=", most), "%s: %s", why, e)
+	}
+}
