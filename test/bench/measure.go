@@ -86,6 +86,7 @@ func (t *trial) firstPass(ctx context.Context, c contender, binary string) error
 	t.figures[firstFullPass] = at.Sub(since).Seconds()
 	t.figures[firstPassCPU] = own.cpu
 	t.figures[firstPassServer] = after - before
+	t.figures[firstPassPatches] = own.patches / float64(t.world.machines)
 	t.say("first full pass after %.1fs", at.Sub(since).Seconds())
 	return nil
 }

@@ -6,9 +6,10 @@ import "fmt"
 type measured string
 
 const (
-	firstFullPass   measured = "First full pass after the start"
-	firstPassCPU    measured = "First full pass: processor time"
-	firstPassServer measured = "First full pass: processor time of the API server"
+	firstFullPass    measured = "First full pass after the start"
+	firstPassPatches measured = "First full pass: patches per machine"
+	firstPassCPU     measured = "First full pass: processor time"
+	firstPassServer  measured = "First full pass: processor time of the API server"
 
 	aloneMedian  measured = "One change alone: marked after, p50"
 	aloneWorst   measured = "One change alone: marked after, p99"
@@ -63,6 +64,7 @@ func rows() []row {
 	const none = -1
 	return []row{
 		{firstFullPass, seconds, upTo1000(3, 10)},
+		{firstPassPatches, count, nil},
 		{firstPassCPU, seconds, nil},
 		{firstPassServer, seconds, nil},
 		{aloneMedian, seconds, nil},

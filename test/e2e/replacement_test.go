@@ -10,7 +10,7 @@ import (
 
 // onlyPaused are the fields of somebody who wrote this condition, and nothing else.
 const onlyPaused = `{"f:status": {"f:conditions": {"k:{\"type\":\"Paused\"}": {
-	".": {}, "f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}, "f:lastTransitionTime": {}, "f:observedGeneration": {}}}}}`
+	"f:type": {}, "f:status": {}, "f:reason": {}, "f:message": {}, "f:lastTransitionTime": {}, "f:observedGeneration": {}}}}}`
 
 var _ = Describe("A worker whose kubelet falls silent", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allWell(ctx) })

@@ -260,7 +260,8 @@ func writers(object client.Object) map[string]string {
 	fields := map[string]string{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 != nil {
-			fields[entry.Manager] += entry.FieldsV1.GetRawString()
+			// Who wrote first into a structure has the structure as well.
+			fields[entry.Manager] += strings.ReplaceAll(entry.FieldsV1.GetRawString(), `".":{},`, "")
 		}
 	}
 	return fields

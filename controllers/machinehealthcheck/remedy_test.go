@@ -1,0 +1,52 @@
+package machinehealthcheck
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// A request is the same in all versions of its kind. Were it taken for a stray in one of them, it would be deleted under the
+// feet of the provider, and made again, for ever.
+func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy)).external()
+	old, kind := w.remedy.kind, w.remedy.kind.GroupKind().WithVersion("v0old")
+	scheme := runtime.NewScheme()
+	for _, k := range []schema.GroupVersionKind{old, kind} {
+		scheme.AddKnownTypeWithName(k, &metav1.PartialObjectMetadata{})
+		scheme.AddKnownTypeWithName(k.GroupVersion().WithKind(k.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, k := range []schema.GroupVersionKind{old, kind} {
+		for _, name := range []string{"m", "left-behind"} {
+			req := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "check"},
+			}}
+			req.SetGroupVersionKind(k)
+			builder.WithObjects(req)
+		}
+	}
+	c := builder.Build()
+	informers := &informertest.FakeInformers{Scheme: scheme}
+	r := &Reconciler{Requests: &request.Requests{Client: c, Live: c}, Kinds: request.NewKinds(informers, c, "")}
+	for _, k := range []schema.GroupVersionKind{old, kind} {
+		if _, err := r.Kinds.Ready(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(r.Kinds.InUse()); n != 1 {
+		t.Errorf("%d kinds are in use, want one", n)
+	}
+	r.observeStrays(t.Context(), w)
+	if len(w.strays) != 1 || w.strays[0].Name != "left-behind" {
+		t.Errorf("strays are %v, want left-behind alone", w.strays)
+	}
+}
