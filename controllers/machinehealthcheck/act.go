@@ -163,7 +163,8 @@ func (o outcome) newlyRefused() bool {
 	if o.refused == nil || o.said == nil {
 		return false
 	}
-	was, is := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition), conditionOf(o.said, clusterv1.MachineExternallyRemediatedCondition)
+	was := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition)
+	is := conditionOf(o.said, clusterv1.MachineExternallyRemediatedCondition)
 	return was == nil || was.Reason != is.Reason || was.Message != is.Message
 }
 

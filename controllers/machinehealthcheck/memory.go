@@ -115,7 +115,8 @@ func (m *memory) tries(key types.NamespacedName, failed bool) int {
 	if !found {
 		return 0
 	}
-	if last.failed++; !failed {
+	last.failed++
+	if !failed {
 		last.failed = 0
 	}
 	return last.failed

@@ -141,38 +141,50 @@ func overdue(w *world, t *target) time.Time { return t.verdict.OverdueSince(w.no
 // A machine of which an older check speaks is not spoken of. A suspect or unjudged machine keeps what was said of
 // it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
 func stepFor(w *world, t *target, granted, shortCircuited bool) step {
-	s := step{target: t}
 	switch t.verdict.State {
 	case health.Healthy:
-		if deleting(t.machine) {
-			return s
-		}
-		if t.request != nil && t.request.DeletionTimestamp.IsZero() {
-			s.drop = w.ownership(t.request) == own
-			// Only what is ours is deleted, so what is taken over is deleted by the next pass.
-			s.adopt = w.ownership(t.request) == adoptable && t.elder == ""
-		}
-		if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
-			s.say = saying{health: succeeded, external: removed}
-			if t.request != nil && w.ownership(t.request) == foreign {
-				s.say.external = 0 // what is said of somebody else's request is not ours
-			}
-		}
+		return healthyStep(w, t)
 	case health.Unhealthy:
-		if t.elder != "" {
-			return s
-		}
-		s.say.health = failed
-		if deleting(t.machine) {
-			return s
-		}
-		s.start = granted
-		if w.remedy.external {
-			return externalStep(w, s)
-		}
-		s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
-		s.say.external = removed // of a template that the check does not name any more
+		return unhealthyStep(w, t, granted, shortCircuited)
+	default:
+		return step{target: t}
 	}
+}
+
+func healthyStep(w *world, t *target) step {
+	s := step{target: t}
+	if deleting(t.machine) {
+		return s
+	}
+	if t.request != nil && t.request.DeletionTimestamp.IsZero() {
+		s.drop = w.ownership(t.request) == own
+		// Only what is ours is deleted, so what is taken over is deleted by the next pass.
+		s.adopt = w.ownership(t.request) == adoptable && t.elder == ""
+	}
+	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
+		s.say = saying{health: succeeded, external: removed}
+		if t.request != nil && w.ownership(t.request) == foreign {
+			s.say.external = 0 // what is said of somebody else's request is not ours
+		}
+	}
+	return s
+}
+
+func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
+	s := step{target: t}
+	if t.elder != "" {
+		return s
+	}
+	s.say.health = failed
+	if deleting(t.machine) {
+		return s
+	}
+	s.start = granted
+	if w.remedy.external {
+		return externalStep(w, s)
+	}
+	s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
+	s.say.external = removed // of a template that the check does not name any more
 	return s
 }
 

@@ -101,10 +101,11 @@ func remediationNotes(w *world, outcomes []outcome) []note {
 	return notes
 }
 
-// checkOf returns check with the kind that an event refers to; objects from a cache do not carry theirs.
+// checkOf returns check with the kind that an event refers to; objects from a cache do not carry theirs. With the version,
+// what happens to other machines later is an event of its own; without it, it would only be counted, under the text of the first.
 func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
 	about := &clusterv1.MachineHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck"}}
-	about.Name, about.Namespace, about.UID = check.Name, check.Namespace, check.UID
+	about.Name, about.Namespace, about.UID, about.ResourceVersion = check.Name, check.Namespace, check.UID, check.ResourceVersion
 	return about
 }
 
