@@ -47,6 +47,7 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	for _, o := range outcomes {
 		if o.requested {
 			last.begun[o.target.machine.UID] = begun{at: w.now, kind: remediationKind(w)}
+			last.inFlight[o.target.machine.UID] = remediationKind(w)
 		}
 	}
 }
@@ -146,6 +147,19 @@ func remediationKind(w *world) string {
 		return w.remedy.kind.Kind
 	}
 	return "Owner"
+}
+
+// begunUnheard is how many remediations are in flight that were not before and that no pass counted: the answer to the write
+// that began them was lost.
+func begunUnheard(w *world, before map[types.UID]string) int {
+	n := 0
+	for i := range w.targets {
+		t := &w.targets[i]
+		if _, known := before[t.machine.UID]; before != nil && !known && w.inFlight(t) {
+			n++
+		}
+	}
+	return n
 }
 
 // ended says how the remediations ended that were in flight before this pass and are not any more.

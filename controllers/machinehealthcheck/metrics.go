@@ -71,7 +71,8 @@ func Metrics() []prometheus.Collector {
 
 // measure exports what a pass saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
-	results := ended(w, r.memory.pass(w))
+	before := r.memory.pass(w)
+	results, unheard := ended(w, before), begunUnheard(w, before)
 	r.memory.remember(w, outcomes)
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
 	p := s.population
@@ -88,6 +89,9 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
 	}
 	kind := remediationKind(w)
+	if unheard > 0 {
+		started.WithLabelValues(append(labels, kind)...).Add(float64(unheard))
+	}
 	for _, o := range outcomes {
 		if o.requested {
 			started.WithLabelValues(append(labels, kind)...).Inc()

@@ -87,10 +87,22 @@ func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) e
 	if apierrors.IsAlreadyExists(err) {
 		return ErrAppeared
 	}
-	if err != nil {
+	if err != nil && !r.made(ctx, req) {
 		return fmt.Errorf("create %s %s: %w", kind.Kind, key, err)
 	}
 	return nil
+}
+
+// made reports whether req, whose creation failed, is there all the same: what was lost may be the answer alone.
+func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) bool {
+	found := &Metadata{}
+	found.SetGroupVersionKind(req.GroupVersionKind())
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(req), found); err != nil {
+		return false // then it stays at the first error
+	}
+	is, marked := MadeBy(found)
+	wanted, _ := MadeBy(req)
+	return marked && is == wanted
 }
 
 // Adopt marks a request as made by by. The request must not have changed since it was read.

@@ -104,7 +104,7 @@ func build(ctx context.Context) (map[string]string, error) {
 func command(ctx context.Context, folder string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false") // as the Makefile has it
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false") // as the Makefile has it
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

@@ -142,8 +142,8 @@ func pass(ctx context.Context, d time.Duration) error {
 // busy is the difference of two readings without what an idle contender needs in that time, and for being read.
 func (t *trial) busy(before, after reading) reading {
 	d, seconds := after.minus(before), after.at.Sub(before.at).Seconds()
-	d.cpu = max(d.cpu-t.idle.cpu*seconds-t.look.cpu*float64(d.reading), 0)
-	d.mallocs = max(d.mallocs-t.idle.mallocs*seconds-t.look.mallocs*float64(d.reading), 0)
+	d.cpu = max(d.cpu-t.idle.cpu*seconds-t.look.cpu*float64(d.nth), 0)
+	d.mallocs = max(d.mallocs-t.idle.mallocs*seconds-t.look.mallocs*float64(d.nth), 0)
 	return d
 }
 

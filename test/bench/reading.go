@@ -15,8 +15,8 @@ import (
 // reading is what the metrics of a contender say at one moment, or the difference of two.
 type reading struct {
 	at time.Time
-	// reading is the number of this one: each costs the contender processor time and allocations of its own.
-	reading  int
+	// nth is the number of this reading: each costs the contender processor time and allocations of its own.
+	nth      int
 	cpu      float64 // seconds
 	mallocs  float64
 	resident float64 // bytes
@@ -32,7 +32,7 @@ type reading struct {
 // minus is what happened between two moments.
 func (r reading) minus(before reading) reading {
 	return reading{
-		at: r.at, reading: r.reading - before.reading, cpu: r.cpu - before.cpu, mallocs: r.mallocs - before.mallocs, resident: r.resident - before.resident,
+		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, mallocs: r.mallocs - before.mallocs, resident: r.resident - before.resident,
 		passes: r.passes - before.passes, releases: r.releases - before.releases,
 		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
 		distant: r.distant - before.distant,

@@ -50,7 +50,7 @@ func (r *runner) read(ctx context.Context) (reading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads++
-	now.reading = r.reads
+	now.nth = r.reads
 	r.highest = max(r.highest, now.resident)
 	return now, nil
 }

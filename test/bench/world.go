@@ -77,9 +77,7 @@ func scaleOf(w world, quick bool) scale {
 	if w.machines < 200 {
 		s.alone, s.spread = 10, 40 // every flip is of a machine that was never flipped before
 	}
-	if w.clusters > 1 {
-		s.isolate = s.alone // each in a cluster of its own
-	}
+	s.isolate = min(max(s.isolate, w.clusters), s.alone) // those in clusters of their own need not wait for each other
 	return s
 }
 

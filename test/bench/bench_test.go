@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+)
+
+func TestWorldsAreReadFromTheCommandLine(t *testing.T) {
+	for list, want := range map[string][]world{
+		"100":            {{100, 1}},
+		"100/1,1000/50":  {{100, 1}, {1000, 50}},
+		"100/":           {{100, 1}},
+		"ten":            nil,
+		"100/no":         nil,
+		"100/3":          nil,
+		"100/0":          nil,
+		"10/1":           nil,
+		"100/1,,1000/50": nil,
+	} {
+		t.Run(list, func(t *testing.T) {
+			got, err := parseWorlds(list)
+			if (err != nil) != (want == nil) {
+				t.Errorf("error: %v", err)
+			}
+			if !slices.Equal(got, want) && want != nil {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestEveryWorldHasEnoughMachinesForItsFlips(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		for _, w := range []world{{100, 1}, {200, 4}, {1000, 1}, {1000, 50}, {5000, 1}} {
+			if s := scaleOf(w, quick); max(s.alone, s.isolate)+s.spread+s.mass > w.machines {
+				t.Errorf("%s, quick %t: %+v", w, quick, s)
+			}
+		}
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(i+1))
+	}
+	for name, row := range map[string]struct {
+		of      []time.Duration
+		percent int
+		want    time.Duration
+	}{
+		"none":                                   {nil, 99, 0},
+		"the only one":                           {[]time.Duration{7}, 50, 7},
+		"the lower of two is the median":         {[]time.Duration{7, 8}, 50, 7},
+		"the 99th percentile of few is the last": {[]time.Duration{7, 8, 9}, 99, 9},
+		"the 99th percentile of a hundred":       {hundred, 99, 99},
+		"the median of a hundred":                {hundred, 50, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := percentile(row.of, row.percent); got != row.want {
+				t.Errorf("got %d, want %d", got, row.want)
+			}
+		})
+	}
+}
+
+func TestRequestsAreSortedByClusterAndMethod(t *testing.T) {
+	const page = `process_cpu_seconds_total 1.5
+process_resident_memory_bytes 2.097152e+06
+go_memstats_mallocs_total 1000
+rest_client_requests_total{code="200",host="here:1",method="GET"} 5
+rest_client_requests_total{code="200",host="here:1",method="PATCH"} 3
+rest_client_requests_total{code="409",host="here:1",method="PATCH"} 1
+rest_client_requests_total{code="201",host="here:1",method="POST"} 2
+rest_client_requests_total{code="200",host="here:1",method="DELETE"} 1
+rest_client_requests_total{code="200",host="there:1",method="GET"} 12
+capi_cluster_cache_healthchecks_total{cluster_name="a",status="success"} 10
+controller_runtime_reconcile_total{controller="machinehealthcheck",result="success"} 4
+controller_runtime_reconcile_total{controller="machinehealthcheck",result="error"} 1
+controller_runtime_reconcile_total{controller="machinehealthcheck-release",result="success"} 7
+controller_runtime_reconcile_total{controller="clustercache",result="success"} 100
+`
+	got, err := parseReading(page, "controller_runtime_reconcile_total", "here:1", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := reading{
+		cpu: 1.5, mallocs: 1000, resident: 2 * mebibyte, passes: 5, releases: 7,
+		reads: 5, patches: 4, creates: 2, others: 1, distant: 2,
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(reading{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, err := parseReading("nothing 1\n", "passes", "here:1", time.Time{}); err == nil {
+		t.Error("a page without the metrics was read")
+	}
+}
+
+func TestTheLookoutTellsWhoeverWaits(t *testing.T) {
+	machines := func(status string) string {
+		return `{"type":"MODIFIED","object":{"metadata":{"name":"m"},"status":{"conditions":[{"type":"HealthCheckSucceeded","status":"` + status + `"}]}}}`
+	}
+	stream, events := io.Pipe()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		buffer := make([]byte, 4096)
+		for {
+			n, err := stream.Read(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = w.Write(buffer[:n])
+			w.(http.Flusher).Flush()
+		}
+	}))
+	defer server.Close()
+	l, err := look(t.Context(), &rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turned, all := l.turn("m", isBad), l.all(1, isBad)
+	for _, status := range []string{isGood, isGood, isBad} {
+		if _, err := io.WriteString(events, machines(status)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, moment := range []<-chan time.Time{turned, all, l.all(1, isBad)} {
+		if _, err := l.await(t.Context(), moment); err != nil {
+			t.Error(err)
+		}
+	}
+	_ = events.Close()
+	if _, err := l.await(t.Context(), l.turn("m", isGood)); err == nil {
+		t.Error("the end of the watch went unnoticed")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.await(ended, nil); err == nil {
+		t.Error("the end of the context went unnoticed")
+	}
+}
+
+func TestAWindowShowsTheNodesOfOneCluster(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.String())
+	}))
+	defer server.Close()
+	w, err := openWindow(&rest.Config{Host: server.URL}, "cluster=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	for asked, want := range map[string]string{
+		"/api/v1/nodes?watch=true": "/api/v1/nodes?labelSelector=cluster%3Da&watch=true",
+		"/api/v1/nodes/n":          "/api/v1/nodes/n",
+		"/":                        "/",
+	} {
+		response, err := http.Get(w.url + asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || string(got) != want {
+			t.Errorf("%s became %s (%v), want %s", asked, got, err, want)
+		}
+	}
+}
+
+func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
+	all := contenders()
+	results := worldResults{world: world{1000, 1}, contenders: []contenderResults{
+		{all[0], figures{firstFullPass: 2, aloneWorst: 0.25, beatPasses: 0}},
+		{all[1], figures{firstFullPass: 25, aloneWorst: 0.05, beatPasses: 2}},
+	}}
+	table := results.table()
+	for _, line := range []string{
+		"| measured | kubemend | Cluster API | ratio | aim |",
+		"| First full pass after the start | 2.000 s | 25.0 s | 12 | ≤ 3.000 s: met |",
+		"| One change alone: marked after, p99 | 0.250 s | 0.050 s | 0.2 | ≤ 0.200 s: **missed** |",
+		"| 1000 heartbeats: passes | 0 | 2 | ∞ | ≤ 0: met |",
+	} {
+		if !strings.Contains(table, line+"\n") {
+			t.Errorf("there is no line\n%s\nin\n%s", line, table)
+		}
+	}
+}
