@@ -52,9 +52,10 @@ func contenders() []contender {
 }
 
 func contenderNames() []string {
-	var names []string
-	for _, c := range contenders() {
-		names = append(names, c.name)
+	all := contenders()
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.name
 	}
 	return names
 }
@@ -101,7 +102,7 @@ func build(ctx context.Context) (map[string]string, error) {
 	return binaries, nil
 }
 
-func command(ctx context.Context, folder string, name string, args ...string) (string, error) {
+func command(ctx context.Context, folder, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false") // as the Makefile has it

@@ -146,7 +146,8 @@ func (l *lookout) turn(machine, status string) <-chan time.Time {
 	return granted
 }
 
-// all returns where the moment is sent at which so many machines have that status, now or later.
+// all returns where the moment is sent at which so many machines have that status, now or later. For each status there is one
+// who waits, the last.
 func (l *lookout) all(machines int, status string) <-chan time.Time {
 	reached := make(chan time.Time, 1)
 	l.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -201,7 +202,7 @@ func (t *trial) steadyPasses(ctx context.Context) error {
 	}
 	last := t.machines(t.world.machines-t.world.clusters, t.world.clusters) // one of each cluster
 	err = t.paced(ctx, t.machines(0, n), every, func(ctx context.Context, round int) error {
-		return t.each(ctx, last, func(ctx context.Context, i int) error { return t.touch(ctx, i, fmt.Sprint(round)) })
+		return t.each(ctx, last, func(ctx context.Context, i int) error { return t.touch(ctx, i, strconv.Itoa(round)) })
 	})
 	if err != nil {
 		return err

@@ -22,9 +22,12 @@ Unknown for 60 s). Many clusters share one workload API server; a proxy in betwe
   process_cpu_seconds_total until the contender is quiet again, without what an idle one needs in that time.
 - **Steady pass**: forced by an annotation on one machine of each cluster, so it includes one such event. Allocations are
   go_memstats_mallocs_total, without those of an idle contender in that time.
-- **Memory**: process_resident_memory_bytes, read every second.
+- **Memory**: process_resident_memory_bytes, read every second while nobody counts processor time, since every reading costs some.
+  What readings cost is measured too, and left out.
+- **API server**: its own process_cpu_seconds_total; most of a first full pass is the time that it takes to patch every machine once.
 
 What distorts them: API servers, etcd, the proxies, the contender and the clients that write and watch share these cores, so a delay
-is also theirs. There is one run of each; of fewer than 100 samples p99 is the highest. Processor time is counted in steps of 10 ms. In 50 clusters few machines share the fixed
-cost of a pass. Without a controller that owns the machines nobody reacts to a mark.
+is also theirs. There is one run of each; of fewer than 100 samples p99 is the highest. Processor time is counted in steps of
+10 ms. In many small clusters few machines share what a pass costs in itself. Nobody owns the machines, so nobody reacts
+to a mark and takes it back. Ratios are those of the second contender to the first.
 `

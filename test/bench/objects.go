@@ -87,7 +87,9 @@ func machineStatus(name string) clusterv1.MachineStatus {
 		NodeRef:        clusterv1.MachineNodeReference{Name: name},
 		NodeInfo:       ptr.To(systemInfo(name)),
 		Initialization: clusterv1.MachineInitializationStatus{InfrastructureProvisioned: ptr.To(true), BootstrapDataSecretCreated: ptr.To(true)},
-		Addresses:      clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalIP, Address: "10.20.30.40"}, {Type: clusterv1.MachineHostName, Address: name}},
+		Addresses: clusterv1.MachineAddresses{
+			{Type: clusterv1.MachineInternalIP, Address: "10.20.30.40"}, {Type: clusterv1.MachineHostName, Address: name},
+		},
 		Conditions: []metav1.Condition{
 			good(clusterv1.MachineAvailableCondition, clusterv1.MachineAvailableReason),
 			good(clusterv1.MachineReadyCondition, clusterv1.MachineReadyReason),
@@ -124,7 +126,7 @@ func providerID(name string) string { return "metal3://bench/" + name + "/" + na
 
 // nodeOf is a node of about 8 KiB: what a kubelet reports is mostly images.
 func nodeOf(w world, i int) *corev1.Node {
-	name := w.machine(i)
+	name, pods := w.machine(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("263856792Ki"),
 		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("459850824Ki"),
@@ -144,9 +146,7 @@ func nodeOf(w world, i int) *corev1.Node {
 				"csi.volume.kubernetes.io/nodeid": `{"rook-ceph.rbd.csi.ceph.com":"` + name + `"}`,
 			},
 		},
-		Spec: corev1.NodeSpec{
-			ProviderID: providerID(name), PodCIDR: fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256), PodCIDRs: []string{fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)},
-		},
+		Spec: corev1.NodeSpec{ProviderID: providerID(name), PodCIDR: pods, PodCIDRs: []string{pods}},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity, NodeInfo: systemInfo(name), Images: images(),
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.20.30.40"}, {Type: corev1.NodeHostName, Address: name}},
@@ -163,13 +163,13 @@ func systemInfo(name string) corev1.NodeSystemInfo {
 }
 
 func images() []corev1.ContainerImage {
-	var all []corev1.ContainerImage
-	for i := range 28 { // a kubelet reports up to 50
+	all := make([]corev1.ContainerImage, 28) // a kubelet reports up to 50
+	for i := range all {
 		image := fmt.Sprintf("registry.example.com/platform/component-%02d", i)
-		all = append(all, corev1.ContainerImage{
+		all[i] = corev1.ContainerImage{
 			Names:     []string{fmt.Sprintf("%s@sha256:%064x", image, i+1), image + ":v1.2.3"},
 			SizeBytes: int64(20_000_000 + i),
-		})
+		}
 	}
 	return all
 }

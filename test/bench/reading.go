@@ -75,8 +75,8 @@ func parseReading(page, passes, host string, at time.Time) (reading, error) {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			// Of these two one is there, and the other is nil and says 0.
-			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue())
+			// Of these one is there, and the others are nil and say 0.
+			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue()+m.GetUntyped().GetValue())
 		}
 	}
 	sum(cpuMetric, func(_ map[string]string, v float64) { r.cpu = v })

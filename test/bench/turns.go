@@ -16,22 +16,18 @@ var ready = corev1.NodeCondition{
 
 // nodeConditions are the others, as of a heartbeat, always in the same order: a patch changes the order of what it merges.
 func nodeConditions(beat metav1.Time) []corev1.NodeCondition {
-	var all []corev1.NodeCondition
-	for _, c := range []struct {
-		kind   corev1.NodeConditionType
-		reason string
-	}{
-		{corev1.NodeNetworkUnavailable, "CiliumIsUp"},
-		{corev1.NodeMemoryPressure, "KubeletHasSufficientMemory"},
-		{corev1.NodeDiskPressure, "KubeletHasNoDiskPressure"},
-		{corev1.NodePIDPressure, "KubeletHasSufficientPID"},
-	} {
-		all = append(all, corev1.NodeCondition{
-			Type: c.kind, Status: corev1.ConditionFalse, Reason: c.reason, Message: "the kubelet says so in a sentence of about this length",
-			LastTransitionTime: since, LastHeartbeatTime: beat,
-		})
+	others := []corev1.NodeCondition{
+		{Type: corev1.NodeNetworkUnavailable, Reason: "CiliumIsUp"},
+		{Type: corev1.NodeMemoryPressure, Reason: "KubeletHasSufficientMemory"},
+		{Type: corev1.NodeDiskPressure, Reason: "KubeletHasNoDiskPressure"},
+		{Type: corev1.NodePIDPressure, Reason: "KubeletHasSufficientPID"},
 	}
-	return all
+	for i := range others {
+		c := &others[i]
+		c.Status, c.Message = corev1.ConditionFalse, "the kubelet says so in a sentence of about this length"
+		c.LastTransitionTime, c.LastHeartbeatTime = since, beat
+	}
+	return others
 }
 
 // turnedBad is the patch after which a node has been silent for long.

@@ -119,6 +119,13 @@ func (g *gateway) expect(namespace string, nth int, f fate) *plan {
 	return g.plans[namespace]
 }
 
+// refuseReads lets live reads of a resource fail, one by one and not in lists; empty lets them succeed again.
+func (g *gateway) refuseReads(p *plan, resource string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.refusedReads = resource
+}
+
 // forget ends all plans.
 func (g *gateway) forget() {
 	g.mu.Lock()
@@ -137,11 +144,12 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r)
 	g.mu.Lock()
 	p := g.plans[c.namespace]
+	fails := p != nil && c.method == http.MethodGet && c.rest != "" && c.resource == p.refusedReads
 	g.mu.Unlock()
 	switch {
 	case p == nil:
 		g.upstream.ServeHTTP(w, r)
-	case c.method == http.MethodGet && c.rest != "" && c.resource == p.refusedReads:
+	case fails:
 		fail(w)
 	case c.method == http.MethodGet:
 		g.upstream.ServeHTTP(w, r)
@@ -158,8 +166,9 @@ func (g *gateway) write(w http.ResponseWriter, r *http.Request, p *plan, c call)
 		fail(w)
 	case carried:
 		panic(http.ErrAbortHandler) // the connection breaks
-	case lastWrite:
-		<-r.Context().Done() // whoever asks is about to crash
+	case lastWrite: // whoever asks is about to crash
+		_, _ = io.Copy(io.Discard, r.Body) // or the server would not notice that the connection is gone
+		<-r.Context().Done()
 	default:
 		for key, values := range answer.Header() {
 			w.Header()[key] = values

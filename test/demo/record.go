@@ -33,7 +33,6 @@ const (
 	allowedAgain    fact = "a check is not short-circuited any more"
 	reachability    fact = "the workload cluster is or is not within reach"
 	restrictedEvent fact = "the event RemediationRestricted"
-	otherEvent      fact = "an event"
 )
 
 // sighting is one change that the world showed.
@@ -45,8 +44,6 @@ type sighting struct {
 	text  string // for readers
 	// number and of are a count, where the fact is one: 4 of 5.
 	number, of int
-	// silent sightings count for scenes, but would tell readers what another line tells them.
-	silent bool
 }
 
 // record is all that was seen, in the order in which it was seen.
@@ -68,9 +65,7 @@ func (r *record) add(sightings ...sighting) {
 	for _, s := range sightings {
 		s.at = time.Now()
 		r.seen = append(r.seen, s)
-		if !s.silent {
-			r.narrator.line(s.at, s.by, s.text)
-		}
+		r.narrator.line(s.at, s.by, s.text)
 	}
 	if len(sightings) > 0 {
 		close(r.changed)

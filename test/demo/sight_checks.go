@@ -94,19 +94,17 @@ func sumOf(message string) string {
 
 var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
 
-// eventChanged is what there is to say about a new event, or one that was repeated. What conditions tell as well is not told
-// twice.
+// eventChanged is what there is to say about a new event, or one that was repeated. What other objects tell as well is
+// not told twice.
 func eventChanged(_, is *eventsv1.Event) []sighting {
-	if is == nil || is.ReportingController != kubemend {
+	if is == nil || is.ReportingController != kubemend || is.Reason != mendv1.EventRemediationRestricted {
 		return nil
 	}
-	s := sighting{by: kubemend, fact: otherEvent, about: is.Regarding.Name, silent: true}
-	if is.Reason == mendv1.EventRemediationRestricted {
-		s.fact, s.silent = restrictedEvent, false
+	s := sighting{
+		by: kubemend, fact: restrictedEvent, about: is.Regarding.Name,
+		text: fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name),
 	}
-	s.text = fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name)
 	if is.Series != nil {
-		s.number = int(is.Series.Count)
 		s.text = fmt.Sprintf("%s, %d times by now", s.text, is.Series.Count)
 	}
 	return []sighting{s}

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -83,7 +84,13 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		Eventually(w.said(ctx, check.Name, mendv1.WorkloadClusterReachable)).WithTimeout(outagePatience).Should(Equal("True/ReachableAgain"))
 		Eventually(w.counts(ctx, check.Name)).WithTimeout(outagePatience).Should(Equal("4 of 4"))
 		w.replaced(ctx, before, marked)
+		Eventually(w.counts(ctx, check.Name)).Should(Equal("4 of 4"))
 		Expect(w.events(ctx, check, starting, mendv1.EventMachineMarkedUnhealthy)()).To(BeZero())
+
+		By("deleting a node, of which only a watch on the new connection can tell")
+		before, lost := w.identities(ctx), starting
+		Expect(w.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}})).To(Succeed())
+		w.replaced(ctx, before, lost)
 		Expect(w.events(ctx, check, check.Name, mendv1.EventUnreachable)()).To(Equal(1))
 		Expect(w.events(ctx, check, check.Name, mendv1.EventReachable)()).To(Equal(1))
 	}, SpecTimeout(6*time.Minute))

@@ -267,7 +267,7 @@ func writers(object client.Object) map[string]string {
 	return fields
 }
 
-// metric returns the value of a series of the manager's metrics by the labels it has; NaN is no value, so missing is -1.
+// metric is the value of the first series of the manager's metrics that has the name and the labels, or "missing".
 func metric(ctx context.Context, name string, labels ...string) func(Gomega) string {
 	return func(g Gomega) string {
 		text, err := manager.Scrape(ctx)
