@@ -150,8 +150,11 @@ func remediationKind(w *world) string {
 }
 
 // begunUnheard is how many remediations are in flight that were not before and that no pass counted: the answer to the write
-// that began them was lost.
+// that began them was lost. While a check is only observed, it is others who begin them.
 func begunUnheard(w *world, before map[types.UID]string) int {
+	if w.stance != acting {
+		return 0
+	}
 	n := 0
 	for i := range w.targets {
 		t := &w.targets[i]

@@ -163,8 +163,9 @@ func healthyStep(w *world, t *target) step {
 	}
 	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 		s.say = saying{health: succeeded, external: removed}
-		if t.request != nil && w.ownership(t.request) == foreign {
-			s.say.external = 0 // what is said of somebody else's request is not ours
+		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
+		if t.request != nil && w.ownership(t.request) == foreign && external != nil && !failureOfOurs(external) {
+			s.say.external = 0 // what is said of somebody else's request is not ours; that it was in our way is
 		}
 	}
 	return s

@@ -50,13 +50,13 @@ type Clusters struct {
 
 	mu     sync.Mutex
 	nodes  map[client.ObjectKey]toolscache.SharedIndexInformer
-	unsure map[client.ObjectKey]time.Time // since when
+	doubts map[client.ObjectKey]*doubt
 }
 
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
 	return &Clusters{
-		cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}, unsure: map[client.ObjectKey]time.Time{},
+		cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}, doubts: map[client.ObjectKey]*doubt{},
 	}
 }
 
@@ -79,7 +79,8 @@ func (v View) Node(name string) *corev1.Node {
 	return obj.(*corev1.Node)
 }
 
-// View looks at cluster, at now, and makes sure that watches on its nodes are in place. No call of it blocks on the network.
+// View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after
+// an outage, whether the cache has caught up.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
 	health := c.cache.GetHealthCheckingState(ctx, cluster)
 	connected := true
@@ -93,38 +94,15 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 			return View{}, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	informer := c.nodes[cluster]
-	if informer != nil && informer.IsStopped() {
-		delete(c.nodes, cluster) // of a connection that is no more; its memory is let go
-		informer = nil
-	}
-	if connected && health.ConsecutiveFailures == 0 && informer != nil && informer.HasSynced() {
-		delete(c.unsure, cluster)
+	informer, d := c.look(cluster, now, connected && health.ConsecutiveFailures == 0)
+	switch {
+	case d == nil:
+		return View{Link: Up, nodes: informer.GetIndexer()}, nil
+	case d.answered && c.caughtUp(ctx, cluster, d, informer.GetIndexer()):
+		c.settle(cluster)
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
-	return c.unanswered(cluster, now, connected, health), nil
-}
-
-// unanswered is the view of a cluster that cannot be read at now.
-func (c *Clusters) unanswered(cluster client.ObjectKey, now time.Time, connected bool, health clustercache.HealthCheckingState) View {
-	since, before := c.unsure[cluster]
-	if !before {
-		since = now
-		c.unsure[cluster] = now
-	}
-	v := View{Link: Unsure}
-	if health.ConsecutiveFailures >= lost || now.Sub(since) >= patience {
-		v.Link = Down
-	}
-	if v.Link == Down && !connected {
-		return v // that the connection is made again is told by an event
-	}
-	// There is an event of every node, but none that says that these were all, and none of a probe that succeeds again. The
-	// first list is a matter of a second, all else of a probe.
-	v.Recheck = min(max(now.Sub(since)/2, time.Second/4), ProbeInterval)
-	return v
+	return d.view(now, connected, health), nil
 }
 
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
@@ -138,10 +116,9 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 	}
 	present := make(map[string]bool, len(names))
 	if len(names) > singly {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-		if err := live.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("list the nodes of cluster %s: %w", cluster, err)
+		list, err := c.listNodes(ctx, cluster)
+		if err != nil {
+			return nil, err
 		}
 		for i := range list.Items {
 			present[list.Items[i].Name] = true
@@ -158,6 +135,20 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		present[name] = err == nil
 	}
 	return present, nil
+}
+
+// listNodes asks the workload cluster itself, past the cache, for the metadata of its nodes.
+func (c *Clusters) listNodes(ctx context.Context, cluster client.ObjectKey) (*metav1.PartialObjectMetadataList, error) {
+	live, err := c.cache.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list the nodes of cluster %s: %w", cluster, err)
+	}
+	return list, nil
 }
 
 // nodeStore remembers where the nodes of a cluster are cached. ClusterCache calls it once for every connection it makes, so after a

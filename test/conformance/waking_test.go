@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -165,7 +166,9 @@ var _ = Describe("Waking up", func() {
 
 		for i := range 3 {
 			for _, check := range []string{"check", "owned"} {
-				s.changeCheck(ctx, check, func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": fmt.Sprint(i)} })
+				s.changeCheck(ctx, check, func(c *clusterv1.MachineHealthCheck) {
+					c.Annotations = map[string]string{"irrelevant": strconv.Itoa(i)}
+				})
 			}
 		}
 		Eventually(passes(ctx, m)).Should(BeNumerically(">", before))

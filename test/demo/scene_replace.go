@@ -10,7 +10,7 @@ import (
 // replace: a kubelet falls silent, and the machine is replaced by its MachineSet.
 func replace(ctx context.Context, s *stage) error {
 	s.narrator.heading("Scene replace: a kubelet falls silent",
-		"One of five workers: within the 40% that may be not healthy, so kubemend has it replaced. Times count from the stop.")
+		"One of five workers, within the 40% allowed: kubemend has it replaced. Times count from the stop.")
 	chosen, err := s.workerNames(ctx, 1)
 	if err != nil {
 		return err

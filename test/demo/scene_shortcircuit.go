@@ -17,7 +17,7 @@ const watched = 10 * time.Second
 // shortCircuit: three of five workers fall silent, which is more than may, so the fault must be elsewhere and nothing is done.
 func shortCircuit(ctx context.Context, s *stage) error {
 	s.narrator.heading("Scene short-circuit: three kubelets fall silent at once",
-		"Three of five workers: more than 40%, so the fault is likely to be elsewhere, and replacing machines would make it worse.")
+		"Three of five workers, more than the 40% allowed: the fault is likely elsewhere, and nothing must be replaced.")
 	lost, err := s.workerNames(ctx, 3)
 	if err != nil {
 		return err

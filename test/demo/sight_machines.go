@@ -91,7 +91,7 @@ func ownerChanged(was, is *clusterv1.Machine) *sighting {
 	case now.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
 		return &sighting{
 			by: authorOf(is, now.Type), fact: handedOver,
-			text: fmt.Sprintf("Machine %s is handed over to its owner, %s", is.Name, ownerOf(is)),
+			text: fmt.Sprintf("Machine %s is handed to its owner, %s", is.Name, ownerOf(is)),
 		}
 	default:
 		// Only the owner takes it from there.

@@ -1,0 +1,120 @@
+package workload
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// catchUpInterval is how often to look whether a cache has caught up after an outage. Nothing tells that it has.
+const catchUpInterval = time.Second / 2
+
+// doubt is what is kept of a cluster from the moment at which it does not answer until its cache can be trusted again.
+//
+// An answered probe is not enough for that. A watch that broke is made again with growing pauses, so for up to half a minute the cache
+// shows the nodes as they were before the outage: one that was silent then and is well now would be called unhealthy.
+type doubt struct {
+	since    time.Time
+	answered bool
+	// stale is the cache that was filled before. One that is filled anew shows what is.
+	stale toolscache.SharedIndexInformer
+	// versions are those of the nodes when the cluster first answered again; nil before.
+	versions map[string]string
+}
+
+// look returns the cache of a cluster's nodes, and the doubt about it; nil if there is none.
+func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (toolscache.SharedIndexInformer, *doubt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	informer := c.nodes[cluster]
+	if informer != nil && informer.IsStopped() {
+		delete(c.nodes, cluster) // of a connection that is no more; its memory is let go
+		informer = nil
+	}
+	filled := informer != nil && informer.HasSynced()
+	was := c.doubts[cluster]
+	if filled && answers && (was == nil || was.stale != informer) {
+		delete(c.doubts, cluster)
+		return informer, nil
+	}
+	is := doubt{since: now, answered: filled && answers}
+	if was != nil {
+		is.since, is.stale = was.since, was.stale
+	}
+	switch {
+	case is.answered:
+		is.versions = was.versions
+	case filled:
+		is.stale = informer
+	}
+	c.doubts[cluster] = &is
+	return informer, &is
+}
+
+// settle ends a doubt.
+func (c *Clusters) settle(cluster client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.doubts, cluster)
+}
+
+// caughtUp reports whether the cache shows no node as it was before the cluster answered again. It asks the cluster once what there is;
+// later versions of nodes show as well that the cache is being told.
+func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *doubt, cache toolscache.Indexer) bool {
+	if d.versions == nil {
+		versions, err := c.nodeVersions(ctx, cluster)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot tell whether the nodes of a cluster are known as they are", "Cluster", cluster)
+			return false
+		}
+		c.mu.Lock()
+		d.versions = versions
+		c.mu.Unlock()
+	}
+	for name, version := range d.versions {
+		obj, exists, err := cache.GetByKey(name)
+		if err != nil || !exists {
+			continue // whoever misses a node asks for it
+		}
+		cached, err := resourceversion.CompareResourceVersion(obj.(client.Object).GetResourceVersion(), version)
+		if err != nil || cached < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (map[string]string, error) {
+	list, err := c.listNodes(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	versions := make(map[string]string, len(list.Items))
+	for i := range list.Items {
+		versions[list.Items[i].Name] = list.Items[i].ResourceVersion
+	}
+	return versions, nil
+}
+
+// view is what is to be seen of the cluster meanwhile.
+func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCheckingState) View {
+	v := View{Link: Unsure}
+	if health.ConsecutiveFailures >= lost || now.Sub(d.since) >= patience {
+		v.Link = Down
+	}
+	switch {
+	case d.answered:
+		v.Recheck = catchUpInterval
+	case v.Link == Down && !connected: // that the connection is made again is told by an event
+	default:
+		// There is an event of every node, but none that says that these were all, and none of a probe that succeeds again. The
+		// first list is a matter of a second, all else of a probe.
+		v.Recheck = min(max(now.Sub(d.since)/2, time.Second/4), ProbeInterval)
+	}
+	return v
+}
