@@ -132,4 +132,46 @@ var _ = Describe("Judging", func() {
 			"Health check failed: marked for remediation via cluster.x-k8s.io/remediate-machine annotation"))
 		Expect(v1beta1conditions.GetMessage(m, "HealthCheckSucceeded")).To(Equal("Marked for remediation via remediate-machine annotation"))
 	})
+
+	It("names a condition of the machine before a deleted node, and then both in both flavours", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.worker(ctx, "a", func(m *clusterv1.Machine) {
+			m.Status.Conditions = append(m.Status.Conditions, condition("GPUHealthy", metav1.ConditionFalse, long))
+		})
+		s.losesNode(ctx, "a")
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
+				{Type: "GPUHealthy", Status: metav1.ConditionFalse, TimeoutSeconds: ptr.To[int32](60)},
+			}
+		})
+		ofMachine := "Condition GPUHealthy on Machine is reporting status False with reason Test for more than 1m0s"
+		ofNode := "Node " + s.node("a") + " has been deleted"
+
+		message := func() string { return conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded") }
+		Eventually(message).Should(Equal("Health check failed:\n  * " + ofMachine + "\n  * " + ofNode))
+		Expect(s.health(ctx, "a")()).To(Equal("False/UnhealthyMachine False/UnhealthyMachine"))
+		Expect(v1beta1conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded")).To(Equal(ofMachine + "; " + ofNode))
+	})
+
+	It("is content with any one of several conditions, and a condition that is missing matches nothing", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b", "c")
+		s.nodeReports(ctx, "a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
+		s.nodeReports(ctx, "b", "KernelDeadlock", corev1.ConditionUnknown, long)
+		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+				{Type: "KernelDeadlock", Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](0)},
+				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](60)},
+			}
+		})
+
+		Eventually(s.health(ctx, "a")).Should(Equal(silent))
+		Eventually(s.health(ctx, "b")).Should(Equal(well), "another status is another matter")
+		Eventually(s.health(ctx, "c")).Should(Equal(well))
+		Expect(conditions.GetMessage(s.get(ctx, "a"), "HealthCheckSucceeded")).To(Equal(
+			"Health check failed:\n  * Condition DiskPressure on Node is reporting status True with reason Test for more than 1m0s"))
+
+		s.nodeReports(ctx, "c", "KernelDeadlock", corev1.ConditionTrue, 0)
+		Eventually(s.health(ctx, "c")).Should(Equal(silent), "no patience is no wait")
+	})
 })

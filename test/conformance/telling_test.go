@@ -6,10 +6,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // told returns the events of a scene, sorted by nothing, as "Object Reason".
@@ -94,6 +95,24 @@ var _ = Describe("Telling", func() {
 				Expect(e.Related.Name).To(Equal("check"))
 			}
 		}
+	})
+
+	It("W17: warns of the short circuit when it first keeps a machine from being remediated, and only then", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.workers(ctx, "a", "b")
+		s.check(ctx, "check", atMost("0"), func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](2)
+		})
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 2, 0}))
+
+		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionFalse, 0)
+		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
+		Expect(s.told(ctx)()).To(BeEmpty(), "a is only suspect")
+
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted"))
+		s.fallsSilent(ctx, "b")
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted", "b MachineMarkedUnhealthy"))
+		Consistently(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1))
 	})
 
 	It("W17: tells a second failure of a machine with the cause of the second", func(ctx SpecContext) {

@@ -13,6 +13,10 @@ func opening(ctx context.Context, s *stage) error {
 		"A worker whose Node is Unknown for "+nodeTimeout.String()+" is unhealthy; while more than 40% of the workers are not healthy, nothing is "+
 			"remediated. Cluster API's own MachineHealthCheck controller runs as well, and has to stand back: the check is claimed, "+
 			"by the annotation cluster.x-k8s.io/paused: kubemend.")
+	names, err := s.workerNames(ctx, workers)
+	if err != nil {
+		return err
+	}
 	s.narrator.countFrom(s.begin())
 	check, err := builders.Template(workerTemplate, map[string]string{
 		"CLUSTER_NAME":           clusterName,
@@ -29,6 +33,7 @@ func opening(ctx context.Context, s *stage) error {
 			text: "Cluster API core stands back from the check", within: 30 * time.Second, fact: coreStandsBack,
 			where: func(seen sighting) bool { return seen.by == clusterAPI },
 		},
+		expectation{text: "kubemend finds each worker healthy", within: 30 * time.Second, fact: machineHealthy, each: names},
 		allHealthy(30*time.Second),
 	)
 }
