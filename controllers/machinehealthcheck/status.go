@@ -50,7 +50,7 @@ func (r *Reconciler) record(ctx context.Context, w *world, next *clusterv1.Machi
 }
 
 func (r *Reconciler) recordStatus(ctx context.Context, w *world, next *clusterv1.MachineHealthCheck) error {
-	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
+	if sameStatus(w.check.Status, next.Status) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
@@ -58,6 +58,13 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *world, next *clusterv1
 		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	return nil
+}
+
+// sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
+func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
+	same := slices.Equal(a.Targets, b.Targets)
+	a.Targets, b.Targets = nil, nil
+	return same && equality.Semantic.DeepEqual(a, b)
 }
 
 // recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It

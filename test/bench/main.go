@@ -86,6 +86,27 @@ func parse(args []string) (settings, error) {
 	return s, nil
 }
 
+// measureWorld measures the contenders one after another. One that does not get through keeps no other from its turn.
+func measureWorld(ctx context.Context, w world, s settings, binaries map[string]string) (worldResults, error) {
+	results := worldResults{world: w}
+	var errs []error
+	for _, c := range lineUp(w, s) {
+		if c.source == contenders()[0].source {
+			c.args = append(c.args, s.more...)
+		}
+		of, err := measure(ctx, w, c, binaries, scaleOf(w, s.quick))
+		results.contenders = append(results.contenders, contenderResults{c, of})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure %s with %s machines: %w", c.title, w, err))
+			say("%s %s: did not get through: %v", w, c.title, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return results, errors.Join(errs...)
+}
+
 // run measures all that is asked for, and prints what it has also if it does not get through.
 func run(ctx context.Context, s settings) error {
 	ctrl.SetLogger(logr.Discard()) // what clients have to say is no progress
@@ -95,28 +116,18 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	report := report{settings: s, machine: thisMachine()}
+	var errs []error
 	for _, w := range s.worlds {
-		results := worldResults{world: w}
-		for _, c := range lineUp(w, s) {
-			if c.source == contenders()[0].source {
-				c.args = append(c.args, s.more...)
-			}
-			var of figures
-			if of, err = measure(ctx, w, c, binaries, scaleOf(w, s.quick)); err != nil {
-				err = fmt.Errorf("measure %s with %s machines: %w", c.title, w, err)
-				break
-			}
-			results.contenders = append(results.contenders, contenderResults{c, of})
-		}
+		results, err := measureWorld(ctx, w, s, binaries)
 		report.worlds = append(report.worlds, results)
-		if err != nil {
+		if errs = append(errs, err); ctx.Err() != nil {
 			break
 		}
 	}
 	report.took = time.Since(began)
 	text := report.markdown()
 	fmt.Println(text)
-	if err != nil || s.write == "" {
+	if err := errors.Join(errs...); err != nil || s.write == "" {
 		return err
 	}
 	if s.quick {

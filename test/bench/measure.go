@@ -23,7 +23,7 @@ type trial struct {
 	idle, look reading
 }
 
-// measure raises a stage, lets the contender play on it, and strikes it.
+// measure raises a stage, lets the contender play on it, and strikes it. Beside an error it returns what was measured before.
 func measure(ctx context.Context, w world, c contender, binaries map[string]string, much scale) (_ figures, err error) {
 	s, err := raise(ctx, w)
 	if err != nil {
@@ -32,7 +32,7 @@ func measure(ctx context.Context, w world, c contender, binaries map[string]stri
 	defer func() { err = errors.Join(err, s.strike()) }()
 	t := &trial{stage: s, scale: much, figures: figures{}}
 	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
-		return nil, err
+		return t.figures, fmt.Errorf("first full pass: %w", err)
 	}
 	defer t.end()
 	for _, phase := range []struct {
@@ -44,7 +44,7 @@ func measure(ctx context.Context, w world, c contender, binaries map[string]stri
 	} {
 		since := time.Now()
 		if err := phase.run(ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", phase.name, err)
+			return t.figures, fmt.Errorf("%s: %w", phase.name, err)
 		}
 		t.say("%s took %.1fs", phase.name, time.Since(since).Seconds())
 	}
@@ -72,9 +72,8 @@ func (t *trial) firstPass(ctx context.Context, c contender, binary string) error
 	defer t.watchMemory(ctx)()
 	at, err := t.lookout.await(ctx, done)
 	if err != nil {
-		err = fmt.Errorf("first pass: %w%s", err, tail(t.manager.Log))
 		t.end()
-		return err
+		return fmt.Errorf("%w%s", err, tail(t.manager.Log))
 	}
 	own, err := t.read(ctx)
 	if err != nil {

@@ -59,7 +59,7 @@ func (w worldResults) table() string {
 	for _, row := range rows() {
 		cells := []string{string(row.measured)}
 		for _, c := range w.contenders {
-			cells = append(cells, row.show(c.figures[row.measured]))
+			cells = append(cells, c.cell(row))
 		}
 		cells = append(cells, w.ratio(row.measured), w.verdict(row))
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
@@ -67,11 +67,24 @@ func (w worldResults) table() string {
 	return b.String()
 }
 
+// cell is one figure; it says so if that was not measured.
+func (c contenderResults) cell(row row) string {
+	value, measured := c.figures[row.measured]
+	if !measured {
+		return "–"
+	}
+	return row.show(value)
+}
+
 func (w worldResults) ratio(of measured) string {
 	if len(w.contenders) < 2 {
 		return ""
 	}
-	ours, theirs := w.contenders[0].figures[of], w.contenders[1].figures[of]
+	ours, measured := w.contenders[0].figures[of]
+	theirs, both := w.contenders[1].figures[of]
+	if !measured || !both {
+		return ""
+	}
 	switch ratio := theirs / ours; {
 	case ours == 0 && theirs == 0:
 		return "1"
@@ -90,11 +103,12 @@ func (w worldResults) verdict(row row) string {
 		return ""
 	}
 	limit := row.aim(w.world)
+	value, measured := w.contenders[0].figures[row.measured]
 	// What is shown is what counts.
-	if math.Round(w.contenders[0].figures[row.measured]*1000)/1000 <= limit {
-		return fmt.Sprintf("≤ %s: met", row.show(limit))
+	if !measured || math.Round(value*1000)/1000 > limit {
+		return fmt.Sprintf("≤ %s: **missed**", row.show(limit))
 	}
-	return fmt.Sprintf("≤ %s: **missed**", row.show(limit))
+	return fmt.Sprintf("≤ %s: met", row.show(limit))
 }
 
 // growth says how memory grows with the machines of one cluster, from the smallest world that is not tiny to the largest.

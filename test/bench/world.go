@@ -66,7 +66,7 @@ type scale struct {
 func scaleOf(w world, quick bool) scale {
 	if quick {
 		return scale{
-			alone: 5, spread: 10, mass: w.machines / 10, beats: 200, passes: 5, slowly: 1, isolate: 1,
+			alone: 3, spread: 10, mass: w.machines / 10, beats: 200, passes: 5, slowly: 1, isolate: 1,
 			spreadOver: 5 * time.Second, idle: 5 * time.Second,
 		}
 	}

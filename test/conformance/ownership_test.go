@@ -61,6 +61,8 @@ var _ = Describe("Whose a request is", func() {
 		s.nodeReports(ctx, "b", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
 		Eventually(s.counts(ctx, "a-younger")).Should(Equal([]int32{2, 1, 1}))
 		Consistently(s.requested(ctx)).Should(ConsistOf("a"), "b is the older check's affair too, and well to it")
+		Expect(s.health(ctx, "b")()).To(Equal(well))
+		Expect(s.events(ctx, "b", "MachineMarkedUnhealthy")()).To(BeZero())
 
 		Expect(here.Delete(ctx, older)).To(Succeed())
 		Eventually(s.requested(ctx)).Should(ConsistOf("b"), "the heir acts")
