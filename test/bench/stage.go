@@ -96,13 +96,12 @@ func (s *stage) awaitKinds(ctx context.Context) error {
 	const askEvery, patience = 100 * time.Millisecond, time.Minute
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, askEvery, patience, true, func(context.Context) (bool, error) {
-		var errs []error
+		last = nil
 		for _, kind := range []string{"Cluster", "Machine", "MachineHealthCheck"} {
 			gvk := clusterv1.GroupVersion.WithKind(kind)
 			_, err := s.here.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-			errs = append(errs, err)
+			last = errors.Join(last, err)
 		}
-		last = errors.Join(errs...)
 		return last == nil, nil
 	})
 	if err != nil {
