@@ -116,7 +116,7 @@ var _ = Describe("Waking up", func() {
 		}
 		Consistently(passes(ctx, m)).Should(Equal(before))
 
-		s.change(ctx, "a", annotated("anybody's", "news")) // may be a mark by hand
+		s.change(ctx, "a", annotated("example.org/news", "")) // may be a mark by hand
 		Eventually(passes(ctx, m)).Should(Equal(before + 1))
 	})
 
