@@ -123,6 +123,7 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
 	case err == nil:
+		r.written.note(next)
 		o.said = next
 		o.requested = o.requested || (s.start && s.say.handOver)
 	}
@@ -130,7 +131,7 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 }
 
 // patchConditions writes the conditions of m, in both flavours, if m has not changed since it was read. Both are lists that
-// others write too, so a write on top of an unseen change would undo it.
+// others write too, so a write on top of an unseen change would undo it. The version of m is the one that was saved afterwards.
 func patchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": m.ResourceVersion, "uid": m.UID},
@@ -145,7 +146,11 @@ func patchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine)
 	target := &request.Metadata{}
 	target.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	target.Name, target.Namespace = m.Name, m.Namespace
-	return c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	if err := c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return err
+	}
+	m.ResourceVersion = target.ResourceVersion
+	return nil
 }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.

@@ -55,6 +55,7 @@ type Reconciler struct {
 	Resync time.Duration
 
 	memory     memory
+	written    ownWrites
 	controller controller.Controller
 }
 
@@ -82,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.tell(ctx, machineNotes(w, outcomes))
 	r.tell(ctx, remediationNotes(w, outcomes))
 	if err == nil {
-		r.tell(ctx, turnNotes(w, s, next))
+		r.tell(ctx, r.memory.paired(w, next, turnNotes(w, s, next)))
 	}
 	return r.next(ctx, w, outcomes, err)
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -27,6 +29,8 @@ type remembered struct {
 	inFlight map[types.UID]string // machine to the kind of its remediation
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
+	// silent says that the check turned to not allowed without a warning, since no machine was unhealthy.
+	silent bool
 }
 
 // begun is a remediation that a pass of this process began.
@@ -104,7 +108,7 @@ func (m *memory) pass(w *world) map[types.UID]string {
 	if !found {
 		return nil
 	}
-	is.begun, is.failed = was.begun, was.failed
+	is.begun, is.failed, is.silent = was.begun, was.failed, was.silent
 	return was.inFlight
 }
 
@@ -139,6 +143,27 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 		}
 	}
 	return gone.cluster, true, true
+}
+
+// ownWrites are the versions of machines as this process left them. The event of such a version tells nothing that the pass that
+// wrote it did not know, and to look at the whole check once more because of it would double the work of every change.
+//
+// Should the event come before the answer to the write, the check is looked at once more in vain.
+type ownWrites struct{ versions sync.Map } // types.UID to the resource version
+
+func (o *ownWrites) note(m *clusterv1.Machine) { o.versions.Store(m.UID, m.ResourceVersion) }
+
+// ignored drops the events of own writes.
+func (o *ownWrites) ignored() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !o.versions.CompareAndDelete(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion())
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			o.versions.Delete(e.Object.GetUID())
+			return true
+		},
+	}
 }
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.

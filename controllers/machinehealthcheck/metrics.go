@@ -75,25 +75,17 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	results, unheard := ended(w, before), begunUnheard(w, before)
 	r.memory.remember(w, outcomes)
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
-	p := s.population
-	for state, n := range map[string]int{
-		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect,
-		"starting": p.Starting, "deleting": p.Deleting, "unjudged": p.Unjudged,
-	} {
-		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
-	}
-	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.grant.ShortCircuited()))
-	inFlight.WithLabelValues(labels...).Set(float64(p.InFlight))
-	nextDeadline.WithLabelValues(labels...).Set(unix(nextLook(w)))
-	if w.initialized && w.link.Link != workload.Unsure {
-		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
+	if w.settled() {
+		measureState(w, s, labels)
 	}
 	kind := remediationKind(w)
 	if unheard > 0 {
 		started.WithLabelValues(append(labels, kind)...).Add(float64(unheard))
 	}
+	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
+			begun++
 			started.WithLabelValues(append(labels, kind)...).Inc()
 		}
 		if o.target == nil || !o.newlyUnhealthy() {
@@ -103,8 +95,25 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
+	inFlight.WithLabelValues(labels...).Set(float64(s.population.InFlight + begun))
 	for over, n := range results {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
+	}
+}
+
+// measureState exports what the check's status says too.
+func measureState(w *world, s summary, labels []string) {
+	p := s.population
+	for state, n := range map[string]int{
+		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect,
+		"starting": p.Starting, "deleting": p.Deleting, "unjudged": p.Unjudged,
+	} {
+		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
+	}
+	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.grant.ShortCircuited()))
+	nextDeadline.WithLabelValues(labels...).Set(unix(nextLook(w)))
+	if w.initialized {
+		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
 	}
 }
 

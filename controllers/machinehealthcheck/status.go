@@ -98,12 +98,14 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *world) error {
 	return nil
 }
 
+// settled reports whether what is seen can be said. While an answer is awaited the numbers stand as they were: all machines are
+// unjudged then, and to say so at every start of the manager, and at every probe that is lost, would look like an outage.
+func (w *world) settled() bool { return !w.initialized || w.link.Link != workload.Unsure }
+
 // statusAfter returns the check with the status that follows from s.
 func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
-	// While an answer is awaited the numbers stand as they were. All machines are unjudged then, and to say so at every
-	// start of the manager, and at every probe that is lost, would look like an outage.
-	if !w.initialized || w.link.Link != workload.Unsure {
+	if w.settled() {
 		next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
 		next.Status.CurrentHealthy = ptr.To(clamp(s.population.Healthy))
 		next.Status.RemediationsAllowed = ptr.To(clamp(s.grant.Remaining))

@@ -136,6 +136,29 @@ func turnNotes(w *world, s summary, next *clusterv1.MachineHealthCheck) []note {
 	return notes
 }
 
+// paired leaves out of notes that remediation is allowed again if nobody was told that it was not: the limits are exceeded without
+// a warning by every rollout. After a restart it is not known, and told.
+func (m *memory) paired(w *world, next *clusterv1.MachineHealthCheck, notes []note) []note {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
+	if !found {
+		return notes
+	}
+	silent := last.silent
+	c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	warned := slices.ContainsFunc(notes, func(n note) bool { return n.reason == mendv1.EventRemediationRestricted })
+	switch {
+	case c == nil:
+		return notes
+	case c.Status == metav1.ConditionTrue || warned:
+		last.silent = false
+	case turned:
+		last.silent = true
+	}
+	return slices.DeleteFunc(notes, func(n note) bool { return silent && n.reason == mendv1.EventRemediationAllowed })
+}
+
 // restricts reports whether this pass is the first in which the limits keep a machine from being remediated.
 //
 // The limits are mostly exceeded before that, since suspect machines count as well; but a warning before any machine is

@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Named("machinehealthcheck").
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, merged(r.checkAndRivals), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Machine{}, merged(r.checksOfMachine), builder.WithPredicates(machineChanges())).
+		Watches(&clusterv1.Machine{}, merged(r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, merged(r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
