@@ -1,0 +1,37 @@
+package powercycle
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Diagram renders the table as a Mermaid state diagram. Rows that neither act nor lead elsewhere are left out, and so are those that
+// every state has, which are drawn once, from the state "any".
+func Diagram() string {
+	var b strings.Builder
+	b.WriteString("stateDiagram-v2\n    [*] --> Pending\n    any: any state above that is not an end\n")
+	for _, s := range order {
+		for _, r := range table[s] {
+			arrow(&b, s, r)
+		}
+	}
+	for _, r := range endings {
+		arrow(&b, "any", r)
+	}
+	for _, s := range order {
+		if s.Final() {
+			fmt.Fprintf(&b, "    %s --> [*]\n", s)
+		}
+	}
+	return b.String()
+}
+
+func arrow(b *strings.Builder, from State, r row) {
+	switch {
+	case r.do == Wait && r.next == from:
+	case r.do == Advance:
+		fmt.Fprintf(b, "    %s --> %s: %s\n", from, r.next, r.when.name)
+	default:
+		fmt.Fprintf(b, "    %s --> %s: %s / %s\n", from, r.next, r.when.name, r.do)
+	}
+}

@@ -1,0 +1,130 @@
+package powercycle
+
+import "time"
+
+// guard is a named question about a situation. Its name is what the diagram shows.
+type guard struct {
+	name  string
+	holds func(situation) bool
+	// until is when the answer changes although nothing happens; nil if it does not.
+	until func(situation) time.Time
+}
+
+// situation is all that a guard may look at.
+type situation struct {
+	Facts
+	Policy
+	now time.Time
+}
+
+// past reports whether a moment has come.
+func (s situation) past(at time.Time) bool { return !s.now.Before(at) }
+
+// deadline is the end of the attempt, until its power-on was asked for.
+func (s situation) deadline() time.Time { return s.Began.Add(s.Timeout) }
+
+// stateDeadline is the end of the patience with the current state alone.
+func (s situation) stateDeadline() time.Time { return s.Since.Add(s.Timeout) }
+
+func (s situation) last() bool { return s.Attempt >= s.Attempts() }
+
+// queued says that the turn of a control-plane host has not come.
+func (s situation) queued() bool { return s.ControlPlane && !s.Turn }
+
+func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
+
+func (s situation) blindAt() time.Time { return s.Unseen.Add(s.Blind) }
+
+// ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
+func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
+
+func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }
+
+// timed is a guard that time alone makes hold.
+func timed(name string, until func(situation) time.Time, also func(situation) bool) guard {
+	return guard{name: name, until: until, holds: func(s situation) bool { return s.past(until(s)) && also(s) }}
+}
+
+func anyhow(situation) bool { return true }
+
+var (
+	always = is("otherwise", anyhow)
+
+	deleted        = is("remediation deleted", func(s situation) bool { return s.Deleting })
+	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
+	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })
+
+	hostGone       = is("host gone", func(s situation) bool { return s.Host == HostGone })
+	hostForeign    = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	unwanted       = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
+	noPowerOff     = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
+	deaf           = is("power not managed now", func(s situation) bool { return !s.Acts })
+	poweredOn      = is("host on", func(s situation) bool { return s.PoweredOn })
+	held           = is("host held off", func(s situation) bool { return s.Held })
+	notHeld        = is("host not held off", func(s situation) bool { return !s.Held })
+	notNoted       = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn         = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
+	unsettled      = guard{
+		name: "host was off when asked, not settled", until: situation.settledAt,
+		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
+	}
+	litter    = is("host marked by us", func(s situation) bool { return s.Litter })
+	notMarked = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
+
+	rebootNotAsked = is("reboot not asked for", func(s situation) bool { return !s.RebootAsked })
+	rebootPending  = is("reboot not carried out", func(s situation) bool { return s.RebootPending })
+
+	notOurTurn               = is("not its turn", situation.queued)
+	queuedTooLong            = timed("not its turn, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
+	notHeldNotOurTurn        = is("not held, not its turn", func(s situation) bool { return !s.Held && s.queued() })
+	rebootNotAskedNotOurTurn = is("reboot not asked for, not its turn", func(s situation) bool { return !s.RebootAsked && s.queued() })
+
+	overdue     = timed("attempt out of time", situation.deadline, anyhow)
+	lastOverdue = timed("last attempt out of time", situation.deadline, situation.last)
+	late        = timed("out of time", situation.stateDeadline, anyhow)
+	lastLate    = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+
+	nodeAbsent    = is("node gone", func(s situation) bool { return s.Node == NodeAbsent })
+	nodeUnseen    = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
+	blindTooLong  = timed("workload cluster out of reach, control-plane host", situation.blindAt, func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
+	deafNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
+	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
+	notDrained    = is("workload still there", func(s situation) bool { return !s.Drained })
+	unfenceable   = is("node fenced by us", func(s situation) bool { return s.FencedByUs && s.Node == NodePresent })
+	fenceToBeSeen = guard{
+		name: "node fenced by us, out of reach", until: situation.stateDeadline,
+		holds: func(s situation) bool {
+			return s.ours() && s.Node != NodePresent && s.Machine == MachinePresent && !s.past(s.stateDeadline())
+		},
+	}
+
+	well      = is("machine well", func(s situation) bool { return s.Well })
+	recovered = is("machine well, and was not", func(s situation) bool {
+		return s.Well && !s.StartedWell && !s.Litter && s.Asked.IsZero()
+	})
+	wellAfterAll  = is("machine well, host marked by us", func(s situation) bool { return s.Well && s.Marked && s.Machine == MachinePresent })
+	notAskedOwner = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
+	finalizer     = is("finalizer", func(s situation) bool { return s.Finalizer })
+	noFinalizer   = is("no finalizer", func(s situation) bool { return !s.Finalizer })
+)
+
+// again is when to look once more after a step: at once unless it waits; else at the first moment at which time alone makes another
+// row hold.
+func (s situation) again(chosen row) time.Time {
+	if chosen.do != Wait {
+		return s.now
+	}
+	var first time.Time
+	for _, r := range rowsOf(s.State) {
+		if r.when.until == nil {
+			continue
+		}
+		then := s
+		then.now = r.when.until(s)
+		if then.now.After(s.now) && r.when.holds(then) != r.when.holds(s) && (first.IsZero() || then.now.Before(first)) {
+			first = then.now
+		}
+	}
+	return first
+}

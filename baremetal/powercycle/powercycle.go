@@ -1,0 +1,257 @@
+// Package powercycle is the state machine that brings one bare-metal host back: off, proven off, its workload moved, on, well again;
+// or retried, or handed over to the owner of its machine.
+//
+// The machine is the table in table.go. Next looks a situation up in it and returns one step. Carrying the step out, and remembering
+// what After says, is the caller's work. The package knows no client, no clock and no kind of object.
+package powercycle
+
+import "time"
+
+// State is where a remediation stands. It is finer than the phase that the API has (see Phase), and it is what is remembered.
+type State string
+
+const (
+	// Pending has touched nothing and begun nothing.
+	Pending State = "Pending"
+	// Preparing is an attempt that has begun and holds no host yet.
+	Preparing State = "Preparing"
+	// PoweringOff holds the host off and waits until that is proven.
+	PoweringOff State = "PoweringOff"
+	// MovingWorkload has a host that is proven off. Its node is fenced, and what ran there moves.
+	MovingWorkload State = "MovingWorkload"
+	// PoweringOn no longer holds the host off and waits until it is seen on.
+	PoweringOn State = "PoweringOn"
+	// Rebooting has asked for one reboot of a host that cannot be held off.
+	Rebooting State = "Rebooting"
+	// Booting waits for the machine to be well. It has a clock of its own.
+	Booting State = "Booting"
+	// HandingOver lets go of the host, marks it, and asks the owner of the machine to replace it.
+	HandingOver State = "HandingOver"
+
+	// Succeeded is the end of a remediation after which the machine was well.
+	Succeeded State = "Succeeded"
+	// HandedOver is the end of a remediation that the owner of the machine was asked to continue.
+	HandedOver State = "HandedOver"
+	// Failed is the end of a remediation that somebody else made impossible, or that must not touch what it finds.
+	Failed State = "Failed"
+	// Ended is the end of a remediation that is being deleted, or whose machine is.
+	Ended State = "Ended"
+)
+
+// Final reports whether s is an end: nothing follows but letting go.
+func (s State) Final() bool {
+	return s == Succeeded || s == HandedOver || s == Failed || s == Ended
+}
+
+// Action is one thing to do to the world. All are safe to repeat.
+type Action string
+
+const (
+	// Wait does nothing.
+	Wait Action = "wait"
+	// Advance does nothing but to remember the next state.
+	Advance Action = "advance"
+	// BeginAttempt remembers that one more attempt has begun. It is counted before anything is done for it.
+	BeginAttempt Action = "begin an attempt"
+	// HoldOff asks for the host to be powered off and kept off.
+	HoldOff Action = "hold the host off"
+	// AddFinalizer keeps the remediation until we let go. It comes before anything is done to the host.
+	AddFinalizer Action = "add the finalizer"
+	// NoteAsked remembers that, and when, the host was asked to power off, after a crash between the two.
+	NoteAsked Action = "note that the host was asked"
+	// NoteOn remembers that the host was seen on after it was asked: that it is off from now on was our doing.
+	NoteOn Action = "note that the host is on"
+	// Reboot asks for one reboot.
+	Reboot Action = "reboot the host"
+	// Fence lets what ran on the node start elsewhere: by the out-of-service taint, or by deleting the node after its labels and
+	// annotations were saved.
+	Fence Action = "fence the node"
+	// Release takes every mark of ours off the host that acts on its power.
+	Release Action = "release the host"
+	// Unfence takes the taint of ours off the node, or gives a node that came back its labels and annotations.
+	Unfence Action = "unfence the node"
+	// MarkHost marks the host as unhealthy, so that no machine is put on it.
+	MarkHost Action = "mark the host"
+	// HandOver asks the owner of the machine to remediate it.
+	HandOver Action = "hand over to the owner"
+	// TakeBack undoes MarkHost and HandOver: the machine is well after all.
+	TakeBack Action = "take the hand-over back"
+	// DropFinalizer lets the remediation be deleted.
+	DropFinalizer Action = "drop the finalizer"
+)
+
+// Machine is what there is of the machine.
+type Machine int
+
+const (
+	// MachinePresent is there and stays.
+	MachinePresent Machine = iota
+	// MachineLeaving is being deleted.
+	MachineLeaving
+	// MachineGone does not exist, or another one has its name.
+	MachineGone
+)
+
+// Host is what there is of the host.
+type Host int
+
+const (
+	// HostOurs is there, and says that it belongs to the machine.
+	HostOurs Host = iota
+	// HostForeign is there, and says that it does not.
+	HostForeign
+	// HostGone is not there, or is being deleted, or nothing says which it is.
+	HostGone
+)
+
+// Node is what there is of the node.
+type Node int
+
+const (
+	// NodePresent is there.
+	NodePresent Node = iota
+	// NodeUnseen may be there: the workload cluster cannot be asked.
+	NodeUnseen
+	// NodeAbsent is not there: it was deleted, or the machine never had one.
+	NodeAbsent
+)
+
+// Memory is what a remediation remembers of itself. It is stored before the next step.
+type Memory struct {
+	State State
+	// Since is when State was entered.
+	Since time.Time
+	// Attempt counts the attempts that were begun.
+	Attempt int
+	// Began is when the current attempt was begun.
+	Began time.Time
+	// Asked is when the host was asked to power off in this attempt; zero if it was not.
+	Asked time.Time
+	// WasOff says that the host was off when it was asked, so that nothing proves yet that it does not come on.
+	WasOff bool
+	// StartedWell says that the machine was well when the remediation began: somebody wants it rebooted all the same.
+	StartedWell bool
+	// Fencing says that we fenced the node and have not taken it back.
+	Fencing bool
+	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
+	Unseen time.Time
+	// Marked says that we marked the host as unhealthy.
+	Marked bool
+}
+
+// Facts are what the world looked like, read once.
+type Facts struct {
+	Memory
+
+	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until we let go.
+	Deleting, Finalizer bool
+
+	Machine Machine
+	// Well says that the node is ready and that no health check calls the machine bad.
+	Well bool
+	// OwnerAsked says that the owner of the machine was asked to remediate it.
+	OwnerAsked bool
+
+	// ControlPlane says that the machine is one; Turn, that no other control-plane host of its cluster is at work.
+	ControlPlane, Turn bool
+
+	Host Host
+	// Wanted says that the owner of the host wants it on.
+	Wanted bool
+	// PoweredOn is the power state that was last seen.
+	PoweredOn bool
+	// Acts says that whoever controls the host's power acts on what we ask: it is provisioned, not paused, not detached.
+	Acts bool
+	// NoPowerOff says that the host can only be rebooted.
+	NoPowerOff bool
+	// Held says that the host carries a mark of ours that keeps it off; Litter, that it carries any mark of ours but that of the
+	// unhealthy host.
+	Held, Litter bool
+	// RebootAsked says that a reboot was asked for in this attempt; RebootPending, that it was not carried out yet.
+	RebootAsked, RebootPending bool
+	// HostMarked says that the host is marked as unhealthy.
+	HostMarked bool
+
+	Node Node
+	// Fenced says that the node is fenced, by whomever; FencedByUs, that there is something of ours to take back.
+	Fenced, FencedByUs bool
+	// Drained says that nothing is left on the node that would have to move.
+	Drained bool
+}
+
+// Policy is how to remediate.
+type Policy struct {
+	// Retries is how many attempts may follow the first.
+	Retries int
+	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is well.
+	Timeout time.Duration
+	// Settle is how long a host that was off when it was asked has to stay off until that is believed: it may have been about to power on.
+	Settle time.Duration
+	// Blind is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
+	Blind time.Duration
+	// Queue is how long a control-plane host waits for its turn.
+	Queue time.Duration
+}
+
+// Attempts is how many attempts there may be.
+func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }
+
+// Step is the answer: do this one thing, then be in that state.
+type Step struct {
+	Do   Action
+	Next State
+	// Reason is a word for conditions and events, Why a stable sentence.
+	Reason, Why string
+	// Again is when to look again if nothing else is heard; zero if only an event can change anything.
+	Again time.Time
+}
+
+// Next returns the step for f. It is total: every state ends in a row that always matches.
+func Next(f Facts, p Policy, now time.Time) Step {
+	if f.State == "" {
+		f.State = Pending
+	}
+	if f.Node == NodeUnseen && f.Unseen.IsZero() {
+		f.Unseen = now
+	}
+	s := situation{f, p, now}
+	for _, row := range rowsOf(f.State) {
+		if row.when.holds(s) {
+			return Step{Do: row.do, Next: row.next, Reason: row.reason, Why: row.why, Again: s.again(row)}
+		}
+	}
+	// A state of a later version. To begin anew repeats nothing harmful: what holds the host is seen on the host.
+	return Step{Do: Advance, Next: Pending, Reason: "StateUnknown", Why: "The stored state is not known; beginning anew", Again: now}
+}
+
+// After returns what to remember once step was carried out.
+func After(f Facts, step Step, now time.Time) Memory {
+	m := f.Memory
+	if m.State != step.Next {
+		m.State, m.Since = step.Next, now
+	}
+	switch step.Do {
+	case BeginAttempt:
+		m.StartedWell = m.StartedWell || (m.Attempt == 0 && f.Well)
+		m.Attempt, m.Began, m.Asked, m.WasOff, m.Since = m.Attempt+1, now, time.Time{}, false, now
+	case HoldOff, NoteAsked:
+		m.Asked, m.WasOff = now, !f.PoweredOn
+	case NoteOn:
+		m.WasOff = false
+	case Fence:
+		m.Fencing = true
+	case Unfence:
+		m.Fencing = false
+	case MarkHost:
+		m.Marked = true
+	case TakeBack:
+		m.Marked = false
+	}
+	switch {
+	case step.Next != MovingWorkload || f.Node != NodeUnseen:
+		m.Unseen = time.Time{}
+	case m.Unseen.IsZero():
+		m.Unseen = now
+	}
+	return m
+}

@@ -1,0 +1,242 @@
+package powercycle
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+var (
+	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	policy = Policy{Retries: 1, Timeout: 10 * time.Minute, Settle: 90 * time.Second, Blind: time.Minute, Queue: 2 * time.Hour}
+)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+// in returns ordinary facts for a state: a worker whose node is silent, a minute after its first attempt began. Each case states only
+// what is special about it.
+func in(s State, changes ...func(*Facts)) Facts {
+	f := Facts{
+		Memory:    Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
+		Finalizer: true, Wanted: true, PoweredOn: true, Acts: true, Turn: true,
+	}
+	switch s {
+	case Pending:
+		f.Attempt, f.Began, f.Finalizer = 0, time.Time{}, false
+	case PoweringOff:
+		f.Asked, f.Held, f.Litter = ago(time.Minute), true, true
+	case MovingWorkload:
+		f.Asked, f.Held, f.Litter, f.PoweredOn = ago(time.Minute), true, true, false
+	case PoweringOn:
+		f.Asked, f.PoweredOn = ago(time.Minute), false
+	}
+	for _, change := range changes {
+		change(&f)
+	}
+	return f
+}
+
+func deleting(f *Facts)        { f.Deleting = true }
+func machineGoing(f *Facts)    { f.Machine = MachineLeaving }
+func machineVanished(f *Facts) { f.Machine = MachineGone }
+func wellNow(f *Facts)         { f.Well = true }
+func startedWell(f *Facts)     { f.StartedWell = true }
+func ownerAsked(f *Facts)      { f.OwnerAsked = true }
+func controlPlane(f *Facts)    { f.ControlPlane = true }
+func anothersTurn(f *Facts)    { f.ControlPlane, f.Turn = true, false }
+func hostVanished(f *Facts)    { f.Host = HostGone }
+func anothersHost(f *Facts)    { f.Host = HostForeign }
+func switchedOff(f *Facts)     { f.Wanted = false }
+func off(f *Facts)             { f.PoweredOn = false }
+func on(f *Facts)              { f.PoweredOn = true }
+func paused(f *Facts)          { f.Acts = false }
+func cannotBeOff(f *Facts)     { f.NoPowerOff = true }
+func heldOff(f *Facts)         { f.Held, f.Litter = true, true }
+func letGo(f *Facts)           { f.Held, f.Litter = false, false }
+func notAsked(f *Facts)        { f.Asked = time.Time{} }
+func wasOff(f *Facts)          { f.WasOff = true }
+func rebooted(f *Facts)        { f.RebootAsked, f.Litter = true, true }
+func rebooting(f *Facts)       { f.RebootAsked, f.RebootPending, f.Litter = true, true, true }
+func hostIsMarked(f *Facts)    { f.HostMarked = true }
+func markedByUs(f *Facts)      { f.HostMarked, f.Marked = true, true }
+func blind(f *Facts)           { f.Node = NodeUnseen }
+func blindLong(f *Facts)       { f.Node, f.Unseen = NodeUnseen, ago(time.Minute) }
+func noNode(f *Facts)          { f.Node = NodeAbsent }
+func fenced(f *Facts)          { f.Fenced, f.FencedByUs, f.Fencing = true, true, true }
+func fencedByOthers(f *Facts)  { f.Fenced = true }
+func empty(f *Facts)           { f.Drained = true }
+func free(f *Facts)            { f.Finalizer = false }
+func second(f *Facts)          { f.Attempt = 2 }
+func attemptOver(f *Facts)     { f.Began = ago(10 * time.Minute) }
+func stateOver(f *Facts)       { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
+func long(f *Facts)            { f.Since = ago(2 * time.Hour) }
+func askedLong(f *Facts)       { f.Asked = ago(2 * time.Minute) }
+
+func TestNext(t *testing.T) {
+	cases := map[string]struct {
+		given  Facts
+		do     Action
+		next   State
+		reason string
+	}{
+		"a remediation counts its attempt before it does anything":     {in(Pending), BeginAttempt, Preparing, "AttemptBegan"},
+		"one without a state is new":                                   {in("", free), BeginAttempt, Preparing, "AttemptBegan"},
+		"one in a state of a later version begins anew":                {in("Sideways"), Advance, Pending, "StateUnknown"},
+		"it begins without a node":                                     {in(Pending, noNode), BeginAttempt, Preparing, "AttemptBegan"},
+		"and without the API of the workload cluster":                  {in(Pending, blind), BeginAttempt, Preparing, "AttemptBegan"},
+		"a well machine that somebody wants rebooted is":               {in(Pending, wellNow), BeginAttempt, Preparing, "AttemptBegan"},
+		"C7: a host that its owner switched off is left alone":         {in(Pending, switchedOff), Advance, Failed, "HostSwitchedOff"},
+		"a machine without a host is handed over":                      {in(Pending, hostVanished), Advance, HandingOver, "HostGone"},
+		"a control-plane host waits for its turn":                      {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
+		"but not for ever":                                             {in(Pending, anothersTurn, long), Advance, HandingOver, "TurnTimedOut"},
+		"W6: one that is deleted before it began touches nothing":      {in(Pending, deleting), Advance, Ended, "Cancelled"},
+		"a finalizer comes before power-off":                           {in(Preparing, free), AddFinalizer, Preparing, "AttemptBegan"},
+		"W23: somebody else's host is not touched":                     {in(Preparing, anothersHost), Wait, Preparing, "HostMismatch"},
+		"and the remediation fails in the end":                         {in(Preparing, anothersHost, attemptOver), Advance, Failed, "HostMismatch"},
+		"N15: a machine that recovered is not touched":                 {in(Preparing, wellNow), Advance, Succeeded, "Recovered"},
+		"unless it was well from the beginning":                        {in(Preparing, wellNow, startedWell), Advance, PoweringOff, "PowerOffRequested"},
+		"W25: a paused host is waited for":                             {in(Preparing, paused), Wait, Preparing, "HostNotReady"},
+		"and retried":                                                  {in(Preparing, paused, attemptOver), BeginAttempt, Preparing, "HostNotReady"},
+		"and handed over":                                              {in(Preparing, paused, attemptOver, second), Advance, HandingOver, "HostNotReady"},
+		"a retry lets go of the host first, which wakes its operator":  {in(Preparing, heldOff), Release, Preparing, "AttemptBegan"},
+		"a host that cannot be off is rebooted":                        {in(Preparing, cannotBeOff), Advance, Rebooting, "PowerOffDisabled"},
+		"a host is held off":                                           {in(PoweringOff, letGo, notAsked), HoldOff, PoweringOff, "PowerOffRequested"},
+		"but not one whose turn it is not":                             {in(PoweringOff, letGo, notAsked, anothersTurn), Wait, PoweringOff, "WaitingForTurn"},
+		"a crash after that is noticed":                                {in(PoweringOff, notAsked), NoteAsked, PoweringOff, "PowerOffRequested"},
+		"a host that is on is waited for":                              {in(PoweringOff), Wait, PoweringOff, "PoweringOff"},
+		"N6: a dead BMC is retried":                                    {in(PoweringOff, attemptOver), BeginAttempt, Preparing, "PowerOffTimedOut"},
+		"and handed over at last":                                      {in(PoweringOff, attemptOver, second), Advance, HandingOver, "PowerOffTimedOut"},
+		"the power of a paused host proves nothing":                    {in(PoweringOff, off, paused), Wait, PoweringOff, "HostNotReady"},
+		"a host that was off may have been about to power on":          {in(PoweringOff, off, wasOff), Wait, PoweringOff, "PowerSettling"},
+		"until it has stayed off":                                      {in(PoweringOff, off, wasOff, askedLong), Advance, MovingWorkload, "PoweredOff"},
+		"or came on, and goes off because of us":                       {in(PoweringOff, on, wasOff), NoteOn, PoweringOff, "PowerOffRequested"},
+		"a host that is off has its workload moved":                    {in(PoweringOff, off), Advance, MovingWorkload, "PoweredOff"},
+		"a node is fenced while its host is off":                       {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
+		"but not while nobody manages the power":                       {in(MovingWorkload, paused), Wait, MovingWorkload, "HostNotReady"},
+		"a host that came on is powered off again":                     {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
+		"what keeps the host off is put back":                          {in(MovingWorkload, letGo), HoldOff, PoweringOff, "PowerOffRequested"},
+		"W10: a fenced node is given time to empty":                    {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"N7: but not for ever":                                         {in(MovingWorkload, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"somebody else's fence is as good":                             {in(MovingWorkload, fencedByOthers, empty), Advance, PoweringOn, "WorkloadMoved"},
+		"an empty node lets its host on":                               {in(MovingWorkload, fenced, empty), Advance, PoweringOn, "WorkloadMoved"},
+		"N5: without a node there is nothing to move":                  {in(MovingWorkload, noNode), Advance, PoweringOn, "NodeGone"},
+		"N4: a cluster out of reach is waited for":                     {in(MovingWorkload, blindLong), Wait, MovingWorkload, "ClusterUnreachable"},
+		"but a control-plane host may be what it takes":                {in(MovingWorkload, blindLong, controlPlane), Advance, PoweringOn, "ClusterUnreachable"},
+		"power is released":                                            {in(PoweringOn, heldOff), Release, PoweringOn, "PowerOnRequested"},
+		"W7: a host that never comes on is retried":                    {in(PoweringOn, stateOver), BeginAttempt, Preparing, "PowerOnTimedOut"},
+		"and handed over in the end":                                   {in(PoweringOn, stateOver, second), Advance, HandingOver, "PowerOnTimedOut"},
+		"W9: booting has a clock of its own":                           {in(Booting, attemptOver), Wait, Booting, "Booting"},
+		"a reboot is asked for":                                        {in(Rebooting), Reboot, Rebooting, "RebootRequested"},
+		"once in an attempt":                                           {in(Rebooting, rebooting), Wait, Rebooting, "Rebooting"},
+		"and done when its mark is gone":                               {in(Rebooting, rebooted), Advance, Booting, "Rebooted"},
+		"the fence goes when the host is on":                           {in(Booting, fenced), Unfence, Booting, "Unfenced"},
+		"a well machine is the end":                                    {in(Booting, wellNow), Advance, Succeeded, "MachineWell"},
+		"a bad one is retried":                                         {in(Booting, stateOver), BeginAttempt, Preparing, "NodeStayedBad"},
+		"W20: also if there are fewer retries now":                     {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, HandingOver, "NodeStayedBad"},
+		"a host is let go before its machine is handed over":           {in(HandingOver, heldOff), Release, HandingOver, "HandingOver"},
+		"it is marked before that":                                     {in(HandingOver), MarkHost, HandingOver, "HandingOver"},
+		"W1: then the owner is asked":                                  {in(HandingOver, hostIsMarked), HandOver, HandedOver, "HandedOver"},
+		"once":                                                         {in(HandingOver, hostIsMarked, ownerAsked), Advance, HandedOver, "HandedOver"},
+		"a host that is gone cannot be marked":                         {in(HandingOver, hostVanished), HandOver, HandedOver, "HandedOver"},
+		"a well machine is not handed over":                            {in(HandingOver, wellNow), Advance, Succeeded, "MachineWell"},
+		"W3: a remediation that was handed over keeps no finalizer":    {in(HandedOver, markedByUs), DropFinalizer, HandedOver, "HandedOver"},
+		"W28: what was said of a machine that is well is taken back":   {in(HandedOver, markedByUs, wellNow), TakeBack, Succeeded, "MachineWell"},
+		"W4: a host that was switched off is let go":                   {in(Failed, switchedOff, heldOff), Release, Failed, "Failed"},
+		"N2: one that is deleted lets go of the host":                  {in(Ended, deleting, heldOff, fenced), Release, Ended, "LettingGo"},
+		"then of the node":                                             {in(Ended, deleting, fenced), Unfence, Ended, "LettingGo"},
+		"waits for a node that is out of sight":                        {in(Ended, deleting, fenced, blind), Wait, Ended, "LettingGo"},
+		"but not for ever, either":                                     {in(Ended, deleting, fenced, blind, stateOver), DropFinalizer, Ended, "Ended"},
+		"nor if the machine goes anyway":                               {in(Ended, deleting, fenced, blind, machineGoing), DropFinalizer, Ended, "Ended"},
+		"W2: nor does a machine that is gone keep it":                  {in(Ended, deleting, machineVanished), DropFinalizer, Ended, "Ended"},
+		"a machine that is being deleted is left to those who do that": {in(PoweringOff, machineGoing), Advance, Ended, "MachineDeleting"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Next(tc.given, policy, noon)
+			if got.Do != tc.do || got.Next != tc.next || got.Reason != tc.reason {
+				t.Errorf("Next(): %s, then %s (%s), want %s, then %s (%s)", got.Do, got.Next, got.Reason, tc.do, tc.next, tc.reason)
+			}
+		})
+	}
+}
+
+func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
+	if len(order) != len(table) {
+		t.Errorf("order names %d states, the table has %d", len(order), len(table))
+	}
+	for _, s := range order {
+		rows := rowsOf(s)
+		if last := rows[len(rows)-1]; last.when.name != always.name {
+			t.Errorf("%s: the last row is %q, want %q", s, last.when.name, always.name)
+		}
+		for i, r := range rows {
+			if s.Final() || r.do != Wait {
+				continue
+			}
+			if !boundedBefore(rows[:i]) && r.when.until == nil {
+				t.Errorf("%s: %q waits, and nothing before it runs out of time", s, r.when.name)
+			}
+		}
+	}
+}
+
+// boundedBefore reports whether time makes one of rows hold, whatever else is the case; what waits for a turn has a time of its own,
+// and so has what waits for a host that may be somebody else's.
+func boundedBefore(rows []row) bool {
+	for _, r := range rows {
+		switch r.when.name {
+		case overdue.name, late.name, queuedTooLong.name, foreignTooLong.name:
+			return true
+		}
+	}
+	return false
+}
+
+func TestWhenToLookAgain(t *testing.T) {
+	cases := map[string]struct {
+		given Facts
+		want  time.Time
+	}{
+		"at once after an action":                       {in(Pending), noon},
+		"at the end of the attempt":                     {in(PoweringOff), noon.Add(9 * time.Minute)},
+		"when a host has settled, if that is earlier":   {in(PoweringOff, off, wasOff), noon.Add(30 * time.Second)},
+		"when a blind control plane is given up":        {in(MovingWorkload, blind, controlPlane), noon.Add(time.Minute)},
+		"not for a worker":                              {in(MovingWorkload, blind), noon.Add(9 * time.Minute)},
+		"at the end of booting":                         {in(Booting), noon.Add(9 * time.Minute)},
+		"when a turn took too long":                     {in(Pending, anothersTurn), noon.Add(119 * time.Minute)},
+		"never after an end":                            {in(Succeeded, free), time.Time{}},
+		"when a node out of sight is given up":          {in(Ended, fenced, blind), noon.Add(9 * time.Minute)},
+		"not once it is given up; something else keeps": {in(Ended, blind, free), time.Time{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Next(tc.given, policy, noon); !got.Again.Equal(tc.want) {
+				t.Errorf("%s (%s): again %s, want %s", got.Do, got.Reason, got.Again, tc.want)
+			}
+		})
+	}
+}
+
+func TestDiagramIsUpToDate(t *testing.T) { golden(t, "testdata/states.mmd", Diagram()) }
+
+// golden compares got with a file; -update rewrites the file.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is stale; if the change is meant, run go test ./baremetal/powercycle -update\n%s", path, fmt.Sprint(strings.Count(got, "\n"), " lines:\n", got))
+	}
+}

@@ -1,0 +1,163 @@
+package powercycle
+
+// row is one line of the table: when its guard holds, do that, and be in that state afterwards.
+type row struct {
+	when   guard
+	do     Action
+	next   State
+	reason string
+	why    string
+}
+
+// rowsOf returns the rows that apply in a state, in order.
+func rowsOf(s State) []row {
+	rows, known := table[s]
+	if !known || s.Final() {
+		return rows
+	}
+	return append(append(make([]row, 0, len(endings)+len(rows)), endings...), rows...)
+}
+
+// endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
+// nothing left to do but to let go.
+var endings = []row{
+	{deleted, Advance, Ended, "Cancelled", "The remediation is being deleted"},
+	{machineGone, Advance, Ended, "MachineGone", "The machine does not exist any more"},
+	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
+}
+
+// table is the whole machine. Within a state the first row that holds wins.
+//
+// Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
+// somebody who acts on what we ask, and that state is entered only from PoweringOff, after the host was asked. Power is released
+// from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end lets go.
+var table = map[State][]row{
+	Pending: {
+		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The other control-plane hosts took too long"},
+		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
+	},
+	Preparing: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
+		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
+		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
+		{recovered, Advance, Succeeded, "Recovered", "The machine became well before its host was touched"},
+		{lastOverdue, Advance, HandingOver, "HostNotReady", "The host could not be asked to power off in time"},
+		{overdue, BeginAttempt, Preparing, "HostNotReady", "The host could not be asked to power off in time; one more attempt has begun"},
+		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
+		{notOurTurn, Wait, Preparing, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{held, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
+		{deaf, Wait, Preparing, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{noPowerOff, Advance, Rebooting, "PowerOffDisabled", "The host cannot be held off; it is rebooted, and its node is not fenced"},
+		{always, Advance, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
+	},
+	PoweringOff: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{lastOverdue, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
+		{overdue, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
+		{notHeldNotOurTurn, Wait, PoweringOff, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{notHeld, HoldOff, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
+		{notNoted, NoteAsked, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
+		{seenOn, NoteOn, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
+		{deaf, Wait, PoweringOff, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{poweredOn, Wait, PoweringOff, "PoweringOff", "Waiting for the host to be off"},
+		{unsettled, Wait, PoweringOff, "PowerSettling", "The host was off before it was asked; waiting until it cannot have been about to power on"},
+		{always, Advance, MovingWorkload, "PoweredOff", "The host is off"},
+	},
+	MovingWorkload: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
+		{notHeld, HoldOff, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
+		{poweredOn, Advance, PoweringOff, "PoweredOnAgain", "The host came on before the workload had moved"},
+		{nodeAbsent, Advance, PoweringOn, "NodeGone", "There is no node whose workload would have to move"},
+		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",
+			"The workload cluster cannot be asked while this control-plane host is off; it is powered on, and its node was not fenced"},
+		{nodeUnseen, Wait, MovingWorkload, "ClusterUnreachable", "Waiting for the workload cluster to be reachable"},
+		{deafNotFenced, Wait, MovingWorkload, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{notFenced, Fence, MovingWorkload, "Fenced", "The node is fenced, so that its workload can start elsewhere"},
+		{notDrained, Wait, MovingWorkload, "WorkloadMoving", "Waiting for the workload to leave the node"},
+		{always, Advance, PoweringOn, "WorkloadMoved", "The workload has moved"},
+	},
+	PoweringOn: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{held, Release, PoweringOn, "PowerOnRequested", "The host is asked to power on"},
+		{poweredOn, Advance, Booting, "PoweredOn", "The host is on"},
+		{lastLate, Advance, HandingOver, "PowerOnTimedOut", "The host was not seen on in time"},
+		{late, BeginAttempt, Preparing, "PowerOnTimedOut", "The host was not seen on in time; one more attempt has begun"},
+		{always, Wait, PoweringOn, "PoweringOn", "Waiting for the host to be on"},
+	},
+	Rebooting: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{lastOverdue, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
+		{overdue, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
+		{rebootNotAskedNotOurTurn, Wait, Rebooting, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{rebootNotAsked, Reboot, Rebooting, "RebootRequested", "The host is asked to reboot"},
+		{rebootPending, Wait, Rebooting, "Rebooting", "Waiting for the reboot to be carried out"},
+		{always, Advance, Booting, "Rebooted", "The host was rebooted"},
+	},
+	Booting: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{litter, Release, Booting, "PoweredOn", "The host is on"},
+		{unfenceable, Unfence, Booting, "Unfenced", "The node is not fenced any more"},
+		{well, Advance, Succeeded, "MachineWell", "The machine is well"},
+		{lastLate, Advance, HandingOver, "NodeStayedBad", "The machine did not become well after the last attempt"},
+		{late, BeginAttempt, Preparing, "NodeStayedBad", "The machine did not become well in time; one more attempt has begun"},
+		{always, Wait, Booting, "Booting", "Waiting for the machine to be well"},
+	},
+	HandingOver: {
+		{litter, Release, HandingOver, "HandingOver", "Letting go of the host before the machine is handed over"},
+		{unfenceable, Unfence, HandingOver, "HandingOver", "Taking the fence away before the machine is handed over"},
+		{well, Advance, Succeeded, "MachineWell", "The machine is well after all, and is not handed over"},
+		{notMarked, MarkHost, HandingOver, "HandingOver", "The host is marked, so that no machine is put on it"},
+		{notAskedOwner, HandOver, HandedOver, "HandedOver", "The owner of the machine is asked to replace it"},
+		{always, Advance, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+	},
+
+	Succeeded: {
+		{litter, Release, Succeeded, "MachineWell", "The machine is well"},
+		{unfenceable, Unfence, Succeeded, "MachineWell", "The machine is well"},
+		{fenceToBeSeen, Wait, Succeeded, "MachineWell", "The machine is well; waiting for its node, to take the fence away"},
+		{finalizer, DropFinalizer, Succeeded, "MachineWell", "The machine is well"},
+		{always, Wait, Succeeded, "MachineWell", "The machine is well"},
+	},
+	HandedOver: {
+		{litter, Release, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+		{unfenceable, Unfence, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+		{wellAfterAll, TakeBack, Succeeded, "MachineWell", "The machine is well after all; its owner is not asked any more"},
+		{finalizer, DropFinalizer, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+		{always, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+	},
+	Failed: {
+		{litter, Release, Failed, "Failed", "The remediation has failed; letting go of the host"},
+		{unfenceable, Unfence, Failed, "Failed", "The remediation has failed; taking the fence away"},
+		{fenceToBeSeen, Wait, Failed, "Failed", "The remediation has failed; waiting for the node, to take the fence away"},
+		{finalizer, DropFinalizer, Failed, "Failed", "The remediation has failed"},
+		{always, Wait, Failed, "Failed", "The remediation has failed"},
+	},
+	Ended: {
+		{litter, Release, Ended, "LettingGo", "Letting go of the host"},
+		{unfenceable, Unfence, Ended, "LettingGo", "Taking the fence away"},
+		{wellAfterAll, TakeBack, Ended, "LettingGo", "The machine is well after all; its owner is not asked any more"},
+		{fenceToBeSeen, Wait, Ended, "LettingGo", "Waiting for the node, to take the fence away"},
+		{finalizer, DropFinalizer, Ended, "Ended", "The remediation has ended"},
+		{always, Wait, Ended, "Ended", "The remediation has ended"},
+	},
+}
+
+// order is the reading order of states, in the diagram and in tests.
+var order = []State{
+	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Booting, HandingOver, Succeeded, HandedOver, Failed, Ended,
+}
