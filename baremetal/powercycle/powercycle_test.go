@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 		"a node is fenced while its host is off":                       {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
 		"but not while nobody manages the power":                       {in(MovingWorkload, paused), Wait, MovingWorkload, "HostNotReady"},
 		"a host that came on is powered off again":                     {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
-		"what keeps the host off is put back":                          {in(MovingWorkload, letGo), HoldOff, PoweringOff, "PowerOffRequested"},
+		"what keeps the host off is to be put back":                    {in(MovingWorkload, letGo), Advance, PoweringOff, "PowerOffRequested"},
 		"W10: a fenced node is given time to empty":                    {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"N7: but not for ever":                                         {in(MovingWorkload, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
 		"somebody else's fence is as good":                             {in(MovingWorkload, fencedByOthers, empty), Advance, PoweringOn, "WorkloadMoved"},

@@ -74,7 +74,7 @@ var table = map[State][]row{
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
-		{notHeld, HoldOff, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
+		{notHeld, Advance, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
 		{poweredOn, Advance, PoweringOff, "PoweredOnAgain", "The host came on before the workload had moved"},
 		{nodeAbsent, Advance, PoweringOn, "NodeGone", "There is no node whose workload would have to move"},
 		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",

@@ -1,0 +1,292 @@
+package powercycle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The walk goes through every situation that can be reached when a world that obeys is disturbed a few times, by anything, at any
+// moment. Time is counted in ticks, and every patience is one tick, so that "before" and "after" a deadline are all there is.
+
+const tick = time.Minute
+
+var walked = Policy{Retries: 1, Timeout: tick, Settle: tick, Blind: tick, Queue: 2 * tick}
+
+// scene is the world, and what the remediation remembers; moments are counted back from now.
+type scene struct {
+	f Facts
+	// rising says that the host was told to power on before it was held off, and comes on in spite of that.
+	rising bool
+	// healed says that the node is well once it has booted after being off.
+	cured bool
+	// disturbances is how often the world may still be disturbed.
+	disturbances int
+}
+
+// normal makes scenes equal that differ in nothing that matters: how far back is far enough, and what is of no consequence any more.
+func (s scene) normal() scene {
+	old := noon.Add(-3 * tick)
+	for _, at := range []*time.Time{&s.f.Since, &s.f.Began, &s.f.Asked, &s.f.Unseen} {
+		if !at.IsZero() && at.Before(old) {
+			*at = old
+		}
+	}
+	s.f.Attempt = min(s.f.Attempt, 3)
+	return s
+}
+
+// key is the scene in few bytes, for there are many.
+func (s scene) key() [16]byte {
+	f, k, bits := s.f, [16]byte{}, uint64(0)
+	k[0], k[1], k[2] = byte(slices.Index(order, f.State)), byte(f.Attempt), byte(s.disturbances)
+	k[3] = byte(f.Machine)<<4 | byte(f.Host)<<2 | byte(f.Node)
+	for i, at := range []time.Time{f.Since, f.Began, f.Asked, f.Unseen} {
+		k[4+i] = byte(noon.Sub(at) / tick)
+		if at.IsZero() {
+			k[4+i] = 255
+		}
+	}
+	for i, b := range []bool{
+		f.WasOff, f.StartedWell, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
+		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, s.rising, s.cured,
+	} {
+		if b {
+			bits |= 1 << i
+		}
+	}
+	binary.LittleEndian.PutUint64(k[8:], bits)
+	return k
+}
+
+// later is the scene a tick later.
+func (s scene) later() scene {
+	for _, at := range []*time.Time{&s.f.Since, &s.f.Began, &s.f.Asked, &s.f.Unseen} {
+		if !at.IsZero() {
+			*at = at.Add(-tick)
+		}
+	}
+	if s.rising { // whatever was about to happen has happened
+		s.rising, s.f.PoweredOn = false, true
+	}
+	return s
+}
+
+// stepped is the scene after one step of ours.
+func (s scene) stepped() (scene, Step) {
+	step := Next(s.f, walked, noon)
+	f := s.f
+	s.f.Memory = After(f, step, noon)
+	switch step.Do {
+	case BeginAttempt, AddFinalizer:
+		s.f.Finalizer = true
+	case HoldOff:
+		s.f.Held, s.f.Litter = true, true
+	case Reboot:
+		s.f.RebootAsked, s.f.RebootPending, s.f.Litter = true, true, true
+	case Fence:
+		s.f.Fenced, s.f.FencedByUs = true, true
+	case Release:
+		s.f.Held, s.f.Litter, s.f.RebootAsked, s.f.RebootPending = false, false, false, false
+	case Unfence:
+		s.f.Fenced, s.f.FencedByUs = false, false
+	case MarkHost:
+		s.f.HostMarked = true
+	case HandOver:
+		s.f.OwnerAsked = true
+	case TakeBack:
+		s.f.HostMarked, s.f.OwnerAsked = false, false
+	case DropFinalizer:
+		s.f.Finalizer = false
+	}
+	return s.normal(), step
+}
+
+// obeyed are the scenes that follow when the world does what it is asked, each thing in its own time.
+func (s scene) obeyed() []scene {
+	var next []scene
+	add := func(change func(*scene)) {
+		n := s
+		change(&n)
+		next = append(next, n.normal())
+	}
+	managed := s.f.Acts && s.f.Host != HostGone
+	if managed && s.f.Held && s.f.PoweredOn && !s.f.NoPowerOff {
+		add(func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = false, false, false })
+	}
+	if managed && !s.f.Held && !s.f.PoweredOn && s.f.Wanted && !s.rising {
+		add(func(n *scene) { n.rising = true })
+	}
+	if s.rising {
+		add(func(n *scene) { n.rising, n.f.PoweredOn = false, true })
+	}
+	if managed && s.f.RebootPending {
+		add(func(n *scene) { n.f.RebootPending = false })
+	}
+	if s.f.Fenced && !s.f.PoweredOn && !s.f.Drained {
+		add(func(n *scene) { n.f.Drained = true })
+	}
+	if s.cured && s.f.PoweredOn && !s.f.Well && s.f.State == Booting && s.f.Node == NodePresent {
+		add(func(n *scene) { n.f.Well = true })
+	}
+	return next
+}
+
+// disturbed are the scenes that follow when anybody else interferes.
+func (s scene) disturbed() []scene {
+	if s.disturbances == 0 {
+		return nil
+	}
+	var next []scene
+	for _, change := range []func(*scene){
+		func(n *scene) { n.f.Deleting = true },
+		func(n *scene) { n.f.Machine = min(n.f.Machine+1, MachineGone) },
+		func(n *scene) { n.f.Host = HostGone },
+		func(n *scene) { n.f.Host = HostForeign },
+		func(n *scene) { n.f.Wanted = !n.f.Wanted },
+		func(n *scene) { n.f.Acts = !n.f.Acts },
+		func(n *scene) { n.f.Turn = !n.f.Turn },
+		func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = !n.f.PoweredOn, false, false },
+		func(n *scene) { n.f.Held, n.f.Litter = false, n.f.RebootAsked },
+		func(n *scene) { n.f.Node = NodeUnseen },
+		func(n *scene) { n.f.Node = NodePresent },
+		func(n *scene) { n.f.Node, n.f.Fenced, n.f.FencedByUs = NodeAbsent, false, false },
+		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
+		func(n *scene) { n.f.Well = !n.f.Well },
+		func(n *scene) { // a crash before it was remembered that the host was asked
+			if n.f.State == PoweringOff {
+				n.f.Asked, n.f.WasOff = time.Time{}, false
+			}
+		},
+	} {
+		n := s
+		change(&n)
+		n.disturbances--
+		next = append(next, n.normal())
+	}
+	return next
+}
+
+// wrong says what rule a step breaks; empty if none.
+func wrong(s scene, step Step) string {
+	f := s.f
+	switch {
+	case step.Do == Fence && (f.PoweredOn || s.rising || !f.Held || !f.Acts || f.Asked.IsZero()):
+		return "1: fences the node of a host that is not proven off by us"
+	case step.Do == Fence && f.NoPowerOff:
+		return "1: fences the node of a host that cannot be off"
+	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && noon.Before(f.Began.Add(tick)):
+		return "2: lets the host on before the workload has moved and before the deadline"
+	case step.Do == Release && f.State == MovingWorkload:
+		return "2: lets go of a host in the middle"
+	case (step.Do == HoldOff || step.Do == Reboot) && f.ControlPlane && !f.Turn:
+		return "4: holds a second control-plane host off"
+	case (step.Do == HoldOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
+		return "5: acts on what was not counted"
+	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
+		return "5: begins an attempt too many"
+	case (step.Do == HoldOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:
+		return "touches somebody else's host"
+	case (step.Do == HoldOff || step.Do == Reboot) && f.Deleting:
+		return "begins what is to end"
+	case step.Do == HandOver && (f.Well || f.Held || f.Host == HostOurs && !f.HostMarked):
+		return "hands over a machine that is well, or a host that is held or not marked"
+	case !step.Next.Final() && step.Again.IsZero():
+		return "8: waits without an end"
+	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs):
+		return "2: ends without having let go"
+	}
+	return ""
+}
+
+// settles plays the scene on without any more disturbances, in a world that obeys or in one that is dead, and says what is left
+// undone in the end; empty if all is well.
+func (s scene) settles(obeys bool) string {
+	for range 200 {
+		next, step := s.stepped()
+		switch {
+		case next != s:
+			s = next
+			continue
+		case obeys && len(s.obeyed()) > 0:
+			s = s.obeyed()[0]
+			continue
+		case !step.Again.IsZero():
+			s = s.later().normal()
+			continue
+		}
+		f := s.f
+		switch {
+		case !f.State.Final():
+			return fmt.Sprintf("it stays in %s (%s)", f.State, step.Reason)
+		case f.Held || f.Litter:
+			return "the host is not let go"
+		case f.FencedByUs && f.Node == NodePresent:
+			return "the node stays fenced"
+		case f.Finalizer:
+			return "the finalizer stays"
+		}
+		return ""
+	}
+	return "it never settles"
+}
+
+func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
+	disturbances := 3
+	if testing.Short() {
+		disturbances = 2
+	}
+	seen, settled := map[[16]byte]bool{}, map[[16]byte]bool{}
+	var todo []scene
+	visit := func(s scene) {
+		if s.f.Machine == MachineGone {
+			s.f.Well = false
+		}
+		if k := s.key(); !seen[k] {
+			seen[k] = true
+			todo = append(todo, s)
+		}
+	}
+	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind} {
+		for _, cured := range []bool{true, false} {
+			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true}
+			change(&f)
+			f.State, f.Since = Pending, noon
+			visit(scene{f: f, cured: cured, disturbances: disturbances, rising: !f.PoweredOn})
+		}
+	}
+	states := map[State]bool{}
+	for len(todo) > 0 {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		states[s.f.State] = true
+		next, step := s.stepped()
+		if rule := wrong(s, step); rule != "" {
+			t.Fatalf("%s: %s -> %s\n%+v", rule, s.f.State, step.Do, s)
+		}
+		quiet := s
+		quiet.disturbances = 0
+		for _, obeys := range []bool{true, false} {
+			if settled[quiet.key()] {
+				break
+			}
+			if undone := s.settles(obeys); undone != "" {
+				t.Fatalf("in a world that obeys (%t): %s\nfrom %+v", obeys, undone, s)
+			}
+		}
+		settled[quiet.key()] = true
+		visit(next)
+		visit(s.later().normal())
+		for _, n := range append(s.obeyed(), s.disturbed()...) {
+			visit(n)
+		}
+	}
+	for _, s := range order {
+		if !states[s] {
+			t.Errorf("%s is never reached", s)
+		}
+	}
+	t.Logf("%d situations", len(seen))
+}
