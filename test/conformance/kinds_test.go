@@ -114,6 +114,7 @@ func newCatalog(ctx context.Context) *catalog {
 	GinkgoHelper()
 	plane, err := control.Management(ctx, rig.ManagementOptions{Name: "kinds", CRDs: []string{crdManifests}})
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.StopAPIServer) // nobody else needs it, and others need the memory
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme, mendv1.AddToScheme,
