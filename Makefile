@@ -87,8 +87,9 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 generate: generate-manifests generate-docs ## Rewrite all that is generated
 
 .PHONY: generate-manifests
-generate-manifests: $(CONTROLLER_GEN) ## Rewrite the RBAC role, and CRDs and deepcopy functions of our own kinds
-	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role 'paths=./controllers/...;.' output:rbac:artifacts:config=config/rbac
+generate-manifests: $(CONTROLLER_GEN) ## Rewrite RBAC role and webhooks, and CRDs and deepcopy functions of our own kinds
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role webhook 'paths=./controllers/...;.' \
+		output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
 	@if grep -rqs --include='*.go' '+kubebuilder:object:root=true' api; then set -x; \
 		rm -f config/crd/bases/*.yaml; \
 		$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases; \

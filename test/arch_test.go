@@ -44,6 +44,7 @@ var layers = []layer{
 	{
 		name:    "api",
 		folders: []string{"api"},
+		may:     []string{"api"},
 	},
 	{
 		name:    "adapter",

@@ -1,6 +1,9 @@
-// Package v1alpha1 holds what kubemend adds to the objects of others: the names of
-// its annotations, labels, conditions and events, all in the group kubemend.io. It
-// has no behaviour.
+// Package v1alpha1 holds what is kubemend's own, all in the group kubemend.io: HostRemediation and its template, and what
+// it adds to the objects of others, the names of its annotations, labels, conditions and events. It has no behaviour but
+// the access to conditions.
+//
+// +kubebuilder:object:generate=true
+// +groupName=kubemend.io
 package v1alpha1
 
 // Claim is the value of the annotation cluster.x-k8s.io/paused with which a

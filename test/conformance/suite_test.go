@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
@@ -41,6 +43,7 @@ func TestConformance(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
 	var err error
 	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,195 @@
+package v1beta1
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	conversionutil "sigs.k8s.io/cluster-api/util/conversion"
+	"sigs.k8s.io/controller-runtime/pkg/conversion"
+	"sigs.k8s.io/randfill"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+)
+
+func TestRoundTripsLoseNothing(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{AddToScheme, infrav1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("Metal3Remediation", conversionutil.FuzzTestFunc(conversionutil.FuzzTestFuncInput{
+		Scheme: scheme, Hub: &infrav1.Metal3Remediation{}, Spoke: &Metal3Remediation{},
+		FuzzerFuncs: []fuzzer.FuzzerFuncs{whatBothCanSay},
+	}))
+	t.Run("Metal3RemediationTemplate", conversionutil.FuzzTestFunc(conversionutil.FuzzTestFuncInput{
+		Scheme: scheme, Hub: &infrav1.Metal3RemediationTemplate{}, Spoke: &Metal3RemediationTemplate{},
+		FuzzerFuncs: []fuzzer.FuzzerFuncs{whatBothCanSay},
+	}))
+}
+
+// whatBothCanSay keeps random objects of this version to whole seconds and to numbers of 32 bits. The rest is rounded, which
+// the tables below state.
+func whatBothCanSay(serializer.CodecFactory) []any {
+	return []any{
+		func(s *RemediationStrategy, c randfill.Continue) {
+			c.FillNoCustom(s)
+			s.RetryLimit, s.Timeout = int(int32(c.Uint32())), nil
+			if n := int32(c.Uint32()); n != 0 && c.Bool() {
+				s.Timeout = &metav1.Duration{Duration: time.Duration(n) * time.Second}
+			}
+		},
+		func(s *Metal3RemediationStatus, c randfill.Continue) {
+			c.FillNoCustom(s)
+			s.RetryCount = int(int32(c.Uint32()))
+		},
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	for name, row := range map[string]struct {
+		old  *metav1.Duration
+		hub  int32
+		back *metav1.Duration
+	}{
+		"none is none":                                  {},
+		"five minutes are 300 seconds":                  {lasts(5 * time.Minute), 300, lasts(5 * time.Minute)},
+		"a fraction of a second is dropped":             {lasts(100*time.Second + 999*time.Millisecond), 100, lasts(100 * time.Second)},
+		"zero is none":                                  {old: lasts(0)},
+		"less than a second is none":                    {old: lasts(999 * time.Millisecond)},
+		"a negative one stays so, and is refused":       {lasts(-5 * time.Second), -5, lasts(-5 * time.Second)},
+		"one longer than 68 years is as long as can be": {lasts(math.MaxInt64), math.MaxInt32, lasts(math.MaxInt32 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, back := roundTrip(t, Metal3RemediationSpec{Strategy: &RemediationStrategy{Timeout: row.old}})
+			if got := hub.Spec.Strategy.TimeoutSeconds; got != row.hub {
+				t.Errorf("timeoutSeconds is %d, want %d", got, row.hub)
+			}
+			if diff := cmp.Diff(row.back, back.Spec.Strategy.Timeout); diff != "" {
+				t.Errorf("timeout on the way back (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func lasts(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+func TestNumbersDoNotWrap(t *testing.T) {
+	for name, row := range map[string]struct {
+		old int
+		hub int32
+	}{
+		"zero":                                      {0, 0},
+		"the largest that fits":                     {math.MaxInt32, math.MaxInt32},
+		"one more than that":                        {math.MaxInt32 + 1, math.MaxInt32},
+		"one whose lower half is zero":              {1 << 32, math.MaxInt32},
+		"the smallest that fits":                    {math.MinInt32, math.MinInt32},
+		"one less than that":                        {math.MinInt32 - 1, math.MinInt32},
+		"one whose lower half is a positive number": {-1<<32 + 5, math.MinInt32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := Metal3Remediation{
+				Spec:   Metal3RemediationSpec{Strategy: &RemediationStrategy{RetryLimit: row.old}},
+				Status: Metal3RemediationStatus{RetryCount: row.old},
+			}
+			var hub infrav1.Metal3Remediation
+			if err := old.ConvertTo(&hub); err != nil {
+				t.Fatal(err)
+			}
+			if got := hub.Spec.Strategy.RetryLimit; got != row.hub {
+				t.Errorf("retryLimit is %d, want %d", got, row.hub)
+			}
+			if got := hub.Status.RetryCount; got != row.hub {
+				t.Errorf("retryCount is %d, want %d", got, row.hub)
+			}
+		})
+	}
+}
+
+// Core refuses a template without spec.template, so that one with nothing in it must not vanish.
+func TestAnEmptyTemplateStaysOne(t *testing.T) {
+	for name, manifest := range map[string]string{
+		"an empty spec of the remediation": `{"spec":{"template":{"spec":{}}}}`,
+		"an empty spec":                    `{"spec":{}}`,
+		"no spec":                          `{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var old, back Metal3RemediationTemplate
+			if err := json.Unmarshal([]byte(manifest), &old); err != nil {
+				t.Fatal(err)
+			}
+			var hub infrav1.Metal3RemediationTemplate
+			if err := old.ConvertTo(&hub); err != nil {
+				t.Fatal(err)
+			}
+			if err := back.ConvertFrom(&hub); err != nil {
+				t.Fatal(err)
+			}
+			for version, object := range map[string]any{"v1beta2": &hub, "v1beta1": &back} {
+				content, err := json.Marshal(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := string(content), `{"metadata":{},"spec":{"template":{"spec":{}}}}`; got != want {
+					t.Errorf("%s is %s, want %s", version, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAConversionSharesNothing(t *testing.T) {
+	began := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	old := Metal3Remediation{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+		Status:     Metal3RemediationStatus{LastRemediated: &began, Conditions: []metav1.Condition{{Type: "PoweredOff"}}},
+	}
+	before := old.DeepCopy()
+	var hub infrav1.Metal3Remediation
+	if err := old.ConvertTo(&hub); err != nil {
+		t.Fatal(err)
+	}
+	hub.Labels["a"] = "c"
+	hub.Status.LastRemediated.Time = began.Add(time.Hour)
+	hub.Status.Conditions[0].Type = "PoweredOn"
+	if diff := cmp.Diff(before, &old); diff != "" {
+		t.Errorf("a change of the result changed the source (-before +after):\n%s", diff)
+	}
+}
+
+// stranger is a kind that none of ours is converted to.
+type stranger struct{ infrav1.Metal3Remediation }
+
+func TestAnotherKindIsAnError(t *testing.T) {
+	for name, object := range map[string]conversion.Convertible{
+		"a remediation": &Metal3Remediation{}, "a template": &Metal3RemediationTemplate{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := object.ConvertTo(&stranger{}); err == nil {
+				t.Error("it was converted to another kind")
+			}
+			if err := object.ConvertFrom(&stranger{}); err == nil {
+				t.Error("it was converted from another kind")
+			}
+		})
+	}
+}
+
+func roundTrip(t *testing.T, spec Metal3RemediationSpec) (hub infrav1.Metal3Remediation, back Metal3Remediation) {
+	t.Helper()
+	old := Metal3Remediation{Spec: spec}
+	if err := old.ConvertTo(&hub); err != nil {
+		t.Fatal(err)
+	}
+	if err := back.ConvertFrom(&hub); err != nil {
+		t.Fatal(err)
+	}
+	return hub, back
+}

@@ -1,0 +1,146 @@
+package v1beta2_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// What clients of CAPM3 know its kinds by.
+var metal3Names = map[string]apiextensionsv1.CustomResourceDefinitionNames{
+	"infrastructure.cluster.x-k8s.io_metal3remediations.yaml": {
+		Kind: "Metal3Remediation", ListKind: "Metal3RemediationList",
+		Plural: "metal3remediations", Singular: "metal3remediation",
+		ShortNames: []string{"m3r", "m3remediation"}, Categories: []string{"cluster-api"},
+	},
+	"infrastructure.cluster.x-k8s.io_metal3remediationtemplates.yaml": {
+		Kind: "Metal3RemediationTemplate", ListKind: "Metal3RemediationTemplateList",
+		Plural: "metal3remediationtemplates", Singular: "metal3remediationtemplate",
+		ShortNames: []string{"m3rt", "m3remediationtemplate", "m3remediationtemplates", "metal3rt", "metal3remediationtemplate"},
+		Categories: []string{"cluster-api"},
+	},
+}
+
+func TestMetal3KindsAreThoseOfCAPM3(t *testing.T) {
+	for file, names := range metal3Names {
+		t.Run(names.Kind, func(t *testing.T) {
+			crd := read(t, file)
+			if diff := cmp.Diff(names, crd.Spec.Names); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+			type version struct{ served, stored, deprecated, status bool }
+			got := map[string]version{}
+			for _, v := range crd.Spec.Versions {
+				got[v.Name] = version{v.Served, v.Storage, v.Deprecated, v.Subresources != nil && v.Subresources.Status != nil}
+			}
+			want := map[string]version{"v1beta1": {true, false, true, true}, "v1beta2": {true, true, false, true}}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(version{})); diff != "" {
+				t.Errorf("versions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestColumnsOfAMetal3Remediation(t *testing.T) {
+	want := map[string]string{
+		"Retry limit": ".spec.strategy.retryLimit", "Retry count": ".status.retryCount", "Last Remediated": ".status.lastRemediated",
+		"Strategy": ".spec.strategy.type", "Phase": ".status.phase",
+	}
+	for _, v := range read(t, "infrastructure.cluster.x-k8s.io_metal3remediations.yaml").Spec.Versions {
+		got := map[string]string{}
+		for _, column := range v.AdditionalPrinterColumns {
+			got[column.Name] = column.JSONPath
+			if column.Type != "string" {
+				t.Errorf("%s: column %s is of type %s, want string", v.Name, column.Name, column.Type)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", v.Name, diff)
+		}
+	}
+}
+
+// The label cluster.x-k8s.io/provider is not among them: on these CRDs it would say that CAPM3 is installed. clusterctl moves
+// a template by its label alone, and a remediation with the Machine that owns it.
+func TestLabels(t *testing.T) {
+	for file, want := range map[string]map[string]string{
+		"infrastructure.cluster.x-k8s.io_metal3remediations.yaml": {
+			"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2",
+		},
+		"infrastructure.cluster.x-k8s.io_metal3remediationtemplates.yaml": {
+			"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2", "clusterctl.cluster.x-k8s.io/move": "",
+		},
+		"kubemend.io_hostremediations.yaml": {
+			"cluster.x-k8s.io/v1beta2": "v1alpha1",
+		},
+		"kubemend.io_hostremediationtemplates.yaml": {
+			"cluster.x-k8s.io/v1beta2": "v1alpha1", "clusterctl.cluster.x-k8s.io/move": "",
+		},
+	} {
+		if diff := cmp.Diff(want, read(t, file).Labels); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// The schema's bounds and the constants say the same.
+func TestBoundsOfAStrategy(t *testing.T) {
+	for _, v := range read(t, "infrastructure.cluster.x-k8s.io_metal3remediations.yaml").Spec.Versions {
+		if v.Name != v1beta2.GroupVersion.Version {
+			continue
+		}
+		strategy := v.Schema.OpenAPIV3Schema.Properties["spec"].Properties["strategy"].Properties
+		for field, want := range map[string]struct {
+			least    float64
+			standard string
+		}{
+			"retryLimit":     {v1beta2.DefaultRetryLimit, "1"},
+			"timeoutSeconds": {v1beta2.MinTimeoutSeconds, "600"},
+		} {
+			if got := *strategy[field].Minimum; got != want.least {
+				t.Errorf("%s is at least %v, want %v", field, got, want.least)
+			}
+			if got := string(strategy[field].Default.Raw); got != want.standard {
+				t.Errorf("%s is %s if it is missing, want %s", field, got, want.standard)
+			}
+		}
+	}
+}
+
+func TestConditionsCanBeSet(t *testing.T) {
+	for name, object := range map[string]conditions.Setter{
+		"Metal3Remediation v1beta1": &v1beta1.Metal3Remediation{},
+		"Metal3Remediation v1beta2": &v1beta2.Metal3Remediation{},
+		"HostRemediation":           &v1alpha1.HostRemediation{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conditions.Set(object, metav1.Condition{Type: v1beta2.PoweredOffCondition, Status: metav1.ConditionTrue, Reason: "SeenOff"})
+			if got := conditions.GetReason(object, v1beta2.PoweredOffCondition); got != "SeenOff" {
+				t.Errorf("the reason is %q", got)
+			}
+		})
+	}
+}
+
+func read(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(content, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}

@@ -1,0 +1,61 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Metal3RemediationTemplateResource is what the remediations are made from.
+type Metal3RemediationTemplateResource struct {
+	// spec is the spec of every remediation that is made from this template.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || !has(self.strategy.timeoutSeconds) || self.strategy.timeoutSeconds == 0 || self.strategy.timeoutSeconds >= 100",message="min duration is 100 seconds",fieldPath=".strategy.timeoutSeconds"
+	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.type) && self.strategy.type == 'Reboot')",message="only supported remediation strategy is reboot",fieldPath=".strategy.type"
+	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.retryLimit) && self.strategy.retryLimit >= 1)",message="minimum retry limit is 1",fieldPath=".strategy.retryLimit"
+	Spec Metal3RemediationSpec `json:"spec"`
+}
+
+// Metal3RemediationTemplateSpec is the content of a template.
+type Metal3RemediationTemplateSpec struct {
+	// template is what the remediations are made from.
+	// +required
+	Template Metal3RemediationTemplateResource `json:"template"`
+}
+
+// Metal3RemediationTemplateStatus is part of the wire. Nobody writes it, CAPM3 neither.
+type Metal3RemediationTemplateStatus struct {
+	// status is that of a remediation.
+	// +optional
+	Status Metal3RemediationStatus `json:"status,omitempty,omitzero"`
+}
+
+// Metal3RemediationTemplate is what a MachineHealthCheck makes a Metal3Remediation from: spec.remediation.templateRef
+// (spec.remediationTemplate in v1beta1) names it.
+//
+// Nothing but the check refers to it and it has no owner, so that clusterctl moves it only because of the label.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=metal3remediationtemplates,scope=Namespaced,categories=cluster-api,shortName=m3rt;m3remediationtemplate;m3remediationtemplates;metal3rt;metal3remediationtemplate
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta2","clusterctl.cluster.x-k8s.io/move="}
+type Metal3RemediationTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the content of the template.
+	// +optional
+	Spec Metal3RemediationTemplateSpec `json:"spec,omitempty"`
+
+	// status is not used.
+	// +optional
+	Status Metal3RemediationTemplateStatus `json:"status,omitempty,omitzero"`
+}
+
+// Metal3RemediationTemplateList is a list of Metal3RemediationTemplates.
+//
+// +kubebuilder:object:root=true
+type Metal3RemediationTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Metal3RemediationTemplate `json:"items"`
+}

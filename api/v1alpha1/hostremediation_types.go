@@ -1,0 +1,114 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+)
+
+// HostRemediationFinalizer keeps a HostRemediation until its host is no longer held off and its node is free again.
+const HostRemediationFinalizer = "kubemend.io/hostremediation"
+
+// HostRemediationSpec is what a HostRemediation asks for: the same as a Metal3Remediation.
+type HostRemediationSpec struct {
+	// strategy is what to do to the host of the machine that owns this object. Without it nothing is done.
+	// +optional
+	Strategy *infrav1.RemediationStrategy `json:"strategy,omitempty"`
+}
+
+// HostRemediationStatus says all about a power cycle: how far it is, on which host, since when and until when. It is told
+// to users only. After `clusterctl move` it is empty, so nothing is decided by it.
+type HostRemediationStatus struct {
+	// phase is Running, Waiting, Deleting machine or Failed, as in a Metal3Remediation.
+	// +optional
+	Phase infrav1.RemediationPhase `json:"phase,omitempty"`
+
+	// step is what is being done or waited for within the phase.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Step string `json:"step,omitempty"`
+
+	// attempt is the number of the present attempt. The first one is 1; the last one is spec.strategy.retryLimit + 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Attempt int32 `json:"attempt,omitempty"`
+
+	// host is the name of the BareMetalHost, which is in the namespace of this object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
+
+	// started is when the present attempt began.
+	// +optional
+	Started *metav1.Time `json:"started,omitempty"`
+
+	// deadline is when the present attempt has failed if nothing changes before. It moves once, when the host is seen on
+	// again: starting up has a time of its own.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+
+	// conditions say what has been reached in the present attempt, each with a reason.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// message says in a sentence what is being done or waited for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=10240
+	Message string `json:"message,omitempty"`
+}
+
+// HostRemediation asks for the power cycle of one bare-metal host, that of the Machine which owns it, as a
+// Metal3Remediation does. It is for management clusters where CAPM3 is installed, whose controller acts on every
+// Metal3Remediation and cannot be told not to.
+//
+// clusterctl moves it with the Machine that owns it, so the kind needs no label for that.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=hostremediations,scope=Namespaced,categories=cluster-api;kubemend,shortName=hrem
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`,description="The BareMetalHost"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="How far the remediation is"
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`,description="What is being done or waited for"
+// +kubebuilder:printcolumn:name="Attempt",type=integer,JSONPath=`.status.attempt`,description="The number of the attempt, from 1"
+// +kubebuilder:printcolumn:name="Retry limit",type=integer,JSONPath=`.spec.strategy.retryLimit`,description="How many attempts may follow the first one",priority=1
+// +kubebuilder:printcolumn:name="Started",type=date,JSONPath=`.status.started`,description="When the attempt began"
+// +kubebuilder:printcolumn:name="Deadline",type=string,JSONPath=`.status.deadline`,description="When the attempt has failed if nothing changes",priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,description="What is being done or waited for, as a sentence",priority=1
+type HostRemediation struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || !has(self.strategy.timeoutSeconds) || self.strategy.timeoutSeconds == 0 || self.strategy.timeoutSeconds >= 100",message="min duration is 100 seconds",fieldPath=".strategy.timeoutSeconds"
+	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.type) && self.strategy.type == 'Reboot')",message="is only supported remediation strategy",fieldPath=".strategy.type"
+	// +kubebuilder:validation:XValidation:rule="!has(self.strategy) || (has(self.strategy.retryLimit) && self.strategy.retryLimit >= 1)",message="is minimum retrylimit",fieldPath=".strategy.retryLimit"
+	Spec HostRemediationSpec `json:"spec,omitempty"`
+
+	// status is how far it is.
+	// +optional
+	Status HostRemediationStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
+func (r *HostRemediation) GetConditions() []metav1.Condition { return r.Status.Conditions }
+
+// SetConditions replaces the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
+func (r *HostRemediation) SetConditions(conditions []metav1.Condition) {
+	r.Status.Conditions = conditions
+}
+
+// HostRemediationList is a list of HostRemediations.
+//
+// +kubebuilder:object:root=true
+type HostRemediationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HostRemediation `json:"items"`
+}

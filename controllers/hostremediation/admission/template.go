@@ -1,0 +1,73 @@
+// Package admission sets, when a remediation template is written, the defaults that its schema cannot express: those for
+// values that are given and mean nothing, such as "" and 0. A schema's default counts only for what is missing.
+//
+// It refuses nothing. What is not allowed is in the schemas, so that it also holds where no webhook runs.
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// +kubebuilder:webhook:name=default.metal3remediationtemplate.infrastructure.cluster.x-k8s.io,path=/mutate-infrastructure-cluster-x-k8s-io-v1beta2-metal3remediationtemplate,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,versions=v1beta2,verbs=create;update,admissionReviewVersions=v1;v1beta1
+// +kubebuilder:webhook:name=default.hostremediationtemplate.kubemend.io,path=/mutate-kubemend-io-v1alpha1-hostremediationtemplate,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,groups=kubemend.io,resources=hostremediationtemplates,versions=v1alpha1,verbs=create;update,admissionReviewVersions=v1
+
+// SetUp registers the defaults of both templates at the manager's webhook server, and the conversion of the kinds that have
+// two versions. The manager's scheme has to know all of them.
+func SetUp(m ctrl.Manager) error {
+	if err := ctrl.NewWebhookManagedBy(m, &infrav1.Metal3Remediation{}).Complete(); err != nil {
+		return fmt.Errorf("set up the webhooks of Metal3Remediation: %w", err)
+	}
+	if err := ctrl.NewWebhookManagedBy(m, &infrav1.Metal3RemediationTemplate{}).WithDefaulter(Metal3Template{}).Complete(); err != nil {
+		return fmt.Errorf("set up the webhooks of Metal3RemediationTemplate: %w", err)
+	}
+	if err := ctrl.NewWebhookManagedBy(m, &mendv1.HostRemediationTemplate{}).WithDefaulter(HostTemplate{}).Complete(); err != nil {
+		return fmt.Errorf("set up the webhooks of HostRemediationTemplate: %w", err)
+	}
+	return nil
+}
+
+// Metal3Template sets the defaults of a Metal3RemediationTemplate.
+type Metal3Template struct{}
+
+// HostTemplate sets the defaults of a HostRemediationTemplate.
+type HostTemplate struct{}
+
+var (
+	_ admission.Defaulter[*infrav1.Metal3RemediationTemplate] = Metal3Template{}
+	_ admission.Defaulter[*mendv1.HostRemediationTemplate]    = HostTemplate{}
+)
+
+// Default implements admission.Defaulter. It never fails.
+func (Metal3Template) Default(_ context.Context, t *infrav1.Metal3RemediationTemplate) error {
+	complete(t.Spec.Template.Spec.Strategy)
+	return nil
+}
+
+// Default implements admission.Defaulter. It never fails.
+func (HostTemplate) Default(_ context.Context, t *mendv1.HostRemediationTemplate) error {
+	complete(t.Spec.Template.Spec.Strategy)
+	return nil
+}
+
+// complete fills in what a strategy does not say, as CAPM3 does. A template need not have a strategy.
+func complete(s *infrav1.RemediationStrategy) {
+	if s == nil {
+		return
+	}
+	if s.Type == "" {
+		s.Type = infrav1.RebootRemediationStrategy
+	}
+	if s.TimeoutSeconds == 0 {
+		s.TimeoutSeconds = infrav1.DefaultTimeoutSeconds
+	}
+	if s.RetryLimit < 1 {
+		s.RetryLimit = infrav1.DefaultRetryLimit
+	}
+}
