@@ -29,6 +29,21 @@ const (
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
 )
 
+// What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way.
+const (
+	// PowerCycleAnnotation on a remediation holds what it remembers of itself, as JSON. Status could be lost by `clusterctl move`,
+	// and fields of ours in it are dropped by CAPM3's CRD.
+	PowerCycleAnnotation = "kubemend.io/power-cycle"
+
+	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
+	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
+	RebootedForAnnotation = "kubemend.io/rebooted-for"
+)
+
+// MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the
+// mark, and tells it from one that a person made.
+const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
+
 // Conditions of a MachineHealthCheck, beside those of Cluster API.
 const (
 	// WorkloadClusterReachable is False while nodes are not judged because the workload cluster

@@ -1,0 +1,151 @@
+// Package host is the bare-metal host below a machine: which one it is, what its power is, and what we ask of it.
+//
+// It decides nothing. It reads BareMetalHosts from a cache that is kept small, and writes nothing to them but annotations of ours.
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// metal3Machine is the kind between a Machine and its host. Only its metadata is read.
+var metal3Machine = schema.GroupKind{Group: infrav1.GroupVersion.Group, Kind: "Metal3Machine"}
+
+// Hosts are the bare-metal hosts of the management cluster.
+type Hosts struct {
+	// Client reads from caches and writes.
+	Client client.Client
+	// Live reads past the caches. What a cache does not have is called missing only when the API server says so too.
+	Live client.Reader
+}
+
+// Found is what there is of a machine's host.
+type Found struct {
+	// Host is the host that is named, also if it is not the machine's; nil if there is none. It is shared: read only.
+	Host *bmov1.BareMetalHost
+	// Is says what it is to the machine, Why says what does not match, or what is missing.
+	Is  powercycle.Host
+	Why string
+}
+
+// Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3 has
+// it, and the host's spec.consumerRef has to name that Metal3Machine. The namespace within the annotation is not used: a
+// Metal3Machine and its host share theirs. A machine that has just lost its Metal3Machine may be found by the name of the host that
+// is remembered; "" if none is.
+func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine, remembered string) (Found, error) {
+	ref := m.Spec.InfrastructureRef
+	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
+		return h.gone(ctx, m.Namespace, remembered, fmt.Sprintf("the machine's infrastructure is a %s.%s, not a %s", ref.Kind, ref.APIGroup, metal3Machine))
+	}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}
+	between, err := h.metal3Machine(ctx, key)
+	if err != nil {
+		return Found{}, err
+	}
+	if between == nil {
+		return h.gone(ctx, m.Namespace, remembered, fmt.Sprintf("Metal3Machine %s does not exist", key))
+	}
+	value := between.Annotations[infrav1.HostAnnotation]
+	name := value[strings.LastIndex(value, "/")+1:]
+	if name == "" {
+		return h.gone(ctx, m.Namespace, remembered, fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation))
+	}
+	found, err := h.named(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name})
+	if err != nil {
+		return Found{}, err
+	}
+	switch why := mismatch(found, key); {
+	case found == nil:
+		return Found{Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s/%s does not exist", m.Namespace, name)}, nil
+	case !found.DeletionTimestamp.IsZero():
+		return Found{Host: found, Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s/%s is being deleted", m.Namespace, name)}, nil
+	case why != "":
+		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
+	}
+	return Found{Host: found, Is: powercycle.HostOurs}, nil
+}
+
+// gone is what is found when nothing names a host any more: the one that is remembered, for letting go of it.
+func (h *Hosts) gone(ctx context.Context, namespace, remembered, why string) (Found, error) {
+	found, err := h.Named(ctx, namespace, remembered)
+	return Found{Host: found, Is: powercycle.HostGone, Why: why}, err
+}
+
+// Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
+func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1.BareMetalHost, error) {
+	if name == "" {
+		return nil, nil
+	}
+	return h.named(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+}
+
+func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1.BareMetalHost, error) {
+	found := &bmov1.BareMetalHost{}
+	err := h.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = h.Live.Get(ctx, key, found)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
+	}
+	return found, nil
+}
+
+// metal3Machine returns the metadata of a Metal3Machine, or nil if it does not exist.
+func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
+	mapping, err := h.Client.RESTMapper().RESTMapping(metal3Machine)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up the kind %s: %w", metal3Machine, err)
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(mapping.GroupVersionKind)
+	err = h.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = h.Live.Get(ctx, key, found)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Metal3Machine %s: %w", key, err)
+	}
+	return found, nil
+}
+
+// mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
+func mismatch(host *bmov1.BareMetalHost, key client.ObjectKey) string {
+	if host == nil {
+		return ""
+	}
+	ref := host.Spec.ConsumerRef
+	if ref == nil {
+		return fmt.Sprintf("BareMetalHost %s/%s has no spec.consumerRef, expected Metal3Machine %s", host.Namespace, host.Name, key)
+	}
+	namespace := ref.Namespace
+	if namespace == "" {
+		namespace = host.Namespace
+	}
+	if ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group && ref.Name == key.Name && namespace == key.Namespace {
+		return ""
+	}
+	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s/%s names %s %s/%s, expected Metal3Machine %s",
+		host.Namespace, host.Name, ref.Kind, namespace, ref.Name, key)
+}

@@ -1,0 +1,180 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// rebootValue asks for a reboot at once, without waiting for the operating system.
+const rebootValue = `{"mode":"hard"}`
+
+// unhealthyKeys keep CAPM3 from choosing the host; each generation of it knows its own.
+var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation}
+
+// relevant reports whether an annotation is read or written here.
+func relevant(key string) bool {
+	switch key {
+	case bmov1.PausedAnnotation, bmov1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation,
+		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
+		return true
+	}
+	return strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix)
+}
+
+// Remediation is who asks: the UID of a remediation, and the one that it had before `clusterctl move`, if it was moved.
+type Remediation struct{ UID, Before types.UID }
+
+func (r Remediation) is(uid types.UID) bool { return uid != "" && (uid == r.UID || uid == r.Before) }
+
+// Marks are the annotations of one remediation on a host.
+type Marks struct {
+	// Held says that the host is kept off.
+	Held bool
+	// RebootAsked says that a reboot was asked for in that attempt, RebootPending that BMO has not done it yet.
+	RebootAsked, RebootPending bool
+	// Any says that there is anything to take away when the remediation ends, the mark of an unhealthy host apart.
+	Any bool
+	// Unhealthy says that the host is marked as unhealthy, for every generation of CAPM3.
+	Unhealthy bool
+}
+
+// MarksOf returns the marks of a remediation on host, seen from one of its attempts.
+func MarksOf(host *bmov1.BareMetalHost, by Remediation, attempt int) Marks {
+	var m Marks
+	if host == nil {
+		return m
+	}
+	for key := range host.Annotations {
+		if uid, hold := HeldFor(key); hold && by.is(uid) {
+			m.Held = true
+		}
+	}
+	if uid, of, asked := rebootedFor(host); asked && by.is(uid) {
+		_, pending := host.Annotations[infrav1.RebootAnnotation]
+		m.RebootAsked = of == attempt
+		m.RebootPending = pending && m.RebootAsked
+		m.Any = true
+	}
+	m.Any = m.Any || m.Held
+	m.Unhealthy = true
+	for _, key := range unhealthyKeys {
+		if _, marked := host.Annotations[key]; !marked {
+			m.Unhealthy = false
+		}
+	}
+	return m
+}
+
+// HeldFor returns the UID of the remediation that an annotation keeps a host off for.
+func HeldFor(key string) (types.UID, bool) {
+	uid, hold := strings.CutPrefix(key, infrav1.PowerOffAnnotationPrefix)
+	return types.UID(uid), hold
+}
+
+func rebootedFor(host *bmov1.BareMetalHost) (uid types.UID, attempt int, asked bool) {
+	value, asked := host.Annotations[mendv1.RebootedForAnnotation]
+	if !asked {
+		return "", 0, false
+	}
+	name, number, _ := strings.Cut(value, "/")
+	attempt, err := strconv.Atoi(number)
+	return types.UID(name), attempt, err == nil
+}
+
+// HoldOff asks BMO to power the host off and to keep it off.
+func (h *Hosts) HoldOff(ctx context.Context, host *bmov1.BareMetalHost, by Remediation) error {
+	return h.annotate(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
+}
+
+// Reboot asks BMO for one reboot, and notes in the same write for which attempt.
+func (h *Hosts) Reboot(ctx context.Context, host *bmov1.BareMetalHost, by Remediation, attempt int) error {
+	return h.annotate(ctx, host, "ask to reboot", map[string]any{
+		infrav1.RebootAnnotation:     rebootValue,
+		mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt),
+	})
+}
+
+// Release takes all away that a remediation asked of the host. What others asked for stays.
+func (h *Hosts) Release(ctx context.Context, host *bmov1.BareMetalHost, by Remediation) error {
+	away := map[string]any{}
+	for key := range host.Annotations {
+		if uid, hold := HeldFor(key); hold && by.is(uid) {
+			away[key] = nil
+		}
+	}
+	if uid, _, asked := rebootedFor(host); asked && by.is(uid) {
+		away[mendv1.RebootedForAnnotation] = nil
+		if host.Annotations[infrav1.RebootAnnotation] == rebootValue {
+			away[infrav1.RebootAnnotation] = nil
+		}
+	}
+	return h.annotate(ctx, host, "let go", away)
+}
+
+// MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.
+func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1.BareMetalHost, machine types.UID) error {
+	marks := map[string]any{}
+	for _, key := range unhealthyKeys {
+		if _, marked := host.Annotations[key]; !marked {
+			marks[key] = infrav1.UnhealthyAnnotationValue
+		}
+	}
+	if len(marks) == len(unhealthyKeys) {
+		marks[mendv1.MarkedForAnnotation] = string(machine)
+	}
+	return h.annotate(ctx, host, "mark as unhealthy", marks)
+}
+
+// MarkHealthy takes a mark of ours away again.
+func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1.BareMetalHost, machine types.UID) error {
+	if host.Annotations[mendv1.MarkedForAnnotation] != string(machine) {
+		return nil
+	}
+	marks := map[string]any{mendv1.MarkedForAnnotation: nil}
+	for _, key := range unhealthyKeys {
+		marks[key] = nil
+	}
+	return h.annotate(ctx, host, "mark as healthy", marks)
+}
+
+// annotate changes these annotations and nothing else, of that very host. nil takes one away.
+func (h *Hosts) annotate(ctx context.Context, host *bmov1.BareMetalHost, what string, changes map[string]any) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": host.UID, "annotations": changes}})
+	if err != nil {
+		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
+	}
+	target := &bmov1.BareMetalHost{}
+	target.Name, target.Namespace = host.Name, host.Namespace
+	if err := h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
+	}
+	return nil
+}
+
+// SameToUs reports whether two versions of a host differ in nothing that is read here.
+func SameToUs(a, b *bmov1.BareMetalHost) bool {
+	return a.UID == b.UID && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() && maps.Equal(a.Annotations, b.Annotations) &&
+		PowerOf(a) == PowerOf(b) && sameConsumer(a, b)
+}
+
+func sameConsumer(a, b *bmov1.BareMetalHost) bool {
+	if a.Spec.ConsumerRef == nil || b.Spec.ConsumerRef == nil {
+		return a.Spec.ConsumerRef == b.Spec.ConsumerRef
+	}
+	return *a.Spec.ConsumerRef == *b.Spec.ConsumerRef
+}
+
