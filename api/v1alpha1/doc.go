@@ -82,6 +82,7 @@ const (
 	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
 	EventOverlap                = "OverlappingChecks"      // on the check
+	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the BareMetalHost: the remediation that held it off is gone
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
 	EventRequestReleased        = "RemediationRequestReleased" // on the Machine: a request of a check that no longer judges it was deleted

@@ -106,17 +106,27 @@ func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1.BareMet
 	return found, nil
 }
 
+// Metal3MachineKind returns an object of the version of Metal3Machine that is served, of which only metadata is known. The error
+// satisfies meta.IsNoMatchError if there is none.
+func Metal3MachineKind(mapper meta.RESTMapper) (*metav1.PartialObjectMetadata, error) {
+	mapping, err := mapper.RESTMapping(metal3Machine)
+	if err != nil {
+		return nil, fmt.Errorf("look up the kind %s: %w", metal3Machine, err)
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(mapping.GroupVersionKind)
+	return obj, nil
+}
+
 // metal3Machine returns the metadata of a Metal3Machine, or nil if it does not exist.
 func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
-	mapping, err := h.Client.RESTMapper().RESTMapping(metal3Machine)
+	found, err := Metal3MachineKind(h.Client.RESTMapper())
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the kind %s: %w", metal3Machine, err)
+		return nil, err
 	}
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(mapping.GroupVersionKind)
 	err = h.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		err = h.Live.Get(ctx, key, found)
@@ -148,4 +158,21 @@ func mismatch(host *bmov1.BareMetalHost, key client.ObjectKey) string {
 	}
 	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s/%s names %s %s/%s, expected Metal3Machine %s",
 		host.Namespace, host.Name, ref.Kind, namespace, ref.Name, key)
+}
+
+// Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
+func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
+	live, key := &bmov1.BareMetalHost{}, client.ObjectKeyFromObject(found.Host)
+	err := h.Live.Get(ctx, key, live)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
+	case err != nil || live.UID != found.Host.UID:
+		*found = Found{Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s does not exist", key)}
+	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host, live):
+		*found = Found{Host: live, Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
+	default:
+		found.Host = live
+	}
+	return nil
 }

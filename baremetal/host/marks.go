@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,3 +179,31 @@ func sameConsumer(a, b *bmov1.BareMetalHost) bool {
 	return *a.Spec.ConsumerRef == *b.Spec.ConsumerRef
 }
 
+// MarkedFor returns the UID of the machine for which we marked host as unhealthy; empty if we did not.
+func MarkedFor(host *bmov1.BareMetalHost) types.UID {
+	return types.UID(host.Annotations[mendv1.MarkedForAnnotation])
+}
+
+// HeldByAny returns the UID of a remediation, ours or of CAPM3, that keeps host off; empty if none does.
+func HeldByAny(host *bmov1.BareMetalHost) types.UID {
+	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
+		if uid, hold := HeldFor(key); hold {
+			return uid
+		}
+	}
+	return ""
+}
+
+// AllMarks returns the annotations by which remediations, ours or of CAPM3, act on the power of host, with the UIDs of these.
+func AllMarks(host *bmov1.BareMetalHost) map[string]types.UID {
+	marks := map[string]types.UID{}
+	for key := range host.Annotations {
+		if uid, hold := HeldFor(key); hold {
+			marks[key] = uid
+		}
+	}
+	if uid, _, asked := rebootedFor(host); asked {
+		marks[mendv1.RebootedForAnnotation] = uid
+	}
+	return marks
+}

@@ -118,25 +118,27 @@ const (
 
 // Memory is what a remediation remembers of itself. It is stored before the next step.
 type Memory struct {
-	State State
+	State State `json:"state"`
 	// Since is when State was entered.
-	Since time.Time
+	Since time.Time `json:"since,omitzero"`
 	// Attempt counts the attempts that were begun.
-	Attempt int
+	Attempt int `json:"attempt,omitempty"`
 	// Began is when the current attempt was begun.
-	Began time.Time
+	Began time.Time `json:"began,omitzero"`
 	// Asked is when the host was asked to power off in this attempt; zero if it was not.
-	Asked time.Time
+	Asked time.Time `json:"asked,omitzero"`
 	// WasOff says that the host was off when it was asked, so that nothing proves yet that it does not come on.
-	WasOff bool
+	WasOff bool `json:"wasOff,omitempty"`
 	// StartedWell says that the machine was well when the remediation began: somebody wants it rebooted all the same.
-	StartedWell bool
+	StartedWell bool `json:"startedWell,omitempty"`
 	// Fencing says that we fenced the node and have not taken it back.
-	Fencing bool
+	Fencing bool `json:"fencing,omitempty"`
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
-	Unseen time.Time
+	Unseen time.Time `json:"unseen,omitzero"`
+	// Moved is the reason for which the workload was not waited for any longer; empty while it is.
+	Moved string `json:"moved,omitempty"`
 	// Marked says that we marked the host as unhealthy.
-	Marked bool
+	Marked bool `json:"marked,omitempty"`
 }
 
 // Facts are what the world looked like, read once.
@@ -233,7 +235,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	switch step.Do {
 	case BeginAttempt:
 		m.StartedWell = m.StartedWell || (m.Attempt == 0 && f.Well)
-		m.Attempt, m.Began, m.Asked, m.WasOff, m.Since = m.Attempt+1, now, time.Time{}, false, now
+		m.Attempt, m.Began, m.Asked, m.WasOff, m.Moved, m.Since = m.Attempt+1, now, time.Time{}, false, "", now
 	case HoldOff, NoteAsked:
 		m.Asked, m.WasOff = now, !f.PoweredOn
 	case NoteOn:
@@ -246,6 +248,9 @@ func After(f Facts, step Step, now time.Time) Memory {
 		m.Marked = true
 	case TakeBack:
 		m.Marked = false
+	}
+	if f.State == MovingWorkload && step.Next == PoweringOn {
+		m.Moved = step.Reason
 	}
 	switch {
 	case step.Next != MovingWorkload || f.Node != NodeUnseen:

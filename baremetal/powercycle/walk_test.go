@@ -50,7 +50,7 @@ func (s scene) key() [16]byte {
 		}
 	}
 	for i, b := range []bool{
-		f.WasOff, f.StartedWell, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
+		f.Moved != "", f.WasOff, f.StartedWell, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, s.rising, s.cured,
 	} {
 		if b {

@@ -2,18 +2,17 @@ package machinehealthcheck
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/machines"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -116,7 +115,7 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 	if next == nil {
 		return o
 	}
-	err := patchConditions(ctx, r.Client, next)
+	err := machines.PatchConditions(ctx, r.Client, next)
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
@@ -128,29 +127,6 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 		o.requested = o.requested || (s.start && s.say.handOver)
 	}
 	return o
-}
-
-// patchConditions writes the conditions of m, in both flavours, if m has not changed since it was read. Both are lists that
-// others write too, so a write on top of an unseen change would undo it. The version of m is the one that was saved afterwards.
-func patchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": m.ResourceVersion, "uid": m.UID},
-		"status": map[string]any{
-			"conditions": m.Status.Conditions,
-			"deprecated": map[string]any{"v1beta1": map[string]any{"conditions": m.GetV1Beta1Conditions()}},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("encode conditions: %w", err)
-	}
-	target := &request.Metadata{}
-	target.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	target.Name, target.Namespace = m.Name, m.Namespace
-	if err := c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return err
-	}
-	m.ResourceVersion = target.ResourceVersion
-	return nil
 }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.

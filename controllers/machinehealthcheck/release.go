@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/machines"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -136,7 +137,7 @@ func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Res
 	if next == nil || !saidByUs(live) {
 		return ctrl.Result{}, nil
 	}
-	err := patchConditions(ctx, r.Client, next)
+	err := machines.PatchConditions(ctx, r.Client, next)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil

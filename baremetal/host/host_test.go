@@ -1,0 +1,323 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+const holdOff = infrav1.PowerOffAnnotationPrefix
+
+func aHost(changes ...func(*bmov1.BareMetalHost)) *bmov1.BareMetalHost {
+	h := &bmov1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: map[string]string{}},
+		Spec: bmov1.BareMetalHostSpec{
+			Online:      true,
+			ConsumerRef: &corev1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "Metal3Machine", Namespace: "ns", Name: "m3m-1"},
+		},
+	}
+	h.Status.PoweredOn = true
+	h.Status.Provisioning.State = bmov1.StateProvisioned
+	for _, change := range changes {
+		change(h)
+	}
+	return h
+}
+
+func annotated(pairs ...string) func(*bmov1.BareMetalHost) {
+	return func(h *bmov1.BareMetalHost) {
+		for pair := range slices.Chunk(pairs, 2) {
+			h.Annotations[pair[0]] = pair[1]
+		}
+	}
+}
+
+func aMachine(changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-1", UID: "machine-uid"}}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3m-1"}
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func aMetal3Machine(host string) *unstructured.Unstructured {
+	m := &unstructured.Unstructured{}
+	m.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
+	m.SetNamespace("ns")
+	m.SetName("m3m-1")
+	if host != "" {
+		m.SetAnnotations(map[string]string{infrav1.HostAnnotation: host})
+	}
+	return m
+}
+
+func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hosts {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(bmov1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrav1.GroupVersion, bmov1.GroupVersion})
+	for _, kind := range []schema.GroupVersionKind{infrav1.GroupVersion.WithKind("Metal3Machine"), bmov1.GroupVersion.WithKind("BareMetalHost")} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	return &Hosts{Client: c, Live: c}
+}
+
+func TestOf(t *testing.T) {
+	cases := map[string]struct {
+		machine    *clusterv1.Machine
+		objects    []client.Object
+		remembered string
+		is         powercycle.Host
+		host       string
+		why        string
+	}{
+		"the host that the Metal3Machine names, and that names it": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
+		},
+		"the namespace within the annotation is not used": {
+			objects: []client.Object{aMetal3Machine("elsewhere/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
+		},
+		"W23: a host of another Metal3Machine": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })},
+			is:      powercycle.HostForeign, host: "host-1", why: "names Metal3Machine ns/m3m-2, expected Metal3Machine ns/m3m-1",
+		},
+		"a host of another kind of consumer": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" })},
+			is:      powercycle.HostForeign, host: "host-1", why: "names Cluster ns/m3m-1",
+		},
+		"a host of a consumer of another group": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
+			is:      powercycle.HostForeign, host: "host-1", why: "expected Metal3Machine",
+		},
+		"a host of nobody": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
+			is:      powercycle.HostForeign, host: "host-1", why: "has no spec.consumerRef",
+		},
+		"a host that does not exist": {
+			objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostGone, why: "BareMetalHost ns/host-1 does not exist",
+		},
+		"a Metal3Machine that names none": {
+			objects: []client.Object{aMetal3Machine("")}, is: powercycle.HostGone, why: "names no host in its annotation metal3.io/BareMetalHost",
+		},
+		"a Metal3Machine that does not exist": {is: powercycle.HostGone, why: "Metal3Machine ns/m3m-1 does not exist"},
+		"and whose host is remembered, to let go of it": {
+			objects: []client.Object{aHost()}, remembered: "host-1", is: powercycle.HostGone, host: "host-1", why: "Metal3Machine ns/m3m-1 does not exist",
+		},
+		"a machine of another provider": {
+			machine: aMachine(func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "DockerMachine" }),
+			is:      powercycle.HostGone, why: "a DockerMachine.infrastructure.cluster.x-k8s.io, not a Metal3Machine",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.machine == nil {
+				tc.machine = aMachine()
+			}
+			found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), tc.machine, tc.remembered)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is := ""
+			if found.Host != nil {
+				is = found.Host.Name
+			}
+			if found.Is != tc.is || is != tc.host || !strings.Contains(found.Why, tc.why) || (found.Why == "") != (tc.why == "") {
+				t.Errorf("found %d %q (%s), want %d %q (%s)", found.Is, is, found.Why, tc.is, tc.host, tc.why)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
+	broken := errors.New("broken")
+	for _, kind := range []string{"Metal3Machine", "BareMetalHost"} {
+		h := hosts(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+			gvk, err := c.GroupVersionKindFor(obj)
+			if err != nil || gvk.Kind == kind {
+				return errors.Join(err, broken)
+			}
+			return c.Get(ctx, key, obj, o...)
+		}}, aMetal3Machine("ns/host-1"), aHost())
+		if found, err := h.Of(t.Context(), aMachine(), ""); !errors.Is(err, broken) {
+			t.Errorf("%s: found %+v, %v, want the error", kind, found, err)
+		}
+	}
+}
+
+func TestPowerOf(t *testing.T) {
+	cases := map[string]struct {
+		change func(*bmov1.BareMetalHost)
+		deaf   string
+		say    string
+	}{
+		"a provisioned host is managed":            {func(*bmov1.BareMetalHost) {}, "", ""},
+		"an externally provisioned one too":        {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateExternallyProvisioned }, "", ""},
+		"W25: one that is deprovisioned is not":    {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateDeprovisioning }, `the host is "deprovisioning"`, ""},
+		"nor is an available one":                  {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateAvailable }, `the host is "available"`, ""},
+		"nor a paused one":                         {annotated(bmov1.PausedAnnotation, "metal3.io/capm3"), "the host is paused", ""},
+		"nor a detached one":                       {annotated(bmov1.DetachedAnnotation, ""), "the host is detached", ""},
+		"nor one that has not noticed it any more": {func(h *bmov1.BareMetalHost) { h.Status.OperationalStatus = bmov1.OperationalStatusDetached }, "the host is detached", ""},
+		"an error of the host is told": {func(h *bmov1.BareMetalHost) {
+			h.Status.ErrorType, h.Status.ErrorMessage = bmov1.PowerManagementError, "no route"
+		}, "", "power management error: no route"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := PowerOf(aHost(tc.change))
+			if !strings.HasPrefix(got.Deaf, tc.deaf) || (got.Deaf == "") != (tc.deaf == "") || got.Trouble != tc.say {
+				t.Errorf("PowerOf() = %+v, want deaf %q, trouble %q", got, tc.deaf, tc.say)
+			}
+		})
+	}
+}
+
+func TestMarksOf(t *testing.T) {
+	us := Remediation{UID: "new", Before: "old"}
+	cases := map[string]struct {
+		change  func(*bmov1.BareMetalHost)
+		attempt int
+		want    Marks
+	}{
+		"none":                              {annotated(), 1, Marks{}},
+		"held off":                          {annotated(holdOff+"new", "x"), 1, Marks{Held: true, Any: true}},
+		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, Marks{Held: true, Any: true}},
+		"C12: held off by others":           {annotated(holdOff+"other", "x", "reboot.metal3.io/me", ""), 1, Marks{}},
+		"to be rebooted":                    {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, RebootPending: true, Any: true}},
+		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, Any: true}},
+		"rebooted in another attempt":       {annotated(mendv1.RebootedForAnnotation, "new/1"), 2, Marks{Any: true}},
+		"rebooted for others":               {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "other/2"), 2, Marks{}},
+		"unhealthy for CAPM3 1.13 alone":    {annotated(infrav1.UnhealthyAnnotation, "x"), 1, Marks{}},
+		"unhealthy for all":                 {annotated(infrav1.UnhealthyAnnotation, "x", infrav1.LegacyUnhealthyAnnotation, "x"), 1, Marks{Unhealthy: true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := MarksOf(aHost(tc.change), us, tc.attempt); got != tc.want {
+				t.Errorf("MarksOf() = %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// What one remediation writes and takes back leaves all as it was, and nothing of others changes.
+func TestMarksComeAndGo(t *testing.T) {
+	us := Remediation{UID: "new", Before: "old"}
+	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
+	type change func(context.Context, *Hosts, *bmov1.BareMetalHost) error
+	release := func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error { return h.Release(ctx, host, us) }
+	cases := map[string]struct {
+		before    func(*bmov1.BareMetalHost)
+		do        []change
+		want      map[string]string
+		untouched bool
+	}{
+		"a host is held off": {do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error { return h.HoldOff(ctx, host, us) },
+		}, want: map[string]string{holdOff + "new": `{"mode":"hard","force":false}`}},
+		"and let go": {do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error { return h.HoldOff(ctx, host, us) }, release,
+		}},
+		"what was asked before a move goes too": {before: annotated(holdOff+"old", "x"), do: []change{release}},
+		"a reboot is asked for, and noted": {do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.Reboot(ctx, host, us, 2)
+			},
+		}, want: map[string]string{infrav1.RebootAnnotation: `{"mode":"hard"}`, mendv1.RebootedForAnnotation: "new/2"}},
+		"and taken back": {do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.Reboot(ctx, host, us, 2)
+			}, release,
+		}},
+		"a host is marked for every CAPM3": {do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.MarkUnhealthy(ctx, host, "machine-uid")
+			},
+		}, want: map[string]string{
+			infrav1.UnhealthyAnnotation: "capm3/UnhealthyNode", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode", mendv1.MarkedForAnnotation: "machine-uid",
+		}},
+		"W28: and the mark is taken back": {do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.MarkUnhealthy(ctx, host, "machine-uid")
+			},
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.MarkHealthy(ctx, host, "machine-uid")
+			},
+		}},
+		"a mark that a person made stays": {before: annotated(infrav1.UnhealthyAnnotation, "by hand"), do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.MarkUnhealthy(ctx, host, "machine-uid")
+			},
+			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+				return h.MarkHealthy(ctx, host, "machine-uid")
+			},
+		}, want: map[string]string{infrav1.UnhealthyAnnotation: "by hand", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.before == nil {
+				tc.before = annotated()
+			}
+			before := aHost(foreign, tc.before)
+			h := hosts(t, interceptor.Funcs{}, before)
+			for _, do := range tc.do {
+				now, err := h.Named(t.Context(), "ns", "host-1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := do(t.Context(), h, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now, err := h.Named(t.Context(), "ns", "host-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := aHost(foreign).Annotations
+			maps.Copy(want, tc.want)
+			if !maps.Equal(now.Annotations, want) {
+				t.Errorf("annotations %v, want %v", now.Annotations, want)
+			}
+		})
+	}
+}
+
+func TestASlimHostIsTheSameToUs(t *testing.T) {
+	full := aHost(annotated("kubectl.kubernetes.io/last-applied-configuration", "long", holdOff+"new", "x"), func(h *bmov1.BareMetalHost) {
+		h.Labels = map[string]string{"a": "b"}
+		h.Status.HardwareDetails = &bmov1.HardwareDetails{Hostname: "x"}
+		h.Status.ErrorType, h.Status.ErrorMessage = bmov1.PowerManagementError, "no route"
+	})
+	obj, err := SlimHost(full.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slim := obj.(*bmov1.BareMetalHost)
+	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim, full) || MarksOf(slim, Remediation{UID: "new"}, 1) != MarksOf(full, Remediation{UID: "new"}, 1) {
+		t.Errorf("the slim host is another one: %+v", slim)
+	}
+	if len(slim.Annotations) != 1 || slim.Labels != nil || slim.Status.HardwareDetails != nil {
+		t.Errorf("the slim host keeps what nobody reads: %+v", slim)
+	}
+}

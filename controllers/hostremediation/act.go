@@ -1,0 +1,159 @@
+package hostremediation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// act carries a step out, but for what is only remembered. It reports false if somebody else was faster and the step has to be
+// decided anew.
+func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+	by := w.record.by(w.rem)
+	var err error
+	switch step.Do {
+	case powercycle.HoldOff:
+		err = r.Hosts.HoldOff(ctx, w.found.Host, by)
+	case powercycle.Reboot:
+		err = r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+	case powercycle.Release:
+		err = r.Hosts.Release(ctx, w.found.Host, by)
+	case powercycle.MarkHost:
+		err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
+	case powercycle.Fence:
+		err = r.fence(ctx, w)
+	case powercycle.Unfence:
+		err = r.unfence(ctx, w)
+	case powercycle.HandOver:
+		err = r.handOver(ctx, w.machine, w.now)
+	case powercycle.TakeBack:
+		err = r.takeBack(ctx, w)
+	}
+	if apierrors.IsConflict(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// takeBack undoes a hand-over: what was asked of the owner first, so that it does not replace a machine whose host is well.
+func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
+	if err := r.withdraw(ctx, w.machine); err != nil {
+		return err
+	}
+	return r.Hosts.MarkHealthy(ctx, w.found.Host, w.machine.UID)
+}
+
+// remember stores what is to be remembered, with the finalizer and, while the host is held off, what keeps clusterctl from moving
+// the remediation: it would be known on its host by a UID that is gone. It writes only what differs.
+func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Step) error {
+	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
+	switch {
+	case step.Do == powercycle.DropFinalizer:
+		controllerutil.RemoveFinalizer(next, r.Kind.Finalizer)
+	case step.Do == powercycle.BeginAttempt || step.Do == powercycle.AddFinalizer:
+		controllerutil.AddFinalizer(next, r.Kind.Finalizer)
+	}
+	rec := w.record
+	rec.name(w)
+	if step.Do != powercycle.Wait || rec.UID != w.rem.GetUID() {
+		rec.claim(w, step)
+	}
+	marks := maps.Clone(next.GetAnnotations())
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	content, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encode what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
+	}
+	marks[mendv1.PowerCycleAnnotation] = string(content)
+	delete(marks, clusterctlv1.BlockMoveAnnotation)
+	if holds(w, step) {
+		marks[clusterctlv1.BlockMoveAnnotation] = ""
+	}
+	next.SetAnnotations(marks)
+	if err := r.patchMetadata(ctx, w.rem, next); err != nil {
+		return err
+	}
+	w.record = rec
+	return nil
+}
+
+// name notes the names of host and node while they are known, and under which boot the node was before the cycle.
+func (rec *record) name(w *world) {
+	if w.found.Is == powercycle.HostOurs {
+		rec.Host = w.found.Host.Name
+	}
+	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
+		rec.Node = w.machine.Status.NodeRef.Name
+	}
+	if before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff; before && w.node != nil {
+		rec.BootID = w.node.Status.NodeInfo.BootID
+	}
+}
+
+// claim makes the record that of the remediation as it is called now, once nothing on the host is known by its former name.
+func (rec *record) claim(w *world, step powercycle.Step) {
+	if !w.facts.Litter || step.Do == powercycle.Release {
+		rec.UID = w.rem.GetUID()
+	}
+}
+
+// holds reports whether the host is held off after the step.
+func holds(w *world, step powercycle.Step) bool {
+	return step.Do == powercycle.HoldOff || w.facts.Held && step.Do != powercycle.Release
+}
+
+// patchMetadata writes annotations and finalizers of a remediation, if it has not changed since it was read and they differ.
+func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Object) error {
+	changes := map[string]any{}
+	if annotations := changed(was.GetAnnotations(), is.GetAnnotations()); len(annotations) > 0 {
+		changes["annotations"] = annotations
+	}
+	if len(was.GetFinalizers()) != len(is.GetFinalizers()) {
+		changes["finalizers"] = is.GetFinalizers()
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	changes["resourceVersion"], changes["uid"] = was.GetResourceVersion(), was.GetUID()
+	patch, err := json.Marshal(map[string]any{"metadata": changes})
+	if err != nil {
+		return fmt.Errorf("encode the metadata of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
+	}
+	saved := &metav1.PartialObjectMetadata{}
+	saved.SetGroupVersionKind(r.Kind.GroupVersionKind)
+	saved.Name, saved.Namespace = was.GetName(), was.GetNamespace()
+	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
+	}
+	was.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
+	return nil
+}
+
+// changed returns what a merge patch has to say to turn was into is.
+func changed(was, is map[string]string) map[string]any {
+	changes := map[string]any{}
+	for key, value := range is {
+		if old, had := was[key]; !had || old != value {
+			changes[key] = value
+		}
+	}
+	for key := range was {
+		if _, has := is[key]; !has {
+			changes[key] = nil
+		}
+	}
+	return changes
+}

@@ -1,0 +1,156 @@
+package hostremediation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// milestones are the conditions of an attempt, in order, each with the state in which it is waited for.
+var milestones = []struct {
+	kind  string
+	state powercycle.State
+}{
+	{infrav1.PowerOffRequestedCondition, powercycle.Preparing},
+	{infrav1.PoweredOffCondition, powercycle.PoweringOff},
+	{infrav1.WorkloadMovedCondition, powercycle.MovingWorkload},
+	{infrav1.PowerOnRequestedCondition, powercycle.PoweringOn},
+	{infrav1.PoweredOnCondition, powercycle.PoweringOn},
+	{infrav1.NodeHealthyCondition, powercycle.Booting},
+}
+
+// rank orders the states of an attempt.
+var rank = map[powercycle.State]int{
+	powercycle.Pending: 0, powercycle.Preparing: 1, powercycle.PoweringOff: 2, powercycle.MovingWorkload: 3, powercycle.PoweringOn: 4,
+	powercycle.Rebooting: 4, powercycle.Booting: 5, powercycle.Succeeded: 6,
+}
+
+// Reasons of conditions that no step has.
+const (
+	notYetReason    = "NotYet"
+	doneReason      = "Done"
+	notProvenReason = "CannotBeProven"
+)
+
+// milestone is what to say of one of the conditions after a step; false if it stays as it is.
+//
+// What is behind the state has been reached, what is before it has not, and what the state waits for has the reason of the step.
+func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycle.Step, message string) (metav1.Condition, bool) {
+	kind, awaited := milestones[i].kind, rank[milestones[i].state]
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: doneReason}
+	at, live := rank[m.State]
+	switch {
+	case !live: // an end: what was reached stays reached
+		if kind != infrav1.NodeHealthyCondition {
+			return c, false
+		}
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, message
+		return c, true
+	case at < awaited:
+		c.Status, c.Reason = metav1.ConditionUnknown, notYetReason
+	case noPowerOff && (kind == infrav1.PoweredOffCondition || kind == infrav1.WorkloadMovedCondition):
+		c.Status, c.Reason = metav1.ConditionFalse, notProvenReason
+		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
+	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != workloadMoved && m.Moved != nodeGone:
+		c.Status, c.Reason = metav1.ConditionFalse, m.Moved
+	case kind == infrav1.PowerOnRequestedCondition && at == awaited && held:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, message
+	case at == awaited && kind != infrav1.PowerOnRequestedCondition:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, message
+	}
+	return c, true
+}
+
+// The reasons of steps after which the workload counts as moved.
+const (
+	workloadMoved = "WorkloadMoved"
+	nodeGone      = "NodeGone"
+)
+
+// sayConditions brings the conditions of rem up to date.
+func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
+	for i := range milestones {
+		if c, changes := milestone(i, m, f.NoPowerOff, f.Held && step.Do != powercycle.Release, step, message); changes {
+			c.LastTransitionTime = metav1.NewTime(now)
+			conditions.Set(rem, c)
+		}
+	}
+}
+
+// phases are those of CAPM3.
+var phases = map[powercycle.State]infrav1.RemediationPhase{
+	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
+	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
+	powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting, powercycle.HandedOver: infrav1.PhaseDeleting,
+	powercycle.Failed: infrav1.PhaseFailed,
+}
+
+// reportOf states how far the remediation is.
+func reportOf(w *world, step powercycle.Step, message string) Report {
+	m := w.record.Memory
+	r := Report{
+		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: w.record.Host, Message: message, //nolint:gosec // few attempts
+		Started: moment(m.Began), Deadline: moment(deadlineOf(m, w.policy)),
+	}
+	if m.State == powercycle.Pending && step.Do == powercycle.Wait {
+		r.Phase = infrav1.PhaseRunning
+	}
+	return r
+}
+
+// deadlineOf is when the patience with the present state ends; zero if nothing is waited for.
+func deadlineOf(m powercycle.Memory, p powercycle.Policy) time.Time {
+	switch m.State {
+	case powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.Rebooting:
+		return m.Began.Add(p.Timeout)
+	case powercycle.PoweringOn, powercycle.Booting:
+		return m.Since.Add(p.Timeout)
+	case powercycle.Pending:
+		return m.Since.Add(p.Queue)
+	}
+	return time.Time{}
+}
+
+func moment(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}
+
+// explain is the sentence of a step, with what is known of its cause.
+func explain(w *world, step powercycle.Step) string {
+	var details []string
+	add := func(detail string) {
+		if detail != "" {
+			details = append(details, detail)
+		}
+	}
+	switch step.Reason {
+	case "WaitingForTurn", "TurnTimedOut":
+		add(w.ahead)
+	case "HostMismatch", "HostGone":
+		add(w.found.Why)
+	case "HostNotReady":
+		add(w.power.Deaf)
+	case "ClusterUnreachable":
+		add(w.blindness)
+	case "WorkloadMoving", "WorkloadStuck":
+		add(w.left())
+	}
+	add(w.power.Trouble)
+	text := step.Why
+	if len(details) > 0 {
+		text += " (" + strings.Join(details, "; ") + ")"
+	}
+	if w.record.Attempt > 0 && !w.record.State.Final() {
+		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
+	}
+	return text
+}

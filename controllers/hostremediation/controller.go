@@ -1,0 +1,107 @@
+// Package hostremediation power-cycles the bare-metal hosts of machines that were found bad: Metal3Remediations, CAPM3's kind, and
+// HostRemediations, our own. Both are reconciled by the same code, which sees them through Object.
+//
+// A pass over one remediation reads from top to bottom: observe the world, take one step, act, record the outcome, tell users. What
+// the step is, is decided by package powercycle alone.
+package hostremediation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// RBAC of this controller in the management cluster.
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations/status,verbs=get;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations/status,verbs=get;patch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+
+const (
+	// settle is how long a host that was off when it was asked has to stay off until that is believed. BMO looks at a host's power
+	// once a minute, and a power-on that it has just asked for takes its time.
+	settle = 90 * time.Second
+	// blind is how long a control-plane host is held off while the API of its cluster does not answer: it may be what it runs on.
+	blind = time.Minute
+	// queue is how long a control-plane host waits for others.
+	queue = 2 * time.Hour
+	// conflicted is how long to wait for the cache after somebody else wrote first.
+	conflicted = 200 * time.Millisecond
+	// impatience is when to look again after an action whose event does not come.
+	impatience = time.Second
+)
+
+// Reconciler makes passes over the remediations of one kind.
+type Reconciler struct {
+	Kind Kind
+	// All are the kinds that are served: hosts of all of them are kept apart.
+	All []Kind
+
+	// Client reads from caches and writes to the management cluster, Live reads past the caches.
+	Client   client.Client
+	Live     client.Reader
+	Hosts    *host.Hosts
+	Clusters *workload.Clusters
+	Nodes    Nodes
+	Turns    *Turns
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
+	WatchFilterValue string
+}
+
+// Reconcile makes one pass over the remediation called req. It takes at most one step.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	now := r.Clock.Now()
+	w, err := r.observe(ctx, req.NamespacedName, now)
+	if err != nil || w == nil {
+		return ctrl.Result{}, err
+	}
+	step := powercycle.Next(w.facts, w.policy, now)
+	done, err := r.act(ctx, w, step)
+	if err == nil && done {
+		w.record.Memory = powercycle.After(w.facts, step, now)
+		err = r.remember(ctx, w, step)
+	}
+	if sayErr := r.say(ctx, w, step, err); err == nil {
+		err = sayErr
+	}
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflicted}, nil // somebody else wrote first; the cache is about to show what
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
+	}
+	if done {
+		r.tell(ctx, w, step)
+	}
+	return r.next(w, step), nil
+}
+
+// next says when to look again: when the step says so, and soon after an action, should its event be lost.
+func (r *Reconciler) next(w *world, step powercycle.Step) ctrl.Result {
+	at := step.Again
+	if step.Do != powercycle.Wait {
+		at = w.now.Add(impatience)
+	}
+	if !w.recheck.IsZero() && (at.IsZero() || w.recheck.Before(at)) {
+		at = w.recheck
+	}
+	if at.IsZero() || step.Do == powercycle.DropFinalizer {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: max(at.Sub(r.Clock.Now()), time.Millisecond)}
+}

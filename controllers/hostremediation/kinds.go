@@ -1,0 +1,118 @@
+package hostremediation
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// Object is a remediation of either kind, as far as it is decided on: its spec. No decision rests on a status, which only one of the
+// kinds has in full.
+type Object interface {
+	client.Object
+	conditions.Setter
+	// Strategy is what is asked for; nil if nothing is.
+	Strategy() *infrav1.RemediationStrategy
+	// Say writes into the status what the kind can say.
+	Say(Report)
+	// Unwrapped is the object that the API server knows.
+	Unwrapped() client.Object
+}
+
+// Report is what there is to say about a remediation.
+type Report struct {
+	Phase    infrav1.RemediationPhase
+	Step     string
+	Attempt  int32
+	Host     string
+	Started  *metav1.Time
+	Deadline *metav1.Time
+	Message  string
+}
+
+// Kind is one of the two kinds of remediations.
+type Kind struct {
+	schema.GroupVersionKind
+	// Finalizer keeps an object of the kind until all is let go.
+	Finalizer string
+	// New returns an empty object, List an empty list.
+	New  func() Object
+	List func() client.ObjectList
+	// Wrap returns the objects of a list, shared with it.
+	Wrap func(client.ObjectList) []Object
+}
+
+// name is that of the kind's controller.
+func (k Kind) name() string { return strings.ToLower(k.Kind) }
+
+// Metal3 is CAPM3's kind.
+var Metal3 = Kind{
+	GroupVersionKind: infrav1.GroupVersion.WithKind("Metal3Remediation"),
+	Finalizer:        infrav1.RemediationFinalizer,
+	New:              func() Object { return metal3{&infrav1.Metal3Remediation{}} },
+	List:             func() client.ObjectList { return &infrav1.Metal3RemediationList{} },
+	Wrap: func(list client.ObjectList) []Object {
+		items := list.(*infrav1.Metal3RemediationList).Items
+		all := make([]Object, len(items))
+		for i := range items {
+			all[i] = metal3{&items[i]}
+		}
+		return all
+	},
+}
+
+// Own is the kind that is ours alone.
+var Own = Kind{
+	GroupVersionKind: mendv1.GroupVersion.WithKind("HostRemediation"),
+	Finalizer:        mendv1.HostRemediationFinalizer,
+	New:              func() Object { return own{&mendv1.HostRemediation{}} },
+	List:             func() client.ObjectList { return &mendv1.HostRemediationList{} },
+	Wrap: func(list client.ObjectList) []Object {
+		items := list.(*mendv1.HostRemediationList).Items
+		all := make([]Object, len(items))
+		for i := range items {
+			all[i] = own{&items[i]}
+		}
+		return all
+	},
+}
+
+type metal3 struct{ *infrav1.Metal3Remediation }
+
+func (m metal3) Unwrapped() client.Object               { return m.Metal3Remediation }
+func (m metal3) Strategy() *infrav1.RemediationStrategy { return m.Spec.Strategy }
+
+func (m metal3) Say(r Report) {
+	m.Status.Phase, m.Status.LastRemediated, m.Status.Message = r.Phase, r.Started, r.Message
+	m.Status.RetryCount = max(r.Attempt-1, 0) // the first attempt is no retry
+}
+
+type own struct{ *mendv1.HostRemediation }
+
+func (o own) Unwrapped() client.Object               { return o.HostRemediation }
+func (o own) Strategy() *infrav1.RemediationStrategy { return o.Spec.Strategy }
+
+func (o own) Say(r Report) {
+	s := &o.Status
+	s.Phase, s.Step, s.Attempt, s.Host, s.Message = r.Phase, r.Step, r.Attempt, r.Host, r.Message
+	s.Started, s.Deadline = r.Started, r.Deadline
+}
+
+// wrapped returns obj as what it is to us.
+func wrapped(obj client.Object) Object {
+	switch o := obj.(type) {
+	case *infrav1.Metal3Remediation:
+		return metal3{o}
+	case *mendv1.HostRemediation:
+		return own{o}
+	default:
+		panic(fmt.Sprintf("a %T is no remediation", obj)) // only kinds of this file are served
+	}
+}

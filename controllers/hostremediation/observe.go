@@ -1,0 +1,215 @@
+package hostremediation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// world is everything that one pass decides on, read once.
+type world struct {
+	now time.Time
+	rem Object
+
+	cluster *clusterv1.Cluster // nil if it does not exist
+	machine *clusterv1.Machine // nil if it is gone
+	found   host.Found
+	power   host.Power
+	link    workload.View
+	node    *corev1.Node // as the cache has it; nil if it cannot be seen
+	seen    fence.Seen   // as the workload cluster itself says, where that is needed
+
+	record record
+	facts  powercycle.Facts
+	policy powercycle.Policy
+
+	// ahead is whose turn it is, if it is not ours.
+	ahead string
+	// blindness is why the node cannot be seen.
+	blindness string
+	// recheck is a moment at which to look again although nothing was seen to change.
+	recheck time.Time
+}
+
+// observe reads the world of the remediation called key. It returns nil if there is nothing to do.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
+	w := &world{now: now, rem: r.Kind.New()}
+	if err := r.Client.Get(ctx, key, w.rem.Unwrapped()); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
+	}
+	var err error
+	if w.record, err = recordOf(w.rem); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.Kind.Kind, key, err)
+	}
+	if err := r.observeMachine(ctx, w); err != nil {
+		return nil, err
+	}
+	if r.standsBack(w) {
+		return nil, nil
+	}
+	if err := r.observeHost(ctx, w); err != nil {
+		return nil, err
+	}
+	w.facts = r.factsOf(w)
+	r.observeNode(ctx, w)
+	return w, r.observeTurn(ctx, w)
+}
+
+// standsBack reports whether the remediation is none of ours, or is paused.
+//
+// Without a strategy nothing is done, as CAPM3 has it. If it was taken away in the middle, what was begun is ended.
+func (r *Reconciler) standsBack(w *world) bool {
+	if w.cluster != nil && annotations.IsPaused(w.cluster, w.rem) || w.cluster == nil && annotations.HasPaused(w.rem) {
+		return true
+	}
+	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
+		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
+	untouched := w.record.State == "" && !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer)
+	return filtered || !asked(w.rem) && untouched
+}
+
+// asked reports whether the remediation asks for anything that we know.
+func asked(rem Object) bool {
+	s := rem.Strategy()
+	return s != nil && s.Type == infrav1.RebootRemediationStrategy
+}
+
+// observeMachine reads the machine that owns the remediation, and its cluster.
+func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
+	owner := ownerOf(w.rem)
+	if owner == nil {
+		return nil
+	}
+	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: owner.Name}
+	err := r.Client.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, m)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read machine %s: %w", key, err)
+	}
+	if err != nil || m.UID != owner.UID {
+		return nil
+	}
+	w.machine = m
+	cluster := &clusterv1.Cluster{}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the cluster of machine %s: %w", key, err)
+	}
+	if err == nil {
+		w.cluster = cluster
+	}
+	return nil
+}
+
+// ownerOf returns the reference to the machine that owns rem, or nil.
+func ownerOf(rem client.Object) *metav1.OwnerReference {
+	for _, owner := range rem.GetOwnerReferences() {
+		if gv := owner.APIVersion; owner.Kind == "Machine" && groupOf(gv) == clusterv1.GroupVersion.Group {
+			return &owner
+		}
+	}
+	return nil
+}
+
+// observeHost finds the machine's host. Before a node is fenced the host is read past the cache: that it is off must be true now.
+func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
+	var err error
+	if w.machine == nil {
+		w.found.Is, w.found.Why = powercycle.HostGone, "the machine does not exist"
+		w.found.Host, err = r.Hosts.Named(ctx, w.rem.GetNamespace(), w.record.Host)
+	} else {
+		w.found, err = r.Hosts.Of(ctx, w.machine, w.record.Host)
+	}
+	if err != nil {
+		return err
+	}
+	if w.record.State == powercycle.MovingWorkload && w.found.Host != nil {
+		if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
+			return err
+		}
+	}
+	w.power = host.PowerOf(w.found.Host)
+	return nil
+}
+
+// factsOf states what is known but of the node and of the turn.
+func (r *Reconciler) factsOf(w *world) powercycle.Facts {
+	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
+	f := powercycle.Facts{
+		Memory:    w.record.Memory,
+		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
+		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
+		Machine:   powercycle.MachineGone,
+		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "", NoPowerOff: w.power.NoPowerOff,
+		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
+	}
+	w.policy = policyOf(w.rem.Strategy())
+	if w.machine == nil {
+		return f
+	}
+	f.Machine = powercycle.MachinePresent
+	if !w.machine.DeletionTimestamp.IsZero() {
+		f.Machine = powercycle.MachineLeaving
+	}
+	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
+		f.Marked = true
+	}
+	if c := conditions.Get(w.machine, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
+		f.OwnerAsked = true
+	}
+	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
+	return f
+}
+
+// policyOf is the one place where seconds in a spec become durations.
+func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
+	p := powercycle.Policy{
+		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Settle: settle, Blind: blind, Queue: queue,
+	}
+	if s != nil && s.RetryLimit > 0 {
+		p.Retries = int(s.RetryLimit)
+	}
+	if s != nil && s.TimeoutSeconds > 0 {
+		p.Timeout = time.Duration(s.TimeoutSeconds) * time.Second
+	}
+	return p
+}
+
+// observeTurn finds out whether another control-plane host of the cluster is at work.
+func (r *Reconciler) observeTurn(ctx context.Context, w *world) error {
+	w.facts.Turn = true
+	if !w.facts.ControlPlane || w.facts.State.Final() {
+		return nil
+	}
+	ahead, err := r.ahead(ctx, w)
+	if err != nil {
+		return err
+	}
+	if ahead == "" && w.record.Attempt == 0 {
+		ahead = r.Turns.Take(client.ObjectKeyFromObject(w.cluster), w.rem.GetUID(), w.rem.GetName(), w.now)
+	}
+	w.ahead, w.facts.Turn = ahead, ahead == ""
+	if !w.facts.Turn {
+		w.recheck = w.now.Add(cachesLag)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package hostremediation
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// record is what a remediation remembers of itself: the state machine's memory, and of whom and what it is. It is stored in an
+// annotation, which survives `clusterctl move` and CRDs that know no fields of ours.
+type record struct {
+	powercycle.Memory `json:",inline"`
+
+	// UID is that of the remediation that wrote this; a moved one has another, and is known on its host by the old one.
+	UID types.UID `json:"uid,omitempty"`
+	// Host and Node are their names, for when nothing else names them any more.
+	Host string `json:"host,omitempty"`
+	Node string `json:"node,omitempty"`
+	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
+	BootID string `json:"bootID,omitempty"`
+}
+
+// recordOf reads what is remembered. What cannot be read is an error: to begin anew could do everything twice.
+func recordOf(rem client.Object) (record, error) {
+	value, found := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
+	if !found {
+		return record{}, nil
+	}
+	var r record
+	if err := json.Unmarshal([]byte(value), &r); err != nil {
+		return r, fmt.Errorf("metadata.annotations[%s]: expected what kubemend wrote there: %w", mendv1.PowerCycleAnnotation, err)
+	}
+	return r, nil
+}
+
+// by is under which names the remediation is known on its host.
+func (r record) by(rem client.Object) host.Remediation {
+	who := host.Remediation{UID: rem.GetUID()}
+	if r.UID != who.UID {
+		who.Before = r.UID
+	}
+	return who
+}

@@ -1,0 +1,35 @@
+package hostremediation
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// say brings the status up to date. It writes only what differs. failure is why the step could not be carried out; it is told, since
+// nobody reads logs.
+func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, failure error) error {
+	if step.Do == powercycle.DropFinalizer && w.facts.Deleting && failure == nil {
+		return nil // there is nothing left to say it of
+	}
+	message := explain(w, step)
+	if failure != nil {
+		message = fmt.Sprintf("%s: %s", message, failure)
+	}
+	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
+	as := wrapped(next)
+	as.Say(reportOf(w, step, message))
+	sayConditions(as, w.record.Memory, w.facts, step, message, w.now)
+	if equality.Semantic.DeepEqual(w.rem.Unwrapped(), next) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(w.rem.Unwrapped(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, next, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
+	}
+	return nil
+}

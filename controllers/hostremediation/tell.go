@@ -1,0 +1,85 @@
+package hostremediation
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// note is an event that has not been sent yet.
+type note struct {
+	about  runtime.Object
+	kind   string // Normal or Warning
+	reason string
+	text   string
+}
+
+// tell sends events about a step that was taken and saved, and logs one line for it. What only waits is told by conditions.
+func (r *Reconciler) tell(ctx context.Context, w *world, step powercycle.Step) {
+	for _, n := range notesOf(w, step) {
+		r.Recorder.Eventf(n.about, w.rem.Unwrapped(), n.kind, n.reason, "Remediate", "%s", n.text)
+	}
+	if step.Do != powercycle.Wait {
+		log.FromContext(ctx).Info("Took a step", "action", step.Do, "state", step.Next, "reason", step.Reason, "attempt", w.record.Attempt,
+			"BareMetalHost", klog.KRef(w.rem.GetNamespace(), w.record.Host))
+	}
+}
+
+// quiet are the actions that nobody needs to hear of: they only remember.
+var quiet = map[powercycle.Action]bool{
+	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.DropFinalizer: true,
+}
+
+// onHost and onMachine are the reasons that are told on the host and on the machine as well.
+var (
+	onHost = map[string]bool{
+		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true,
+	}
+	onMachine = map[string]bool{
+		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true,
+	}
+)
+
+// notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
+func notesOf(w *world, step powercycle.Step) []note {
+	if quiet[step.Do] || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
+		return nil // PoweringOff is entered to ask, and that is told when it was done
+	}
+	kind, text := corev1.EventTypeNormal, explain(w, step)
+	if step.Next == powercycle.Failed || step.Next == powercycle.HandingOver || step.Do == powercycle.HandOver ||
+		step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 {
+		kind = corev1.EventTypeWarning
+	}
+	notes := []note{{w.rem.Unwrapped(), kind, step.Reason, text}}
+	if w.found.Host != nil && onHost[step.Reason] {
+		notes = append(notes, note{hostOf(w.found.Host), kind, step.Reason, text})
+	}
+	if w.machine != nil && onMachine[step.Reason] {
+		notes = append(notes, note{machineOf(w.machine), kind, step.Reason, text})
+	}
+	return notes
+}
+
+// hostOf returns host with the kind that an event refers to; objects from a cache do not carry theirs.
+func hostOf(host *bmov1.BareMetalHost) client.Object {
+	about := &bmov1.BareMetalHost{}
+	about.SetGroupVersionKind(bmov1.GroupVersion.WithKind("BareMetalHost"))
+	about.Name, about.Namespace, about.UID = host.Name, host.Namespace, host.UID
+	return about
+}
+
+func machineOf(m *clusterv1.Machine) client.Object {
+	about := &clusterv1.Machine{}
+	about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	about.Name, about.Namespace, about.UID = m.Name, m.Namespace, m.UID
+	return about
+}

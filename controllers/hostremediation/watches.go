@@ -1,0 +1,188 @@
+package hostremediation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/baremetal/host"
+)
+
+const (
+	// passTimeout bounds a pass.
+	passTimeout = time.Minute
+	// retryAtMost is the longest time between two tries of what goes on failing.
+	retryAtMost = time.Minute
+	// hostIndex and nodeIndex find remediations by the names of their host and node.
+	hostIndex = "kubemend.host"
+	nodeIndex = "kubemend.node"
+)
+
+// SetupWithManager makes r a controller of mgr.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
+	if err := r.addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	options.ReconciliationTimeout = passTimeout
+	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](conflicted, retryAtMost)
+	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
+	if err != nil {
+		return err
+	}
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(r.Kind.name()).
+		WithOptions(options).
+		For(r.Kind.New().Unwrapped(), builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(sameName), builder.WithPredicates(machineChanges())).
+		Watches(&bmov1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
+		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		WatchesRawSource(cc.GetClusterSource(r.Kind.name(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("set up the %s controller: %w", r.Kind.Kind, err)
+	}
+	r.controller = c
+	return nil
+}
+
+func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for field, name := range map[string]func(record) string{
+		hostIndex: func(rec record) string { return rec.Host },
+		nodeIndex: func(rec record) string { return rec.Node },
+	} {
+		err := indexer.IndexField(ctx, r.Kind.New().Unwrapped(), field, func(o client.Object) []string {
+			if rec, err := recordOf(o); err == nil && name(rec) != "" {
+				return []string{name(rec)}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("index %s by %s: %w", r.Kind.Kind, field, err)
+		}
+	}
+	return nil
+}
+
+// sameName maps a machine to the remediation that has its name: a MachineHealthCheck gives it that. One that was made by hand under
+// another name hears of its machine by its host.
+func sameName(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+// ofHost maps a host to the remediations that remember it, and to the one of the machine that uses it.
+func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
+}
+
+func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []reconcile.Request {
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "Machine" {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+		}
+	}
+	return nil
+}
+
+// ofCluster maps a cluster to the remediations of its namespace: one that was made by hand need not say of which cluster it is.
+func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	list := r.Kind.List()
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil // the cache is shutting down
+	}
+	var requests []reconcile.Request
+	for _, rem := range r.Kind.Wrap(list) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rem)})
+	}
+	return requests
+}
+
+// nodeWatch is the watch on the nodes of one workload cluster. A node's heartbeat is no event.
+func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
+	return clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Node, reconcile.Request]{
+		Name:    r.Kind.name() + "-nodes",
+		Watcher: r.controller,
+		Kind:    &corev1.Node{},
+		EventHandler: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
+			return r.ofNode(ctx, cluster, node.Name)
+		}),
+		Predicates: []predicate.TypedPredicate[*corev1.Node]{nodeChanges()},
+	})
+}
+
+// ofNode maps a node to the remediations that remember a node of its name; one of another cluster is looked at in vain.
+func (r *Reconciler) ofNode(ctx context.Context, cluster client.ObjectKey, node string) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node})
+}
+
+func finalizersChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
+			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}}
+}
+
+// machineChanges passes what a step can depend on.
+func machineChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		return was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
+			said(was, clusterv1.MachineHealthCheckSucceededCondition) != said(is, clusterv1.MachineHealthCheckSucceededCondition) ||
+			said(was, clusterv1.MachineOwnerRemediatedCondition) != said(is, clusterv1.MachineOwnerRemediatedCondition)
+	}}
+}
+
+func said(m *clusterv1.Machine, kind string) metav1.ConditionStatus {
+	for i := range m.Status.Conditions {
+		if m.Status.Conditions[i].Type == kind {
+			return m.Status.Conditions[i].Status
+		}
+	}
+	return ""
+}
+
+func hostChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !host.SameToUs(e.ObjectOld.(*bmov1.BareMetalHost), e.ObjectNew.(*bmov1.BareMetalHost))
+	}}
+}
+
+// nodeChanges passes what says that a node has booted, is ready, or is fenced.
+func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
+	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+		was, is := e.ObjectOld, e.ObjectNew
+		return was.UID != is.UID || was.Status.NodeInfo.BootID != is.Status.NodeInfo.BootID || readyOf(was) != readyOf(is) ||
+			!maps.Equal(taints(was), taints(is))
+	}}
+}
+
+func taints(n *corev1.Node) map[string]string {
+	all := map[string]string{}
+	for _, t := range n.Spec.Taints {
+		all[t.Key+":"+string(t.Effect)] = t.Value
+	}
+	return all
+}

@@ -1,0 +1,194 @@
+// Package serving starts controllers when the kinds that they need are installed and free, also long after the manager has started,
+// and says of those that do not run why.
+package serving
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+
+// Choice says whether a kind is served. It is the value of a flag.
+type Choice string
+
+const (
+	// Auto serves a kind unless somebody else's controller does.
+	Auto Choice = "auto"
+	// On serves it whoever else does.
+	On Choice = "on"
+	// Off does not serve it.
+	Off Choice = "off"
+)
+
+// Set makes Choice a flag value.
+func (c *Choice) Set(s string) error {
+	switch v := Choice(s); v {
+	case Auto, On, Off:
+		*c = v
+		return nil
+	}
+	return fmt.Errorf("must be one of %s, %s, %s", Auto, On, Off)
+}
+
+// String makes Choice a flag value.
+func (c *Choice) String() string { return string(*c) }
+
+// Type makes Choice a flag value.
+func (c *Choice) Type() string { return "string" }
+
+// Service is a controller that may run.
+type Service struct {
+	// CRD is the CustomResourceDefinition of the kind that it serves, Needs are others without which it cannot run.
+	CRD   string
+	Needs []string
+	// Choice is the user's.
+	Choice Choice
+	// Foreign is the value of the label cluster.x-k8s.io/provider on CRD that says that it is somebody else's.
+	Foreign string
+	// Start starts it. It is called once.
+	Start func(context.Context) error
+}
+
+var served = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kubemend_kind_served",
+	Help: "1 if a kind is served, else 0; the reason says why not: Off, NotInstalled, Foreign, Waiting (for other kinds), Failed.",
+}, []string{"kind", "reason"})
+
+func init() { metrics.Registry.MustRegister(served) }
+
+// Metrics returns what this package exports, for those who document or test it.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
+
+// Reconciler starts services. A CustomResourceDefinition is what it looks at.
+type Reconciler struct {
+	Client   client.Client
+	Services []*Service
+
+	mu      sync.Mutex
+	reasons map[string]string // CRD of a service to why it does not run; "" if it does
+}
+
+// Reconcile looks at all services. There are few, and any CRD may be what one of them waited for.
+func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.Services {
+		if why, known := r.reasons[s.CRD]; known && why == "" {
+			continue
+		}
+		why, detail, err := r.why(ctx, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if why == "" {
+			err = s.Start(ctx)
+		}
+		if err != nil {
+			r.say(ctx, s, "Failed", err.Error())
+			return ctrl.Result{}, fmt.Errorf("start to serve %s: %w", s.CRD, err)
+		}
+		r.say(ctx, s, why, detail)
+	}
+	return ctrl.Result{}, nil
+}
+
+// why says why s cannot run, in a word and in a sentence; empty if it can.
+func (r *Reconciler) why(ctx context.Context, s *Service) (word, sentence string, err error) {
+	if s.Choice == Off {
+		return "Off", "it is switched off by a flag", nil
+	}
+	crd, err := r.crd(ctx, s.CRD)
+	switch {
+	case err != nil:
+		return "", "", err
+	case crd == nil:
+		return "NotInstalled", "its CustomResourceDefinition is not installed", nil
+	case s.Choice == Auto && s.Foreign != "" && crd.Labels[clusterv1.ProviderNameLabel] == s.Foreign:
+		return "Foreign", fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", s.Foreign), nil
+	}
+	var missing []string
+	for _, name := range s.Needs {
+		needed, err := r.crd(ctx, name)
+		if err != nil {
+			return "", "", err
+		}
+		if needed == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return "Waiting", "these are not installed: " + strings.Join(missing, ", "), nil
+	}
+	return "", "", nil
+}
+
+// crd returns the metadata of a CustomResourceDefinition, or nil if it is not there, or not for much longer.
+func (r *Reconciler) crd(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	crd := crdMetadata()
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, crd)
+	if apierrors.IsNotFound(err) || err == nil && !crd.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s: %w", name, err)
+	}
+	return crd, nil
+}
+
+func crdMetadata() *metav1.PartialObjectMetadata {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	return crd
+}
+
+// say tells in the log, once for each change, and in a metric whether s runs.
+func (r *Reconciler) say(ctx context.Context, s *Service, why, detail string) {
+	if was, known := r.reasons[s.CRD]; known && was == why {
+		return
+	}
+	if r.reasons == nil {
+		r.reasons = map[string]string{}
+	}
+	r.reasons[s.CRD] = why
+	served.DeletePartialMatch(prometheus.Labels{"kind": s.CRD})
+	if why == "" {
+		served.WithLabelValues(s.CRD, "").Set(1)
+		log.FromContext(ctx).Info("Serving a kind", "kind", s.CRD)
+		return
+	}
+	served.WithLabelValues(s.CRD, why).Set(0)
+	log.FromContext(ctx).Info("Not serving a kind", "kind", s.CRD, "reason", why, "because", detail)
+}
+
+// SetupWithManager makes r a controller of mgr.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "services"}}} // one pass looks at all
+	})
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("serving").
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WatchesMetadata(crdMetadata(), all).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the controller that starts controllers: %w", err)
+	}
+	return nil
+}
