@@ -73,6 +73,14 @@ type options struct {
 	checkConcurrency int
 	cacheConcurrency int
 	unclaimed        machinehealthcheck.Unclaimed
+
+	metal3Remediations     serving.Choice
+	fencing                string
+	orphanGrace            time.Duration
+	remediationConcurrency int
+	webhookPort            int
+	webhookCertDir         string
+
 	gates            featuregate.MutableFeatureGate
 	diagnostics      capiflags.ManagerOptions
 	logs             *logs.Options

@@ -46,8 +46,8 @@ const (
 // Reconciler makes passes over the remediations of one kind.
 type Reconciler struct {
 	Kind Kind
-	// All are the kinds that are served: hosts of all of them are kept apart.
-	All []Kind
+	// Installed returns the kinds of remediations that exist, whoever serves them: two of one cluster must not be at work together.
+	Installed func() []Kind
 
 	// Client reads from caches and writes to the management cluster, Live reads past the caches.
 	Client   client.Client

