@@ -135,7 +135,9 @@ func (s *slot) told(on bool) {
 
 func (s *slot) in(state bmov1alpha1.ProvisioningState) {
 	s.t.Helper()
-	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) { g.Expect(bmh.Status.Provisioning.State).To(Equal(state)) })
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Status.Provisioning.State).To(Equal(state))
+	})
 }
 
 // passes waits until BMO has looked at the host again: a second one, which is asked later, has gone off and on.
@@ -231,7 +233,7 @@ func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 		"paused":   {bmov1alpha1.PausedAnnotation, bmov1alpha1.OperationalStatusOK},
 		"detached": {bmov1alpha1.DetachedAnnotation, bmov1alpha1.OperationalStatusDetached},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			s := r.add(name, builders.Deployed)
 			s.annotate(tc.annotation, "")
 			s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
@@ -272,7 +274,7 @@ func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
 		"deprovisioning":          {bmov1alpha1.StateDeprovisioning, hard, false},
 		"deleting":                {bmov1alpha1.StateDeleting, hard, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			s := r.add(name, func(bmh *bmov1alpha1.BareMetalHost) { bmh.Spec.Online = true })
 			s.Pin(tc.state)
 			s.in(tc.state)

@@ -21,6 +21,9 @@ const KubernetesVersion = "v1.36.3"
 
 // InfrastructureOptions are the knobs of an infrastructure provider; the zero value provisions at once.
 type InfrastructureOptions struct {
+	// Namespace is the only one whose objects are provisioned; all are if it is empty. Two who look after the same
+	// object would fight: each lets go what is deleted.
+	Namespace string
 	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
 	// it a machine has a host of its own, of which nothing can be seen.
 	Hosts *Hosts
@@ -65,7 +68,7 @@ type tenancy struct {
 
 // NewInfrastructure makes a provider for the management cluster; Start starts it.
 func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infrastructure, error) {
-	manager, err := newManager(management, o.Logger, "")
+	manager, err := newManager(management, o.Logger, o.Namespace)
 	if err != nil {
 		return nil, err
 	}

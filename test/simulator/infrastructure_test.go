@@ -37,6 +37,7 @@ func newWorld(t *testing.T, name string, o simulator.InfrastructureOptions) *wor
 	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	ctx := t.Context()
 
+	o.Namespace = name
 	provider, err := simulator.NewInfrastructure(management.Config(), o)
 	g.Expect(err).NotTo(HaveOccurred())
 	play(t, "infrastructure", provider.Start)

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// hostWorkers is how many hosts are looked at at the same time.
+// hostWorkers is how many hosts are looked at in parallel.
 const hostWorkers = 20
 
 // operator plays the controller of the Bare Metal Operator.
@@ -93,28 +93,25 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return next.result(), nil
 }
 
-// save writes the status first: that a host is off is told before the request to switch it off is taken away.
+// save takes annotations away before it tells the state in which they are gone.
 func (o *operator) save(ctx context.Context, bmh, before *bmov1alpha1.BareMetalHost) error {
-	meta := bmh.DeepCopy()
-	if !equality.Semantic.DeepEqual(bmh.Status, before.Status) {
-		now := metav1.Now()
-		bmh.Status.LastUpdated = &now
-		if err := o.client.Status().Update(ctx, bmh); err != nil {
-			return fmt.Errorf("write the status of host %s: %w", o.name(bmh), err)
+	status := bmh.Status.DeepCopy()
+	if !equality.Semantic.DeepEqual(bmh.ObjectMeta, before.ObjectMeta) {
+		bmh.Status = before.Status
+		if err := o.client.Patch(ctx, bmh, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("write host %s: %w", client.ObjectKeyFromObject(bmh), err)
 		}
 	}
-	if equality.Semantic.DeepEqual(meta.ObjectMeta, before.ObjectMeta) {
+	bmh.Status = *status
+	if equality.Semantic.DeepEqual(bmh.Status, before.Status) {
 		return nil
 	}
-	meta.Status, meta.ResourceVersion = before.Status, before.ResourceVersion
-	if err := o.client.Patch(ctx, meta, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("write host %s: %w", o.name(bmh), err)
+	now := metav1.Now()
+	bmh.Status.LastUpdated = &now
+	if err := o.client.Status().Update(ctx, bmh); err != nil {
+		return fmt.Errorf("write the status of host %s: %w", client.ObjectKeyFromObject(bmh), err)
 	}
 	return nil
-}
-
-func (o *operator) name(bmh *bmov1alpha1.BareMetalHost) client.ObjectKey {
-	return client.ObjectKeyFromObject(bmh)
 }
 
 // tell reports an error that is new, after it was saved.

@@ -30,26 +30,30 @@ func (h *Host) managePower(bmh *bmov1alpha1.BareMetalHost) outlook {
 	if bmh.Status.PoweredOn == wanted || h.changing {
 		return outlook{after: h.hosts.options.Poll}
 	}
-
-	to := On
-	switch {
-	case !wanted && bmh.Spec.DisablePowerOff:
-		to = Reset
-	case !wanted:
-		to = Off
-	}
-	hard = hard || bmh.Status.ErrorCount > 0
-	if failure := h.order(to, hard); failure != "" {
+	if failure := h.order(orderFor(bmh, wanted), hard || bmh.Status.ErrorCount > 0); failure != "" {
 		return h.fail(bmh, bmov1alpha1.PowerManagementError, failure)
 	}
-	if to == Reset {
+	if orderFor(bmh, wanted) == Reset {
 		// Done is done: the request that BMO may clear is cleared, and any other is followed again in the next pass.
 		delete(bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
+		return outlook{after: h.hosts.options.Pace}
 	}
-	if to == Reset || !h.changing {
+	if !h.changing {
 		return outlook{after: h.hosts.options.Pace}
 	}
 	return outlook{after: h.hosts.options.Poll}
+}
+
+// orderFor is what a BMC is asked for to bring a host where it is wanted.
+func orderFor(bmh *bmov1alpha1.BareMetalHost, on bool) Power {
+	switch {
+	case on:
+		return On
+	case bmh.Spec.DisablePowerOff:
+		return Reset
+	default:
+		return Off
+	}
 }
 
 // deployed are the states in which a reboot annotation needs no force.

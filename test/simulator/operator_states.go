@@ -47,38 +47,43 @@ func (h *Host) nextState(bmh *bmov1alpha1.BareMetalHost, now time.Time) (bmov1al
 		h.state, h.since = state, now
 	}
 	switch state {
-	case bmov1alpha1.StateNone:
-		return bmov1alpha1.StateRegistering, outlook{}
-	case bmov1alpha1.StateRegistering:
-		if bmh.Spec.ExternallyProvisioned {
-			return bmov1alpha1.StateExternallyProvisioned, outlook{}
-		}
-		return bmov1alpha1.StateInspecting, outlook{}
 	case bmov1alpha1.StateInspecting:
 		return h.work(bmh, h.times.Inspecting, bmov1alpha1.StatePreparing, now)
-	case bmov1alpha1.StatePreparing:
-		return bmov1alpha1.StateAvailable, outlook{}
-	case bmov1alpha1.StateReady, bmov1alpha1.StateAvailable:
-		switch {
-		case bmh.Spec.ExternallyProvisioned:
-			return bmov1alpha1.StateExternallyProvisioned, outlook{}
-		case bmh.NeedsProvisioning():
-			return bmov1alpha1.StateProvisioning, outlook{}
-		}
-	case bmov1alpha1.StateExternallyProvisioned:
-		if !bmh.Spec.ExternallyProvisioned {
-			return bmov1alpha1.StateInspecting, outlook{}
-		}
 	case bmov1alpha1.StateProvisioning:
 		return h.deploy(bmh, now)
-	case bmov1alpha1.StateProvisioned:
-		if unwanted(bmh) {
-			return bmov1alpha1.StateDeprovisioning, outlook{}
-		}
 	case bmov1alpha1.StateDeprovisioning:
 		return h.undeploy(bmh, now)
+	default:
+		return stateAsked(bmh), outlook{}
 	}
-	return state, outlook{}
+}
+
+// stateAsked is the state that comes next after one in which nothing is being done.
+func stateAsked(bmh *bmov1alpha1.BareMetalHost) bmov1alpha1.ProvisioningState {
+	state, external := bmh.Status.Provisioning.State, bmh.Spec.ExternallyProvisioned
+	switch state {
+	case bmov1alpha1.StateNone:
+		return bmov1alpha1.StateRegistering
+	case bmov1alpha1.StateRegistering, bmov1alpha1.StateExternallyProvisioned:
+		if external {
+			return bmov1alpha1.StateExternallyProvisioned
+		}
+		return bmov1alpha1.StateInspecting
+	case bmov1alpha1.StatePreparing:
+		return bmov1alpha1.StateAvailable
+	case bmov1alpha1.StateReady, bmov1alpha1.StateAvailable:
+		if external {
+			return bmov1alpha1.StateExternallyProvisioned
+		}
+		if bmh.NeedsProvisioning() {
+			return bmov1alpha1.StateProvisioning
+		}
+	case bmov1alpha1.StateProvisioned:
+		if unwanted(bmh) {
+			return bmov1alpha1.StateDeprovisioning
+		}
+	}
+	return state
 }
 
 // unwanted tells whether what is on the host's disk shall go.
