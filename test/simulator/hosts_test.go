@@ -294,12 +294,35 @@ func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
 func TestADeletedHostIsSwitchedOffAndGoes(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "deleted-hosts", quick)
-	s, dead := r.add("host", builders.Deployed), r.add("dead", builders.Deployed)
-	dead.Die(true)
-	for _, h := range []*slot{s, dead} {
-		h.Expect(h.c.Delete(h.ctx, h.bmh(h))).To(Succeed())
-		h.Eventually(func() error { return h.c.Get(h.ctx, h.Key(), &bmov1alpha1.BareMetalHost{}) }).Should(Satisfy(apierrors.IsNotFound))
+	for name, tc := range map[string]struct {
+		detached string
+		dead     bool
+		stays    bool
+		powered  bool
+	}{
+		"in-service":                       {},
+		"with-a-dead-bmc":                  {dead: true, powered: true},
+		"detached":                         {detached: "true", stays: true, powered: true},
+		"detached-and-to-be-deleted-as-is": {detached: `{"deleteAction":"delete"}`, powered: true},
+	} {
+		t.Run(name, func(*testing.T) {
+			s := r.add(name, builders.Deployed)
+			s.Die(tc.dead)
+			if tc.detached != "" {
+				s.annotate(bmov1alpha1.DetachedAnnotation, tc.detached)
+			}
+			gone := func() error { return s.c.Get(s.ctx, s.Key(), &bmov1alpha1.BareMetalHost{}) }
+			s.Expect(s.c.Delete(s.ctx, s.bmh(s))).To(Succeed())
+			if tc.stays {
+				s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+					g.Expect(bmh.Status.OperationalStatus).To(Equal(bmov1alpha1.OperationalStatusDetached))
+				})
+				s.Expect(s.Powered()).To(BeTrue(), "it is switched off when it is attached again")
+				s.strip(bmov1alpha1.DetachedAnnotation)
+				tc.powered = false
+			}
+			s.Eventually(gone).Should(Satisfy(apierrors.IsNotFound))
+			s.Expect(s.Powered()).To(Equal(tc.powered))
+		})
 	}
-	s.Expect(s.Powered()).To(BeFalse())
-	dead.Expect(dead.Powered()).To(BeTrue(), "nobody could")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,14 +97,31 @@ func (c *cell) silence(node string) {
 }
 
 // fence puts the out-of-service taint on a node, as a remediation does.
-func (c *cell) fence(name string) {
-	node := c.node(c, name)
-	before := node.DeepCopy()
+func (c *cell) fence(node string) {
 	now := metav1.Now()
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+	c.taint(node, corev1.Taint{
 		Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute, TimeAdded: &now,
 	})
-	c.Expect(c.c.Patch(c.ctx, node, client.MergeFrom(before))).To(Succeed())
+}
+
+func (c *cell) taint(node string, taint corev1.Taint) {
+	c.editTaints(node, func(taints []corev1.Taint) []corev1.Taint { return append(taints, taint) })
+}
+
+func (c *cell) untaint(node, key string) {
+	c.editTaints(node, func(taints []corev1.Taint) []corev1.Taint {
+		return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == key })
+	})
+}
+
+// editTaints tries until nobody else has changed them at the same time.
+func (c *cell) editTaints(name string, edit func([]corev1.Taint) []corev1.Taint) {
+	c.Eventually(func(g Gomega) {
+		node := c.node(g, name)
+		patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		node.Spec.Taints = edit(node.Spec.Taints)
+		g.Expect(c.c.Patch(c.ctx, node, patch)).To(Succeed())
+	}).Should(Succeed())
 }
 
 func TestPodsWithAVolumeMoveFromANodeThatIsOutOfService(t *testing.T) {
@@ -147,6 +165,22 @@ func TestAKubeletThatDoesNotRunLeavesItsPods(t *testing.T) {
 		nodes[pods[i].Spec.NodeName] = true
 	}
 	c.Expect(nodes).To(HaveLen(3), "the scheduler spreads them")
+
+	// A taint keeps every pod away that does not tolerate it, until it is gone.
+	for name := range c.kubelets {
+		c.taint(name, corev1.Taint{Key: "example.com/closed", Effect: corev1.TaintEffectNoSchedule})
+	}
+	c.Expect(builders.Apply(c.ctx, c.c, builders.Deployment("default", "shy", 1))).To(Succeed())
+	c.Expect(builders.Apply(c.ctx, c.c, builders.Deployment("default", "bold", 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}))).To(Succeed())
+	c.run("bold", 1, "")
+	c.Eventually(func(g Gomega) { g.Expect(c.pods(g, "shy")).To(HaveLen(1)) }).Should(Succeed())
+	c.Expect(c.pods(c, "shy")[0].Spec.NodeName).To(BeEmpty())
+	for name := range c.kubelets {
+		c.untaint(name, "example.com/closed")
+	}
+	c.run("shy", 1, "")
 
 	pod := pods[0]
 	c.silence(pod.Spec.NodeName)

@@ -187,3 +187,42 @@ func TestAMachineWithoutAFreeHostWaitsForOne(t *testing.T) {
 		d.Expect(machine.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)))
 	}
 }
+
+func TestAHostThatMayNotBeSwitchedOffIsGivenBackPoweredOn(t *testing.T) {
+	t.Parallel()
+	d := newDatacentre(t, "given-back", quick, builders.BareMetalHosts("given-back", "host", 1, builders.NeverOff)...)
+	d.Expect(builders.Apply(d.ctx, d.mgmt, builders.ControlPlane(d.cluster, 1)...)).To(Succeed())
+	d.allRun(1)
+	s, kubelet := d.carrier("given-back-cp-0"), d.kubelet("given-back-cp-0")
+	machine := d.machines(d)["given-back-cp-0"]
+	d.Expect(d.mgmt.Delete(d.ctx, &machine)).To(Succeed())
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Spec.ConsumerRef).To(BeNil())
+		g.Expect(bmh.Status.PoweredOn).To(BeTrue())
+	})
+	s.Eventually(kubelet.Running).Should(BeFalse(), "what the disk held is gone")
+	s.Expect(s.History()).To(HaveLen(1))
+}
+
+func TestAHostThatCannotBeSwitchedOffIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	d := newDatacentre(t, "kept", quick, builders.BareMetalHosts("kept", "host", 1)...)
+	d.Expect(builders.Apply(d.ctx, d.mgmt, builders.ControlPlane(d.cluster, 1)...)).To(Succeed())
+	d.allRun(1)
+	s := d.carrier("kept-cp-0")
+	s.FailPower("the fan is on fire")
+	machine := d.machines(d)["kept-cp-0"]
+	d.Expect(d.mgmt.Delete(d.ctx, &machine)).To(Succeed())
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Status.Provisioning.State).To(Equal(bmov1alpha1.StateDeprovisioning))
+		g.Expect(bmh.Status.ErrorType).To(Equal(bmov1alpha1.ProvisioningError))
+		g.Expect(bmh.Spec.ConsumerRef).NotTo(BeNil())
+	})
+	d.Expect(d.machines(d)).To(HaveKey("kept-cp-0"))
+	s.FailPower("")
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Spec.ConsumerRef).To(BeNil())
+		g.Expect(bmh.Status.ErrorType).To(BeEmpty())
+	})
+	d.Eventually(func(g Gomega) { g.Expect(d.machines(g)).NotTo(HaveKey("kept-cp-0")) }).Should(Succeed())
+}
