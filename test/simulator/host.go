@@ -143,14 +143,32 @@ func (h *Host) order(to Power, hard bool) (failure string) {
 	return ""
 }
 
-// settle is when the power really changes. The kubelet is silent before anybody can see that the host is off.
+// settle is when the BMC has done as it was told. BMO asks for that, but of a reset there is nothing to see.
 func (h *Host) settle(to Power, hard bool) {
 	h.mu.Lock()
-	if h.closed || h.dead {
+	died := h.closed || h.dead
+	if died {
 		h.changing = false
-		h.mu.Unlock()
+	}
+	h.mu.Unlock()
+	if died {
 		return
 	}
+	h.changePower(to, hard)
+	h.mu.Lock()
+	h.changing = false
+	h.mu.Unlock()
+	if to != Reset {
+		h.hosts.wake(h.key)
+	}
+}
+
+// Unplug takes the power away for a moment, and tells nobody: BMO finds the host off when it looks the next time.
+func (h *Host) Unplug() { h.changePower(Off, true) }
+
+// changePower changes the power in fact. The kubelet is silent before anybody can see that the host is off.
+func (h *Host) changePower(to Power, hard bool) {
+	h.mu.Lock()
 	h.turn++
 	kubelet := h.carried
 	h.mu.Unlock()
@@ -159,15 +177,12 @@ func (h *Host) settle(to Power, hard bool) {
 	}
 
 	h.mu.Lock()
-	h.changing, h.powered = false, to != Off
+	h.powered = to != Off
 	h.history = append(h.history, PowerChange{At: time.Now(), To: to, Hard: hard})
 	if h.powered && h.carried != nil {
 		h.boot()
 	}
 	h.mu.Unlock()
-	if to != Reset { // of which BMO sees nothing
-		h.hosts.wake(h.key)
-	}
 }
 
 // boot starts what the host carries, after as long as that takes. It is called with mu held.

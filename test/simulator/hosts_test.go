@@ -210,6 +210,16 @@ func TestPowerTakesItsTime(t *testing.T) {
 	s.Expect(time.Since(began)).To(BeNumerically(">=", takes))
 }
 
+func TestWhatNobodyTellsIsFoundOutByLooking(t *testing.T) {
+	t.Parallel()
+	o := quick
+	o.Poll = 50 * time.Millisecond
+	s := newRack(t, "unplugged", o).add("host", builders.Deployed)
+	s.Unplug()
+	s.Eventually(s.Powered).Should(BeTrue(), "it is asked to be online")
+	s.Expect(s.History().Cycles()).To(Equal(1))
+}
+
 func TestOnlineIsFollowed(t *testing.T) {
 	t.Parallel()
 	s := newRack(t, "online", quick).add("host", builders.Deployed)
