@@ -226,3 +226,13 @@ func TestAHostThatCannotBeSwitchedOffIsNotGivenBack(t *testing.T) {
 	})
 	d.Eventually(func(g Gomega) { g.Expect(d.machines(g)).NotTo(HaveKey("kept-cp-0")) }).Should(Succeed())
 }
+
+func TestAMachineFindsTheHostThatWasTakenForItBefore(t *testing.T) {
+	t.Parallel()
+	d := newDatacentre(t, "found", quick, builders.BareMetalHost("found", "a"),
+		builders.BareMetalHost("found", "b", builders.ConsumedBy("found-cp-0")))
+	d.Expect(builders.Apply(d.ctx, d.mgmt, builders.ControlPlane(d.cluster, 1)...)).To(Succeed())
+	d.allRun(1)
+	d.Expect(d.carrier("found-cp-0").name).To(Equal("b"))
+	d.Expect(d.host("a").History()).To(BeEmpty())
+}
