@@ -17,7 +17,7 @@ const defaultNodeGrace = 6 * time.Second
 type WorkloadOptions struct {
 	// NodeGrace is how long a node may be silent before it is Unknown; 6 s if zero.
 	NodeGrace time.Duration
-	// Controllers are those that kube-controller-manager runs; NodeControllers if nil.
+	// Controllers are those that kube-controller-manager runs; NodeControllers if nil. PodControllers may be added to them.
 	Controllers []string
 	// Bare leaves kube-controller-manager out.
 	Bare bool
@@ -29,6 +29,12 @@ func NodeControllers() []string {
 		"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
 		"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller",
 	}
+}
+
+// PodControllers keep as many pods as Deployments, ReplicaSets and StatefulSets ask for. Nothing in a rig binds pods to
+// nodes or runs them; see test/simulator.
+func PodControllers() []string {
+	return []string{"deployment-controller", "replicaset-controller", "statefulset-controller"}
 }
 
 // Workload starts the control plane of a workload cluster, and returns when it is ready.

@@ -9,29 +9,26 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // KubernetesVersion is the version that the simulated nodes say they run.
 const KubernetesVersion = "v1.36.3"
 
-// requestPatience bounds every request of a player: an API server that is stopped must not hold one for ever.
-const requestPatience = 10 * time.Second
-
 // InfrastructureOptions are the knobs of an infrastructure provider; the zero value provisions at once.
 type InfrastructureOptions struct {
-	// Delay is how long the provisioning of a machine takes. SetDelay changes it.
+	// Namespace is the only one whose objects are provisioned; all are if it is empty. Two who look after the same
+	// object would fight: each lets go what is deleted.
+	Namespace string
+	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
+	// it a machine has a host of its own, of which nothing can be seen.
+	Hosts *Hosts
+	// Delay is how long the provisioning of a machine takes that has a host of its own; those of a pool have their own
+	// times. SetDelay changes it.
 	Delay time.Duration
 	// Every and Heartbeat are those of the kubelets; see KubeletOptions.
 	Every, Heartbeat time.Duration
@@ -45,11 +42,12 @@ type Infrastructure struct {
 	manager ctrl.Manager
 	client  client.Client
 	options InfrastructureOptions
+	pool    *pool // nil if every machine has a host of its own
 
 	mu      sync.Mutex
 	delay   time.Duration
 	sites   map[client.ObjectKey]*site
-	hosts   map[client.ObjectKey]*host
+	tenants map[client.ObjectKey]*tenancy
 	refuses func(machine client.ObjectKey) bool
 }
 
@@ -59,32 +57,20 @@ type site struct {
 	endpoint clusterv1.APIEndpoint
 }
 
-// host is what has become of one Metal3Machine.
-type host struct {
+// tenancy is what has become of one Metal3Machine.
+type tenancy struct {
 	uid     types.UID
 	begun   time.Time
 	kubelet *Kubelet
+	// host is the one of the pool that carries the kubelet; nil without a pool.
+	host *Host
 }
 
 // NewInfrastructure makes a provider for the management cluster; Start starts it.
 func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infrastructure, error) {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(clusterv1.AddToScheme(scheme))
-	if o.Logger.GetSink() == nil {
-		o.Logger = logr.New(logf.NullLogSink{}) // a manager takes a logger without a sink for one that is not set
-	}
-	manager, err := ctrl.NewManager(management, ctrl.Options{
-		Scheme:  scheme,
-		Logger:  o.Logger,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		// Tests start one after another in the same process, and the check is about metrics, which are off.
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(requestPatience),
-	})
+	manager, err := newManager(management, o.Logger, o.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("make the manager of the simulated infrastructure: %w", err)
+		return nil, err
 	}
 	i := &Infrastructure{
 		manager: manager,
@@ -92,7 +78,10 @@ func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infra
 		options: o,
 		delay:   o.Delay,
 		sites:   map[client.ObjectKey]*site{},
-		hosts:   map[client.ObjectKey]*host{},
+		tenants: map[client.ObjectKey]*tenancy{},
+	}
+	if o.Hosts != nil {
+		i.pool = &pool{client: i.client, hosts: o.Hosts}
 	}
 	if err := (&clusterProvisioner{i}).setUp(manager); err != nil {
 		return nil, err
@@ -157,8 +146,18 @@ func (i *Infrastructure) RefuseToStart(refuses func(machine client.ObjectKey) bo
 func (i *Infrastructure) Kubelet(machine client.ObjectKey) *Kubelet {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if h := i.hosts[machine]; h != nil {
-		return h.kubelet
+	if t := i.tenants[machine]; t != nil {
+		return t.kubelet
+	}
+	return nil
+}
+
+// Host is the host of the pool that carries a machine, or nil if none does yet.
+func (i *Infrastructure) Host(machine client.ObjectKey) *Host {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if t := i.tenants[machine]; t != nil {
+		return t.host
 	}
 	return nil
 }
@@ -172,9 +171,9 @@ func (i *Infrastructure) site(cluster client.ObjectKey) *site {
 func (i *Infrastructure) stopKubelets() {
 	i.mu.Lock()
 	var running []*Kubelet
-	for _, h := range i.hosts {
-		if h.kubelet != nil {
-			running = append(running, h.kubelet)
+	for _, t := range i.tenants {
+		if t.kubelet != nil {
+			running = append(running, t.kubelet)
 		}
 	}
 	i.mu.Unlock()

@@ -37,17 +37,10 @@ func newWorld(t *testing.T, name string, o simulator.InfrastructureOptions) *wor
 	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	ctx := t.Context()
 
+	o.Namespace = name
 	provider, err := simulator.NewInfrastructure(management.Config(), o)
 	g.Expect(err).NotTo(HaveOccurred())
-	running, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- provider.Start(running) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the simulated infrastructure failed: %v", err)
-		}
-	})
+	play(t, "infrastructure", provider.Start)
 
 	w := &world{
 		WithT: g, ctx: ctx, provider: provider,

@@ -32,7 +32,7 @@ type KubeletOptions struct {
 	Logger logr.Logger
 }
 
-// Kubelet keeps one node alive in a workload cluster, for as long as it runs.
+// Kubelet keeps one node alive in a workload cluster, for as long as it runs, and the pods that are bound to it.
 //
 // Like a real one, it registers its Node only when it starts: a Node that is deleted meanwhile comes back with the next
 // boot of the host.
@@ -89,7 +89,8 @@ func (k *Kubelet) Start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k.stop, k.stopped = cancel, make(chan struct{})
-	go k.run(ctx, &boot{Kubelet: k, id: string(uuid.NewUUID())}, k.stopped)
+	boot := &boot{Kubelet: k, id: string(uuid.NewUUID()), volumes: map[client.ObjectKey]corev1.UniqueVolumeName{}}
+	go k.run(ctx, boot, k.stopped)
 }
 
 // Stop is a power cut: nothing is said any more, and nobody is told. It returns when the last request has ended.

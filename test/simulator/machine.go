@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,11 +24,18 @@ import (
 // machineWorkers is how many machines are provisioned at the same time: a rack of hosts does not queue up.
 const machineWorkers = 20
 
+// hostLost is how soon another host is chosen, after somebody else was quicker.
+const hostLost = 20 * time.Millisecond
+
 // machineProvisioner gives every Metal3Machine a host, and the host a kubelet.
 type machineProvisioner struct{ *Infrastructure }
 
 func (p *machineProvisioner) setUp(manager ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(manager).
+	controlled := ctrl.NewControllerManagedBy(manager)
+	if p.pool != nil {
+		controlled.Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.pool.tenantsOf))
+	}
+	err := controlled.
 		Named("metal3machine").
 		For(empty(metal3Machine)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(metal3Machine))).
@@ -60,14 +68,14 @@ func (p *machineProvisioner) machinesOf(ctx context.Context, cluster client.Obje
 func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	infra := empty(metal3Machine)
 	if err := p.client.Get(ctx, request.NamespacedName, infra); err != nil {
-		if client.IgnoreNotFound(err) == nil {
+		// A host of the pool goes on without its object, which may come back: clusterctl move does that.
+		if client.IgnoreNotFound(err) == nil && p.pool == nil {
 			p.wipe(request.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !infra.GetDeletionTimestamp().IsZero() {
-		p.wipe(request.NamespacedName)
-		return ctrl.Result{}, p.release(ctx, infra, machineFinalizer)
+		return ctrl.Result{}, p.leave(ctx, infra)
 	}
 	machine, cluster, err := p.owners(ctx, infra)
 	if err != nil || machine == nil || cluster == nil {
@@ -97,24 +105,74 @@ func (p *machineProvisioner) owners(ctx context.Context, infra *unstructured.Uns
 	return machine, cluster, err
 }
 
+// leave gives the host of a Metal3Machine back, and then lets the object go.
+func (p *machineProvisioner) leave(ctx context.Context, infra *unstructured.Unstructured) error {
+	if p.pool != nil {
+		if vacated, err := p.pool.vacate(ctx, infra); err != nil || !vacated {
+			return err // the next change of the host wakes us
+		}
+	}
+	p.wipe(client.ObjectKeyFromObject(infra))
+	return p.release(ctx, infra, machineFinalizer)
+}
+
+// lodging is where a Metal3Machine is to live.
+type lodging struct {
+	ready bool
+	// wait is how long until it is ready, if that is known.
+	wait time.Duration
+	name string
+	host *Host
+}
+
+// lodge finds a Metal3Machine a host, or tells that it has to wait for one.
+func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured, now time.Time) (lodging, error) {
+	key := client.ObjectKeyFromObject(infra)
+	if p.pool == nil {
+		wait := p.begin(key, infra.GetUID(), now).Sub(now)
+		return lodging{ready: wait <= 0, wait: wait, name: key.Name}, nil
+	}
+	bmh, err := p.pool.place(ctx, infra)
+	if lost(err) {
+		return lodging{wait: hostLost}, nil
+	}
+	if err != nil || bmh == nil {
+		return lodging{}, err
+	}
+	return lodging{
+		ready: deployed(bmh.Status.Provisioning.State),
+		name:  bmh.Name,
+		host:  p.pool.hosts.Host(client.ObjectKeyFromObject(bmh)),
+	}, nil
+}
+
 // provision waits for as long as a host takes, and then lets it boot.
 func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.Unstructured, machine *clusterv1.Machine, site *site) (ctrl.Result, error) {
 	now := time.Now()
 	key := client.ObjectKeyFromObject(infra)
-	done, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned") // absent means no
-	if left := p.begin(key, infra.GetUID(), now).Sub(now); left > 0 && !done {
-		err := p.change(ctx, infra, machineFinalizer, nil,
-			map[string]any{"conditions": ready(infra, metav1.ConditionFalse, "Provisioning", now)})
-		return ctrl.Result{RequeueAfter: left}, err
+	if p.pool != nil { // a host must not be taken by what could go without giving it back
+		if err := p.change(ctx, infra, machineFinalizer, nil, nil); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
-	providerID := fmt.Sprintf("metal3://%s/%s/%s", key.Namespace, key.Name, key.Name)
-	status := provisioned(infra, now)
-	status["addresses"] = []any{map[string]any{"type": string(clusterv1.MachineHostName), "address": key.Name}}
-	err := p.change(ctx, infra, machineFinalizer, map[string]any{"providerID": providerID}, status)
+	done, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned") // absent means no
+	home, err := p.lodge(ctx, infra, now)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p.switchOn(key, KubeletOptions{
+	if !home.ready && (!done || home.name == "") {
+		err := p.change(ctx, infra, machineFinalizer, nil,
+			map[string]any{"conditions": ready(infra, metav1.ConditionFalse, "Provisioning", now)})
+		return ctrl.Result{RequeueAfter: max(home.wait, 0)}, err
+	}
+	providerID := fmt.Sprintf("metal3://%s/%s/%s", key.Namespace, home.name, key.Name)
+	status := provisioned(infra, now)
+	status["addresses"] = []any{map[string]any{"type": string(clusterv1.MachineHostName), "address": key.Name}}
+	err = p.change(ctx, infra, machineFinalizer, map[string]any{"providerID": providerID}, status)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p.switchOn(key, home.host, KubeletOptions{
 		Node: key.Name, ProviderID: providerID, Every: p.options.Every, Heartbeat: p.options.Heartbeat,
 		Labels: roleLabels(machine), Taints: roleTaints(machine), Logger: p.options.Logger,
 	}, site)
@@ -124,42 +182,64 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 // begin remembers when work on a machine began, and tells when it is done.
 func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID, now time.Time) time.Time {
 	i.mu.Lock()
-	h := i.hosts[machine]
-	stale := h != nil && h.uid != uid
+	t := i.tenants[machine]
+	stale := t != nil && t.uid != uid
 	i.mu.Unlock()
 	if stale {
 		i.wipe(machine) // another machine of that name, whose deletion went unseen
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.hosts[machine] == nil {
-		i.hosts[machine] = &host{uid: uid, begun: now}
+	if i.tenants[machine] == nil {
+		i.tenants[machine] = &tenancy{uid: uid, begun: now}
 	}
-	return i.hosts[machine].begun.Add(i.delay)
+	return i.tenants[machine].begun.Add(i.delay)
 }
 
 // switchOn boots the host for the first time. Later boots are the business of whoever switches its power.
-func (i *Infrastructure) switchOn(machine client.ObjectKey, o KubeletOptions, site *site) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	h := i.hosts[machine]
-	if h == nil || h.kubelet != nil {
+func (i *Infrastructure) switchOn(machine client.ObjectKey, on *Host, o KubeletOptions, site *site) {
+	if on != nil {
+		i.moveIn(machine, on, o, site)
 		return
 	}
-	h.kubelet = NewKubelet(site.client, o)
-	if i.refuses == nil || !i.refuses(machine) {
-		h.kubelet.Start()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	t := i.tenants[machine]
+	if t == nil || t.kubelet != nil {
+		return
 	}
+	t.kubelet = NewKubelet(site.client, o)
+	if i.refuses == nil || !i.refuses(machine) {
+		t.kubelet.Start()
+	}
+}
+
+// moveIn puts the kubelet of a machine on a host of the pool, which starts it whenever it boots.
+func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletOptions, site *site) {
+	carried := host.Kubelet()
+	i.mu.Lock()
+	if t := i.tenants[machine]; t != nil && t.host == host && t.kubelet == carried {
+		i.mu.Unlock()
+		return
+	}
+	kubelet := NewKubelet(site.client, o)
+	i.tenants[machine] = &tenancy{kubelet: kubelet, host: host}
+	i.mu.Unlock()
+	host.carry(kubelet, func() bool {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.refuses == nil || !i.refuses(machine)
+	})
 }
 
 // wipe switches the host of a machine off for good.
 func (i *Infrastructure) wipe(machine client.ObjectKey) {
 	i.mu.Lock()
-	h := i.hosts[machine]
-	delete(i.hosts, machine)
+	t := i.tenants[machine]
+	delete(i.tenants, machine)
 	i.mu.Unlock()
-	if h != nil && h.kubelet != nil {
-		h.kubelet.Retire()
+	if t != nil && t.kubelet != nil {
+		t.kubelet.Retire()
 	}
 }
 

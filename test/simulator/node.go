@@ -3,6 +3,7 @@ package simulator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +22,10 @@ import (
 // leaseSeconds is what a real kubelet writes; node-lifecycle goes by the renewals and not by this.
 const leaseSeconds = 40
 
+// attachedByController is how a kubelet says that it leaves the attaching of volumes to kube-controller-manager, which
+// else does not.
+const attachedByController = "volumes.kubernetes.io/controller-managed-attach-detach"
+
 // wellReports are the conditions that a kubelet reports when all is well, in its own words.
 func wellReports() map[corev1.NodeConditionType]report {
 	return map[corev1.NodeConditionType]report{
@@ -38,6 +43,11 @@ type boot struct {
 	registered bool
 	// posted is when conditions were last written.
 	posted time.Time
+	// volumes are those of the claims that were seen; attached is what the node was last seen to have, and inUse what
+	// it needs.
+	volumes  map[client.ObjectKey]corev1.UniqueVolumeName
+	attached map[corev1.UniqueVolumeName]bool
+	inUse    []corev1.UniqueVolumeName
 }
 
 // comeRound does once what a kubelet does again and again.
@@ -51,7 +61,7 @@ func (b *boot) comeRound(ctx context.Context) error {
 	if err := b.renewLease(ctx); err != nil {
 		return err
 	}
-	return b.postStatus(ctx)
+	return errors.Join(b.tendPods(ctx), b.postStatus(ctx))
 }
 
 // register creates the Node, already Ready; one that is there from an earlier boot is taken over as it is.
@@ -59,7 +69,7 @@ func (b *boot) register(ctx context.Context) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: b.options.Node, Labels: map[string]string{
 			corev1.LabelHostname: b.options.Node, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-		}},
+		}, Annotations: map[string]string{attachedByController: "true"}},
 		Spec: corev1.NodeSpec{ProviderID: b.options.ProviderID, Taints: b.options.Taints},
 	}
 	maps.Copy(node.Labels, b.options.Labels)
@@ -101,6 +111,10 @@ func (b *boot) postStatus(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at node %s: %w", b.options.Node, err)
 	}
+	b.attached = map[corev1.UniqueVolumeName]bool{}
+	for _, volume := range node.Status.VolumesAttached {
+		b.attached[volume.Name] = true
+	}
 	now := time.Now()
 	before := node.DeepCopy()
 	node.Status = b.status(node.Status, now)
@@ -141,6 +155,7 @@ func (b *boot) status(was corev1.NodeStatus, now time.Time) corev1.NodeStatus {
 		is.Conditions = append(is.Conditions, r.condition(condition, was, now))
 	}
 
+	is.VolumesInUse = b.inUse
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),

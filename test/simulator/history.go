@@ -1,0 +1,72 @@
+package simulator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Power is what the power of a host was changed to.
+type Power string
+
+// What the power of a host can be changed to. Reset is off and on in one, so short that nobody sees the host off.
+const (
+	On    Power = "on"
+	Off   Power = "off"
+	Reset Power = "reset"
+)
+
+// PowerChange is one change that really happened to the power of a host, whoever knows of it.
+type PowerChange struct {
+	At time.Time
+	To Power
+	// Hard tells that the operating system was not asked.
+	Hard bool
+}
+
+// History is all that has happened to the power of a host, oldest first.
+type History []PowerChange
+
+// Since is the part of the history that is not older than that.
+func (h History) Since(moment time.Time) History {
+	return slices.DeleteFunc(slices.Clone(h), func(c PowerChange) bool { return c.At.Before(moment) })
+}
+
+// Cycles is how often the host went off and came on again.
+func (h History) Cycles() int {
+	cycles := 0
+	for i, change := range h {
+		if change.To == Reset || change.To == On && i > 0 && h[i-1].To == Off {
+			cycles++
+		}
+	}
+	return cycles
+}
+
+// MostOff is how many of the hosts were off at the same moment, at most, for having been switched off.
+func MostOff(histories ...History) int {
+	type turn struct {
+		at   time.Time
+		more int
+	}
+	var turns []turn
+	for _, history := range histories {
+		off := false
+		for _, change := range history {
+			switch {
+			case change.To == Off && !off:
+				turns = append(turns, turn{change.At, 1})
+			case change.To == On && off:
+				turns = append(turns, turn{change.At, -1})
+			}
+			off = change.To == Off
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), a.more-b.more) })
+	now, most := 0, 0
+	for _, t := range turns {
+		now += t.more
+		most = max(most, now)
+	}
+	return most
+}

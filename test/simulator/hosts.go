@@ -1,0 +1,143 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+const (
+	defaultPoll  = time.Minute
+	defaultRetry = time.Second
+	defaultPace  = 100 * time.Millisecond
+
+	// newsRoom is how much news about hosts may wait to be looked at before who brings more has to wait.
+	newsRoom = 10_000
+)
+
+// Times are how long a host takes. What takes no time is done at once.
+type Times struct {
+	PowerOff, PowerOn time.Duration
+	// Boot is from when the power is on until the kubelet starts.
+	Boot time.Duration
+	// Inspecting, Provisioning and Deprovisioning are how long the host stays in these states. One that takes no time
+	// is passed without being seen.
+	Inspecting, Provisioning, Deprovisioning time.Duration
+}
+
+// HostsOptions are the knobs of all hosts together; the zero value is BMO 0.14 with hosts that answer at once.
+type HostsOptions struct {
+	// Namespace is the only one whose hosts are played; all are if it is empty. Two who play the same host would fight.
+	Namespace string
+	// Times are those of every host that was not told others.
+	Times Times
+	// Poll is how often a host is looked at that nothing was told about; a minute if zero, as BMO does.
+	Poll time.Duration
+	// Retry is how long is waited after the first error; every further error doubles it. A second if zero; BMO takes a
+	// minute or two.
+	Retry time.Duration
+	// Pace is how long BMO waits until it asks again a BMC that has done nothing, or reboots again a host that may not
+	// be switched off; a tenth of a second if zero, where BMO takes seconds.
+	Pace time.Duration
+	// ClearsAllReboots makes inspecting, provisioning and deprovisioning delete every reboot annotation, as BMO does up
+	// to 0.13. Since 0.14 they delete the one without a suffix alone.
+	ClearsAllReboots bool
+	// Logger receives the log; nothing is logged if it is not set.
+	Logger logr.Logger
+}
+
+func (o *HostsOptions) complete() {
+	if o.Poll == 0 {
+		o.Poll = defaultPoll
+	}
+	if o.Retry == 0 {
+		o.Retry = defaultRetry
+	}
+	if o.Pace == 0 {
+		o.Pace = defaultPace
+	}
+}
+
+// Hosts plays the Bare Metal Operator, Ironic, and the hosts behind them: every BareMetalHost of a management cluster.
+//
+// A BareMetalHost is what BMO knows of a host; a Host is the host itself. The two differ for as long as the host is
+// paused or detached, and when its BMC cannot be read.
+type Hosts struct {
+	manager ctrl.Manager
+	options HostsOptions
+	news    chan event.GenericEvent
+	closed  chan struct{}
+
+	mu    sync.Mutex
+	known map[client.ObjectKey]*Host
+}
+
+// NewHosts makes the hosts of a management cluster; Start starts them.
+func NewHosts(management *rest.Config, o HostsOptions) (*Hosts, error) {
+	o.complete()
+	manager, err := newManager(management, o.Logger, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	h := &Hosts{
+		manager: manager,
+		options: o,
+		news:    make(chan event.GenericEvent, newsRoom),
+		closed:  make(chan struct{}),
+		known:   map[client.ObjectKey]*Host{},
+	}
+	if err := (&operator{Hosts: h, client: manager.GetClient(), live: manager.GetAPIReader()}).setUp(manager); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Start runs the hosts until the context ends; then it also stops their kubelets. It may be called once.
+func (h *Hosts) Start(ctx context.Context) error {
+	defer h.shut()
+	if err := h.manager.Start(ctx); err != nil {
+		return fmt.Errorf("run the simulated hosts: %w", err)
+	}
+	return nil
+}
+
+func (h *Hosts) shut() {
+	close(h.closed)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var stops sync.WaitGroup
+	for _, host := range h.known {
+		stops.Go(host.shut)
+	}
+	stops.Wait()
+}
+
+// Host is the host behind a BareMetalHost. It may be asked for, and its knobs turned, before there is such an object.
+func (h *Hosts) Host(key client.ObjectKey) *Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known[key] == nil {
+		h.known[key] = &Host{hosts: h, key: key, times: h.options.Times}
+	}
+	return h.known[key]
+}
+
+// wake has a host looked at now.
+func (h *Hosts) wake(key client.ObjectKey) {
+	news := event.GenericEvent{Object: &bmov1alpha1.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+	}}
+	select {
+	case h.news <- news:
+	case <-h.closed:
+	}
+}

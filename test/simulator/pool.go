@@ -1,0 +1,180 @@
+package simulator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// hostAnnotation is where CAPM3 writes on a Metal3Machine which host it is on, as namespace/name.
+const hostAnnotation = "metal3.io/BareMetalHost"
+
+// image is what is put on every host; nobody reads it.
+var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum", ChecksumType: "sha256"}
+
+// unhealthyAnnotations each keep a host from being taken: CAPM3 has used the first since 1.13, and honours both.
+func unhealthyAnnotations() []string {
+	return []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"}
+}
+
+// pool puts Metal3Machines on BareMetalHosts, as CAPM3 does. Of the hosts it knows what their objects say; only the
+// kubelet is put on the host itself.
+type pool struct {
+	client client.Client
+	hosts  *Hosts
+}
+
+// place is the host of a Metal3Machine, taken now if there is a free one, or nil.
+func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
+	if infra.GetAnnotations()[hostAnnotation] != "" {
+		return p.hostOf(ctx, infra)
+	}
+	list := &bmov1alpha1.BareMetalHostList{}
+	if err := p.client.List(ctx, list, client.InNamespace(infra.GetNamespace())); err != nil {
+		return nil, fmt.Errorf("list hosts for %s: %w", infra.GetName(), err)
+	}
+	host := choose(list.Items, infra)
+	if host == nil {
+		return nil, nil
+	}
+	// The host is told first: one that is taken by a machine that does not know of it is found again above.
+	if err := p.take(ctx, host, infra); err != nil {
+		return nil, err
+	}
+	before := infra.DeepCopy()
+	annotations := infra.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[hostAnnotation] = host.Namespace + "/" + host.Name
+	infra.SetAnnotations(annotations)
+	if err := p.client.Patch(ctx, infra, client.MergeFrom(before)); err != nil {
+		return nil, fmt.Errorf("write the host of %s: %w", infra.GetName(), err)
+	}
+	return host, nil
+}
+
+// choose is the host that the machine has already, or else the first free one by name.
+func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) *bmov1alpha1.BareMetalHost {
+	slices.SortFunc(hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
+	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return consumedBy(&h, infra) }); i >= 0 {
+		return &hosts[i]
+	}
+	if i := slices.IndexFunc(hosts, free); i >= 0 {
+		return &hosts[i]
+	}
+	return nil
+}
+
+func free(host bmov1alpha1.BareMetalHost) bool {
+	for _, unwanted := range append(unhealthyAnnotations(), bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation) {
+		if _, marked := host.Annotations[unwanted]; marked {
+			return false
+		}
+	}
+	state := host.Status.Provisioning.State
+	return host.Spec.ConsumerRef == nil && host.DeletionTimestamp.IsZero() && host.Status.ErrorMessage == "" &&
+		(state == bmov1alpha1.StateAvailable || state == bmov1alpha1.StateReady)
+}
+
+func consumedBy(host *bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) bool {
+	ref := host.Spec.ConsumerRef
+	return ref != nil && ref.Kind == infra.GetKind() && ref.Name == infra.GetName() && ref.Namespace == infra.GetNamespace() &&
+		strings.HasPrefix(ref.APIVersion, metal3Group.Group+"/")
+}
+
+// take claims a host and asks for it to be provisioned. Of two that want the same host the lock lets one have it.
+func (p *pool) take(ctx context.Context, host *bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) error {
+	if host.Spec.Image != nil && consumedBy(host, infra) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(host.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	host.Spec.ConsumerRef = &corev1.ObjectReference{
+		APIVersion: infra.GetAPIVersion(), Kind: infra.GetKind(), Namespace: infra.GetNamespace(), Name: infra.GetName(),
+	}
+	host.Spec.Image, host.Spec.Online = image.DeepCopy(), true
+	if err := p.client.Patch(ctx, host, patch); err != nil {
+		return fmt.Errorf("take host %s for %s: %w", host.Name, infra.GetName(), err)
+	}
+	return nil
+}
+
+// hostOf is the host that the Metal3Machine names, or nil if there is none of that name.
+func (p *pool) hostOf(ctx context.Context, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
+	_, name, named := strings.Cut(infra.GetAnnotations()[hostAnnotation], "/")
+	if !named {
+		return nil, nil
+	}
+	host := &bmov1alpha1.BareMetalHost{}
+	return present(host, p.client.Get(ctx, client.ObjectKey{Namespace: infra.GetNamespace(), Name: name}, host))
+}
+
+// vacate gives the host of a Metal3Machine back, and tells whether it is given back: off and deprovisioned first.
+func (p *pool) vacate(ctx context.Context, infra *unstructured.Unstructured) (bool, error) {
+	host, err := p.hostOf(ctx, infra)
+	if err != nil {
+		return false, err
+	}
+	if host == nil || !consumedBy(host, infra) {
+		return true, nil
+	}
+	patch := client.MergeFrom(host.DeepCopy())
+	online := host.Spec.DisablePowerOff
+	if host.Spec.Image != nil || host.Spec.Online != online {
+		host.Spec.Image, host.Spec.Online = nil, online
+		if err := p.client.Patch(ctx, host, patch); err != nil {
+			return false, fmt.Errorf("deprovision host %s: %w", host.Name, err)
+		}
+		return false, nil
+	}
+	switch host.Status.Provisioning.State {
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateRegistering, bmov1alpha1.StateMatchProfile,
+		bmov1alpha1.StateInspecting, bmov1alpha1.StateReady, bmov1alpha1.StateAvailable:
+	case bmov1alpha1.StateExternallyProvisioned:
+		if host.Status.PoweredOn && !host.Spec.DisablePowerOff {
+			return false, nil
+		}
+	default:
+		return false, nil
+	}
+	host.Spec.ConsumerRef = nil
+	if err := p.client.Patch(ctx, host, patch); err != nil {
+		return false, fmt.Errorf("release host %s: %w", host.Name, err)
+	}
+	return true, nil
+}
+
+// tenantsOf are the Metal3Machines that a change of a host concerns: its own, or those that have none yet.
+func (p *pool) tenantsOf(ctx context.Context, object client.Object) []reconcile.Request {
+	host, ok := object.(*bmov1alpha1.BareMetalHost)
+	if !ok {
+		return nil
+	}
+	if ref := host.Spec.ConsumerRef; ref != nil {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}}}
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(metal3Machine)
+	if err := p.client.List(ctx, list, client.InNamespace(host.Namespace)); err != nil {
+		return nil // only a cache that is stopping fails here
+	}
+	var requests []reconcile.Request
+	for _, item := range list.Items {
+		if item.GetAnnotations()[hostAnnotation] == "" {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&item)})
+		}
+	}
+	return requests
+}
+
+// lost tells whether somebody else was quicker; then a host is chosen again.
+func lost(err error) bool { return apierrors.IsConflict(err) }

@@ -1,0 +1,162 @@
+package simulator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Scheduler plays kube-scheduler in a workload cluster: it binds every pod that is on no node to a node that is Ready
+// and has no taint that the pod does not tolerate, of these the one with the fewest pods. It waits until the claims of the
+// pod are bound, as attaching their volumes needs; else it knows nothing of volumes, resources and affinity.
+type Scheduler struct {
+	manager ctrl.Manager
+	client  client.Client
+	// bound are the pods that were bound here and are not yet seen to be. There is one worker, so nothing guards it.
+	bound map[types.UID]string
+}
+
+// NewScheduler makes a scheduler for a workload cluster; Start starts it.
+func NewScheduler(workload *rest.Config, logger logr.Logger) (*Scheduler, error) {
+	manager, err := newManager(workload, logger, "")
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{manager: manager, client: manager.GetClient(), bound: map[types.UID]string{}}
+	err = ctrl.NewControllerManagedBy(manager).
+		Named("scheduler").
+		For(&corev1.Pod{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(s.waiting)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(s.waiting)).
+		Complete(s)
+	if err != nil {
+		return nil, fmt.Errorf("set up the simulated scheduler: %w", err)
+	}
+	return s, nil
+}
+
+// Start runs the scheduler until the context ends.
+func (s *Scheduler) Start(ctx context.Context) error {
+	if err := s.manager.Start(ctx); err != nil {
+		return fmt.Errorf("run the simulated scheduler: %w", err)
+	}
+	return nil
+}
+
+// waiting are the pods that a change of a node or of a claim may help.
+func (s *Scheduler) waiting(ctx context.Context, _ client.Object) []reconcile.Request {
+	pods := &corev1.PodList{}
+	if err := s.client.List(ctx, pods); err != nil {
+		return nil // only a cache that is stopping fails here
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		if unbound(&pods.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+		}
+	}
+	return requests
+}
+
+func unbound(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && pod.DeletionTimestamp.IsZero() }
+
+// Reconcile binds one pod. A pod that cannot be bound waits for the next change of a node or of a claim.
+func (s *Scheduler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	pod := &corev1.Pod{}
+	if err := s.client.Get(ctx, request.NamespacedName, pod); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !unbound(pod) {
+		delete(s.bound, pod.UID)
+		return ctrl.Result{}, nil
+	}
+	if s.bound[pod.UID] != "" {
+		return ctrl.Result{}, nil
+	}
+	if bound, err := s.claimsBound(ctx, pod); err != nil || !bound {
+		return ctrl.Result{}, err
+	}
+	node, err := s.nodeFor(ctx, pod)
+	if err != nil || node == "" {
+		return ctrl.Result{}, err
+	}
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+	err = s.client.SubResource("binding").Create(ctx, pod, binding)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return ctrl.Result{}, nil // it has gone, or somebody has bound it
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("bind pod %s to node %s: %w", request, node, err)
+	}
+	s.bound[pod.UID] = node
+	return ctrl.Result{}, nil
+}
+
+// claimsBound tells whether every claim of a pod has its volume.
+func (s *Scheduler) claimsBound(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName}
+		claim, err := present(claim, s.client.Get(ctx, key, claim))
+		if err != nil || claim == nil || claim.Status.Phase != corev1.ClaimBound {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// nodeFor is the name of the node for a pod, or empty if none will have it.
+func (s *Scheduler) nodeFor(ctx context.Context, pod *corev1.Pod) (string, error) {
+	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
+	if err := s.client.List(ctx, nodes); err != nil {
+		return "", fmt.Errorf("list nodes: %w", err)
+	}
+	if err := s.client.List(ctx, pods); err != nil {
+		return "", fmt.Errorf("list pods: %w", err)
+	}
+	load := map[string]int{}
+	for i := range pods.Items {
+		load[cmp.Or(pods.Items[i].Spec.NodeName, s.bound[pods.Items[i].UID])]++
+	}
+	fit := slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return !takes(&n, pod) })
+	if len(fit) == 0 {
+		return "", nil
+	}
+	best := slices.MinFunc(fit, func(a, b corev1.Node) int {
+		return cmp.Or(load[a.Name]-load[b.Name], cmp.Compare(a.Name, b.Name))
+	})
+	return best.Name, nil
+}
+
+// takes tells whether a node will have a pod.
+func takes(node *corev1.Node, pod *corev1.Pod) bool {
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	if !ready || node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() {
+		return false
+	}
+	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint)
+	})
+}
+
+func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.ToleratesTaint(logr.Discard(), &taint, false)
+	})
+}
