@@ -39,10 +39,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -81,22 +83,32 @@ type options struct {
 	webhookPort            int
 	webhookCertDir         string
 
-	gates            featuregate.MutableFeatureGate
-	diagnostics      capiflags.ManagerOptions
-	logs             *logs.Options
+	gates       featuregate.MutableFeatureGate
+	diagnostics capiflags.ManagerOptions
+	logs        *logs.Options
 }
 
 func defaults() *options {
 	gates := featuregate.NewFeatureGate()
 	// Adding to a gate that is new and not yet frozen cannot fail.
 	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{warmStandby: {Default: false, PreRelease: featuregate.Alpha}})
-	return &options{unclaimed: machinehealthcheck.Observe, gates: gates, logs: logs.NewOptions()}
+	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, gates: gates, logs: logs.NewOptions()}
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.unclaimed, "unclaimed-machine-health-checks",
 		"What to do with a MachineHealthCheck that is not claimed with the annotation cluster.x-k8s.io/paused: kubemend. "+
 			"observe: judge, export metrics, write nothing. act: remediate; only where Cluster API core leaves MachineHealthChecks alone. ignore: do not look.")
+	fs.Var(&o.metal3Remediations, "metal3-remediations",
+		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, whose controller acts on them. on, off: whatever the CRD says. "+
+			"HostRemediations are acted on wherever their CRD is installed.")
+	fs.StringVar(&o.fencing, "fencing", "",
+		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. If empty, by the taint where the workload cluster is of v1.28 or later, else by deleting.")
+	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
+		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
+	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
+	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhooks: conversion of Metal3Remediations and defaults of templates.")
+	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
 		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects must have to be looked at. If empty, all are.")
@@ -152,7 +164,15 @@ func run(ctx context.Context, o *options) error {
 	if err := addChecks(mgr); err != nil {
 		return err
 	}
-	if err := addMachineHealthChecks(ctx, mgr, o); err != nil {
+	cc, err := connect(ctx, mgr, o)
+	if err != nil {
+		return err
+	}
+	clusters := workload.NewClusters(cc)
+	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, o); err != nil {
+		return err
+	}
+	if err := addHostRemediations(mgr, cc, clusters, o); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -174,7 +194,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("read the flags of the diagnostics endpoint: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), remediationKinds(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -188,6 +208,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 		// Requests and templates are read live when they are read whole; Secrets are nobody's business but ClusterCache's.
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                       *diagnostics,
+		WebhookServer:                 webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}),
 		HealthProbeBindAddress:        o.healthAddr,
 		PprofBindAddress:              o.profilerAddr,
 		LeaderElection:                o.leaderElection,
@@ -211,7 +232,7 @@ func cacheOptions(namespace string) cache.Options {
 		panic(err) // the label is a constant
 	}
 	o := cache.Options{
-		DefaultTransform: machinehealthcheck.SlimMetadata,
+		DefaultTransform: slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine},
 			&corev1.Secret{}:     {Label: labels.NewSelector().Add(*named), Transform: workload.SlimSecret},
@@ -243,13 +264,13 @@ func addChecks(mgr ctrl.Manager) error {
 	return nil
 }
 
-// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
-func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, o *options) error {
+// connect sets up the connections to workload clusters.
+func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
-		return fmt.Errorf("set up the cache of kubeconfigs: %w", err)
+		return nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
-	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+	cc, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.watchFilter,
 		Cache: clustercache.CacheOptions{
@@ -259,8 +280,13 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, o *options) e
 		Client: clustercache.ClientOptions{QPS: o.clusterQPS, Burst: o.clusterBurst, UserAgent: userAgent},
 	}, controller.Options{MaxConcurrentReconciles: o.cacheConcurrency})
 	if err != nil {
-		return fmt.Errorf("set up the connections to workload clusters: %w", err)
+		return nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
+	return cc, nil
+}
+
+// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
+func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
@@ -270,10 +296,10 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, o *options) e
 	kinds := request.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace)
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
-		Client: writer, Clusters: workload.NewClusters(clusters),
+		Client: writer, Clusters: clusters,
 		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{},
 		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
-	}).SetupWithManager(ctx, mgr, clusters, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
+	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
 		return err
 	}
 	return (&machinehealthcheck.Releaser{

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -12,11 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -37,7 +40,12 @@ func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, cluster
 	r := remediations{
 		mgr: mgr, cc: cc, clusters: clusters, o: o, writer: writer, recorder: mgr.GetEventRecorder("kubemend"),
 		hosts: &host.Hosts{Client: writer, Live: mgr.GetAPIReader()},
-		nodes: fence.New(cc, fence.Mode(o.fencing)), turns: &hostremediation.Turns{},
+		nodes: nil, turns: &hostremediation.Turns{},
+	}
+	if o.webhookCertDir != "" {
+		if err := admission.SetUp(mgr); err != nil {
+			return err
+		}
 	}
 	services := &serving.Reconciler{Client: mgr.GetClient(), Services: []*serving.Service{
 		{
@@ -62,7 +70,7 @@ type remediations struct {
 	writer   client.Client
 	recorder events.EventRecorder
 	hosts    *host.Hosts
-	nodes    *fence.Nodes
+	nodes    hostremediation.Nodes
 	turns    *hostremediation.Turns
 }
 
@@ -90,6 +98,11 @@ func (r remediations) installed() []hostremediation.Kind {
 		}
 	}
 	return kinds
+}
+
+// remediationKinds makes a scheme know hosts and their remediations.
+func remediationKinds(scheme *runtime.Scheme) error {
+	return errors.Join(bmov1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
 }
 
 // slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later

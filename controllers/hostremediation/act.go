@@ -32,9 +32,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	case powercycle.MarkHost:
 		err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
 	case powercycle.Fence:
-		err = r.fence(ctx, w)
+		err = r.Nodes.Fence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), by)
 	case powercycle.Unfence:
-		err = r.unfence(ctx, w)
+		err = r.Nodes.Unfence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), by)
 	case powercycle.HandOver:
 		err = r.handOver(ctx, w.machine, w.now)
 	case powercycle.TakeBack:

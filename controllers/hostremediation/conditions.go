@@ -88,7 +88,7 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
 	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
 	powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting, powercycle.HandedOver: infrav1.PhaseDeleting,
-	powercycle.Failed: infrav1.PhaseFailed,
+	powercycle.Failed: infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting,
 }
 
 // reportOf states how far the remediation is.

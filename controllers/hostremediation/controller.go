@@ -15,7 +15,9 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -43,6 +45,13 @@ const (
 	impatience = time.Second
 )
 
+// Nodes are the nodes of workload clusters, as package fence has them.
+type Nodes interface {
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by host.Remediation) (fence.Seen, error)
+	Fence(ctx context.Context, cluster client.ObjectKey, node string, by host.Remediation) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node string, by host.Remediation) error
+}
+
 // Reconciler makes passes over the remediations of one kind.
 type Reconciler struct {
 	Kind Kind
@@ -61,6 +70,8 @@ type Reconciler struct {
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
 	WatchFilterValue string
+
+	controller controller.Controller
 }
 
 // Reconcile makes one pass over the remediation called req. It takes at most one step.

@@ -2,8 +2,6 @@ package hostremediation
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,13 +33,18 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 	if !needsNode(w) {
 		return
 	}
-	seen, err := r.Nodes.Look(ctx, client.ObjectKeyFromObject(w.cluster), name, w.rem.GetUID())
+	seen, err := r.Nodes.Look(ctx, client.ObjectKeyFromObject(w.cluster), name, w.record.by(w.rem))
 	if err != nil {
 		w.blindness = err.Error()
 		w.lookAgain(blindRecheck)
 		return
 	}
-	_ = seen
+	w.seen, w.facts.Node = seen, powercycle.NodePresent
+	if seen.Absent {
+		w.facts.Node = powercycle.NodeAbsent
+	}
+	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.FencedByUs, seen.Drained
+	w.facts.Fencing = w.facts.Fencing || seen.FencedByUs // noticed after a crash between the two
 }
 
 // observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
@@ -109,7 +112,4 @@ func (w *world) lookAgain(d time.Duration) {
 }
 
 // left says what is left on the node.
-func (w *world) left() string { return "" }
-
-var _ = fmt.Sprint
-var _ = strings.Join
+func (w *world) left() string { return w.seen.Left }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -123,7 +124,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 // ownerOf returns the reference to the machine that owns rem, or nil.
 func ownerOf(rem client.Object) *metav1.OwnerReference {
 	for _, owner := range rem.GetOwnerReferences() {
-		if gv := owner.APIVersion; owner.Kind == "Machine" && groupOf(gv) == clusterv1.GroupVersion.Group {
+		if gv := owner.APIVersion; owner.Kind == "Machine" && schema.FromAPIVersionAndKind(gv, owner.Kind).Group == clusterv1.GroupVersion.Group {
 			return &owner
 		}
 	}
@@ -197,14 +198,14 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 // observeTurn finds out whether another control-plane host of the cluster is at work.
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) error {
 	w.facts.Turn = true
-	if !w.facts.ControlPlane || w.facts.State.Final() {
+	if !w.facts.ControlPlane || w.facts.State.Final() || w.cluster == nil {
 		return nil
 	}
 	ahead, err := r.ahead(ctx, w)
 	if err != nil {
 		return err
 	}
-	if ahead == "" && w.record.Attempt == 0 {
+	if ahead == "" && w.record.Attempt == 0 && !w.facts.Deleting {
 		ahead = r.Turns.Take(client.ObjectKeyFromObject(w.cluster), w.rem.GetUID(), w.rem.GetName(), w.now)
 	}
 	w.ahead, w.facts.Turn = ahead, ahead == ""

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// SlimNode is the transform of node caches: it keeps what is judged or fenced (name, UID, provider ID, taints, and of
-// each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
+// SlimNode is the transform of node caches: it keeps what is judged or fenced (name, UID, provider ID, taints, boot ID, and
+// of each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
 //
 // Heartbeat times are among what is dropped: two heartbeats of an unchanged node are the same object afterwards.
 func SlimNode(obj any) (any, error) {
@@ -30,6 +30,7 @@ func SlimNode(obj any) (any, error) {
 		},
 		Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
 	}
+	slim.Status.NodeInfo.BootID = node.Status.NodeInfo.BootID
 	slim.Status.Conditions = make([]corev1.NodeCondition, len(node.Status.Conditions))
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
