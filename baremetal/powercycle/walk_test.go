@@ -77,31 +77,37 @@ func (s scene) later() scene {
 // stepped is the scene after one step of ours.
 func (s scene) stepped() (scene, Step) {
 	step := Next(s.f, walked, noon)
-	f := s.f
-	s.f.Memory = After(f, step, noon)
+	memory := After(s.f, step, noon)
+	s.f = carriedOut(s.f, step)
+	s.f.Memory = memory
+	return s.normal(), step
+}
+
+// carriedOut are the facts after a step was carried out.
+func carriedOut(f Facts, step Step) Facts {
 	switch step.Do {
 	case BeginAttempt, AddFinalizer:
-		s.f.Finalizer = true
+		f.Finalizer = true
 	case HoldOff:
-		s.f.Held, s.f.Litter = true, true
+		f.Held, f.Litter = true, true
 	case Reboot:
-		s.f.RebootAsked, s.f.RebootPending, s.f.Litter = true, true, true
+		f.RebootAsked, f.RebootPending, f.Litter = true, true, true
 	case Fence:
-		s.f.Fenced, s.f.FencedByUs = true, true
+		f.Fenced, f.FencedByUs = true, true
 	case Release:
-		s.f.Held, s.f.Litter, s.f.RebootAsked, s.f.RebootPending = false, false, false, false
+		f.Held, f.Litter, f.RebootAsked, f.RebootPending = false, false, false, false
 	case Unfence:
-		s.f.Fenced, s.f.FencedByUs = false, false
+		f.Fenced, f.FencedByUs = false, false
 	case MarkHost:
-		s.f.HostMarked = true
+		f.HostMarked = true
 	case HandOver:
-		s.f.OwnerAsked = true
+		f.OwnerAsked = true
 	case TakeBack:
-		s.f.HostMarked, s.f.OwnerAsked = false, false
+		f.HostMarked, f.OwnerAsked = false, false
 	case DropFinalizer:
-		s.f.Finalizer = false
+		f.Finalizer = false
 	}
-	return s.normal(), step
+	return f
 }
 
 // obeyed are the scenes that follow when the world does what it is asked, each thing in its own time.

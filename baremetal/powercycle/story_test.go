@@ -1,0 +1,132 @@
+package powercycle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cast is a world that obeys, each thing in its time, except where spoil interferes.
+type cast struct {
+	f Facts
+	// takes is how long things take; never if zero.
+	off, move, on, boot time.Duration
+	// asked is since when each thing has been under way.
+	since map[string]time.Time
+	spoil func(now time.Time, f *Facts)
+}
+
+// happen lets the world go on until now.
+func (c *cast) happen(now time.Time) {
+	f := &c.f
+	c.after("off", c.off, f.Held && f.PoweredOn && f.Acts && !f.NoPowerOff, now, func() { f.PoweredOn, f.Well = false, false })
+	c.after("on", c.on, !f.Held && !f.PoweredOn && f.Acts && f.Wanted, now, func() { f.PoweredOn, f.Drained = true, false })
+	c.after("reboot", c.on, f.RebootPending, now, func() { f.RebootPending, f.Well = false, false })
+	c.after("move", c.move, f.Fenced && !f.PoweredOn && !f.Drained, now, func() { f.Drained = true })
+	c.after("boot", c.boot, f.PoweredOn && !f.Well && f.State == Booting, now, func() { f.Well = true })
+	if c.spoil != nil {
+		c.spoil(now, f)
+	}
+}
+
+func (c *cast) after(what string, takes time.Duration, under bool, now time.Time, done func()) {
+	if !under || takes == 0 {
+		delete(c.since, what)
+		return
+	}
+	if _, begun := c.since[what]; !begun {
+		c.since[what] = now
+	}
+	if !now.Before(c.since[what].Add(takes)) {
+		delete(c.since, what)
+		done()
+	}
+}
+
+// play tells what happens until nothing more does, and returns the end.
+func play(t *testing.T, c *cast) (Facts, string) {
+	t.Helper()
+	c.since = map[string]time.Time{}
+	var story strings.Builder
+	told := ""
+	for now := noon; now.Before(noon.Add(6 * time.Hour)); {
+		c.happen(now)
+		step := Next(c.f, policy, now)
+		memory := After(c.f, step, now)
+		if line := fmt.Sprintf("%-14s  %-22s  %s", step.Next, step.Do, step.Why); line != told {
+			fmt.Fprintf(&story, "%8s  %s\n", now.Sub(noon), line)
+			told = line
+		}
+		still := step.Do == Wait && step.Again.IsZero()
+		c.f = carriedOut(c.f, step)
+		c.f.Memory = memory
+		if still && len(c.since) == 0 && !(c.f.Deleting && c.f.Finalizer) {
+			return c.f, story.String()
+		}
+		if step.Do == Wait {
+			now = now.Add(10 * time.Second)
+		} else {
+			now = now.Add(time.Second)
+		}
+	}
+	t.Fatalf("it goes on for ever:\n%s", story.String())
+	return Facts{}, ""
+}
+
+func TestStories(t *testing.T) {
+	ordinary := func(changes ...func(*cast)) *cast {
+		c := &cast{f: Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true}, off: 20 * time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second}
+		for _, change := range changes {
+			change(c)
+		}
+		return c
+	}
+	from := func(at time.Duration, change func(*Facts)) func(*cast) {
+		return func(c *cast) {
+			c.spoil = func(now time.Time, f *Facts) {
+				if !now.Before(noon.Add(at)) {
+					change(f)
+				}
+			}
+		}
+	}
+	stories := map[string]*cast{
+		"the node comes back":              ordinary(),
+		"the node never comes back":        ordinary(func(c *cast) { c.boot = 0 }),
+		"the BMC is dead":                  ordinary(func(c *cast) { c.off = 0 }),
+		"the host does not come on":        ordinary(func(c *cast) { c.on = 0 }),
+		"the workload is stuck":            ordinary(func(c *cast) { c.move = 0 }),
+		"the workload cluster is silent":   ordinary(func(c *cast) { c.f.Node = NodeUnseen }),
+		"the only control plane is silent": ordinary(func(c *cast) { c.f.Node, c.f.ControlPlane = NodeUnseen, true }),
+		"the machine never had a node":     ordinary(func(c *cast) { c.f.Node, c.boot = NodeAbsent, 0 }),
+		"the host cannot be switched off":  ordinary(func(c *cast) { c.f.NoPowerOff = true }),
+		"the host was off":                 ordinary(func(c *cast) { c.f.PoweredOn, c.on = false, 40*time.Second }),
+		"the host is paused":               ordinary(func(c *cast) { c.f.Acts = false }),
+		"the machine recovers in time":     ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Well = true })),
+		"it is cancelled at once":          ordinary(from(0, func(f *Facts) { f.Deleting = true })),
+		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
+		"the machine is deleted":           ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineLeaving })),
+		"the owner switches the host off":  ordinary(from(40*time.Second, func(f *Facts) { f.Wanted = false })),
+		"the host is gone":                 ordinary(from(40*time.Second, func(f *Facts) { f.Host = HostGone })),
+		"it is not its turn for a while": ordinary(func(c *cast) {
+			c.f.ControlPlane = true
+			c.spoil = func(now time.Time, f *Facts) { f.Turn = !now.Before(noon.Add(5 * time.Minute)) }
+		}),
+	}
+	for name, c := range stories {
+		t.Run(name, func(t *testing.T) {
+			end, story := play(t, c)
+			if !end.State.Final() || end.Litter || end.Held || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
+				t.Errorf("it ends without having let go: %+v", end)
+			}
+			if end.Attempt > policy.Attempts() {
+				t.Errorf("%d attempts, only %d allowed", end.Attempt, policy.Attempts())
+			}
+			if steps := strings.Count(story, "\n"); steps > 60 {
+				t.Errorf("took %d steps: it spins", steps)
+			}
+			golden(t, "testdata/"+strings.ReplaceAll(name, " ", "-")+".txt", story)
+		})
+	}
+}
