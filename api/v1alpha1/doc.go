@@ -49,7 +49,7 @@ const (
 	ExclusiveReason       = "Exclusive"       // no machine is selected twice
 	OverlapReason         = "Overlap"         // at least one machine is selected twice
 	TemplateFoundReason   = "TemplateFound"   // the remediation template exists
-	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist
+	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist, or may not be listed
 	ClusterNotFoundReason = "ClusterNotFound" // RemediationAllowed=False: spec.clusterName names nothing
 	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec is impossible
 )
@@ -66,5 +66,5 @@ const (
 	EventOverlap                = "OverlappingChecks"      // on the check
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
-	EventRequestReleased        = "RemediationRequestReleased" // on the Machine: a request of a check that no longer judges it was deleted
+	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: a request that nobody needs any more was deleted
 )

@@ -44,40 +44,78 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	}
 }
 
-// A rollout exceeds the limits without a bad machine: no warning, and no all-clear afterwards.
-func TestThatRemediationIsAllowedAgainIsToldToThoseWhoWereWarned(t *testing.T) {
-	starting, bad, well := a("m1", health.Starting), a("m1", health.Unhealthy), a("m1", health.Healthy)
+// A rollout exceeds the limits without a bad machine: no warning, and no all-clear afterwards. Whether somebody was warned is read in
+// what was stored, so a restart, or a status that could not be saved, changes nothing.
+func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
+	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
+	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
+	starting := []target{a("m1", health.Starting), a("m2", health.Healthy)}
+	bad := []target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
+	leaving := []target{a("m1", health.Suspect), a("m2", health.Unhealthy, beingDeleted, saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
+	joined := []target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
-		passes []target
-		want   []string
+		passes  [][]target
+		unsaved int // the pass whose status cannot be saved, from 1
+		limits  []string
+		want    []string
 	}{
-		"a rollout is not worth a word":                              {[]target{well, starting, starting, well}, nil},
-		"a bad machine is, and its recovery":                         {[]target{well, bad, well}, []string{mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed}},
-		"also if the limit was exceeded before":                      {[]target{well, starting, bad, well}, []string{mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed}},
-		"a manager that has just started cannot know who was warned": {[]target{starting, well}, []string{mendv1.EventRemediationAllowed}},
+		"a rollout is not worth a word":                          {passes: [][]target{well, starting, starting, well}},
+		"a bad machine is, and its recovery":                     {passes: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
+		"also if the limit was exceeded before":                  {passes: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
+		"also if a machine that is being deleted was bad before": {passes: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
+		"also if it could not be saved at first":                 {passes: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"an impossible limit is told though nothing was allowed before": {
+			passes: [][]target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var m memory
 			var told []string
 			check := aWorld().check
-			if tc.passes[0].verdict.State != health.Healthy { // what the stored check says was said by a manager before
-				w := aWorld(tc.passes[0]).limited("0%")
-				check, tc.passes = statusAfter(w, weigh(w)), tc.passes[1:]
-			}
-			for _, seen := range tc.passes {
-				w := aWorld(seen).limited("0%")
+			for i, seen := range tc.passes {
+				w := aWorld(seen...).limited("0%")
+				if tc.limits != nil {
+					w.limited(tc.limits[i])
+				}
 				w.check.Status = check.Status
-				s := weigh(w)
-				check = statusAfter(w, s)
-				m.pass(w)
-				for _, n := range m.paired(w, check, turnNotes(w, s, check)) {
+				next := statusAfter(w, weigh(w))
+				if i+1 == tc.unsaved {
+					continue
+				}
+				for _, n := range turnNotes(w, next) {
 					told = append(told, n.reason)
 				}
+				check = next
 			}
 			if !slices.Equal(told, tc.want) {
 				t.Errorf("told %v, want %v", told, tc.want)
 			}
 		})
+	}
+}
+
+func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
+	asked := func(t *target) {
+		saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X")(t)
+		requestedBy("check", "check-uid")(t)
+	}
+	seen := aWorld(a("m1", health.Unhealthy, asked)).external()
+	unseen := aWorld(a("m1", health.Unhealthy)).external()
+	unseen.remedy.known = false
+
+	var m memory
+	for _, step := range []struct {
+		name string
+		w    *world
+	}{
+		{"before the first list of requests", unseen}, {"when they are seen", seen}, {"when they cannot be read", unseen}, {"when they are seen again", seen},
+	} {
+		before := m.pass(step.w)
+		if n := begunUnheard(step.w, before); n != 0 {
+			t.Errorf("%s: %d remediations count as started", step.name, n)
+		}
+		if over := ended(step.w, before); len(over) != 0 {
+			t.Errorf("%s: %v count as over", step.name, over)
+		}
 	}
 }
