@@ -115,14 +115,15 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 	if next == nil {
 		return o
 	}
+	r.written.begin(m)
 	err := patchConditions(ctx, r.Client, next)
+	o.again = r.written.end(next, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
 	case err == nil:
-		r.written.note(next)
 		o.said, o.at = next, r.Clock.Now()
 		o.requested = o.requested || (s.start && s.say.handOver)
 	}

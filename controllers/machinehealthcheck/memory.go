@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -146,27 +144,6 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 		}
 	}
 	return gone.cluster, true, true
-}
-
-// ownWrites are the versions of machines as this process left them. The event of such a version tells nothing that the pass that
-// wrote it did not know, and to look at the whole check once more because of it would double the work of every change.
-//
-// Why that loses nothing is in docs/adr/0013-own-writes-wake-nobody.md. Should the event come before the answer to the write, the check is looked at once more in vain.
-type ownWrites struct{ versions sync.Map } // types.UID to the resource version
-
-func (o *ownWrites) note(m *clusterv1.Machine) { o.versions.Store(m.UID, m.ResourceVersion) }
-
-// ignored drops the events of own writes.
-func (o *ownWrites) ignored() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !o.versions.CompareAndDelete(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion())
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			o.versions.Delete(e.Object.GetUID())
-			return true
-		},
-	}
 }
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.
