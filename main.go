@@ -58,6 +58,7 @@ const warmStandby featuregate.Feature = "WarmStandby"
 // options are what the flags set.
 type options struct {
 	leaderElection   bool
+	leaseNamespace   string
 	leaseDuration    time.Duration
 	renewDeadline    time.Duration
 	retryPeriod      time.Duration
@@ -102,6 +103,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.clusterBurst, "clustercache-client-burst", 30, "Maximum requests to each workload cluster in one burst.")
 
 	fs.BoolVar(&o.leaderElection, "leader-elect", false, "Let only one of several replicas act at a time.")
+	fs.StringVar(&o.leaseNamespace, "leader-elect-namespace", "",
+		"Namespace of the lease by which the replicas agree. If empty, that of the pod; outside of a cluster it has to be given.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a silent leader.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease goes on trying.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
@@ -184,6 +187,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 		PprofBindAddress:              o.profilerAddr,
 		LeaderElection:                o.leaderElection,
 		LeaderElectionID:              "leader.kubemend.io",
+		LeaderElectionNamespace:       o.leaseNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &o.leaseDuration,
