@@ -18,7 +18,9 @@ ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o manager .
 
-FROM gcr.io/distroless/static:nonroot
+# Nothing but the program, and whom to trust when it calls an API server behind a public certificate.
+FROM scratch
+COPY --from=builder /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=builder /workspace/manager /manager
 # As a number: Kubernetes cannot tell from a name that it is not root.
 USER 65532:65532

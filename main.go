@@ -42,6 +42,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
@@ -60,6 +61,7 @@ const warmStandby featuregate.Feature = "WarmStandby"
 // options are what the flags set.
 type options struct {
 	leaderElection   bool
+	leaseNamespace   string
 	leaseDuration    time.Duration
 	renewDeadline    time.Duration
 	retryPeriod      time.Duration
@@ -77,7 +79,7 @@ type options struct {
 	unclaimed        machinehealthcheck.Unclaimed
 
 	metal3Remediations     serving.Choice
-	fencing                string
+	fencing                fence.Mode
 	orphanGrace            time.Duration
 	remediationConcurrency int
 	webhookPort            int
@@ -102,7 +104,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.metal3Remediations, "metal3-remediations",
 		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, whose controller acts on them. on, off: whatever the CRD says. "+
 			"HostRemediations are acted on wherever their CRD is installed.")
-	fs.StringVar(&o.fencing, "fencing", "",
+	fs.Var(&o.fencing, "fencing",
 		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. If empty, by the taint where the workload cluster is of v1.28 or later, else by deleting.")
 	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
@@ -122,6 +124,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.clusterBurst, "clustercache-client-burst", 30, "Maximum requests to each workload cluster in one burst.")
 
 	fs.BoolVar(&o.leaderElection, "leader-elect", false, "Let only one of several replicas act at a time.")
+	fs.StringVar(&o.leaseNamespace, "leader-elect-namespace", "",
+		"Namespace of the lease by which the replicas agree. If empty, that of the pod; outside of a cluster it has to be given.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a silent leader.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease goes on trying.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
@@ -213,6 +217,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 		PprofBindAddress:              o.profilerAddr,
 		LeaderElection:                o.leaderElection,
 		LeaderElectionID:              "leader.kubemend.io",
+		LeaderElectionNamespace:       o.leaseNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &o.leaseDuration,

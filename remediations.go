@@ -17,6 +17,7 @@ import (
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
@@ -40,7 +41,7 @@ func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, cluster
 	r := remediations{
 		mgr: mgr, cc: cc, clusters: clusters, o: o, writer: writer, recorder: mgr.GetEventRecorder("kubemend"),
 		hosts: &host.Hosts{Client: writer, Live: mgr.GetAPIReader()},
-		nodes: nil, turns: &hostremediation.Turns{},
+		nodes: &fence.Nodes{Clusters: cc, Volumes: clusters, Override: o.fencing}, turns: &hostremediation.Turns{},
 	}
 	if o.webhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {

@@ -38,6 +38,10 @@ const (
 	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
 	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
+
+	// FencedByAnnotation on a Node is the UID of the remediation that tainted it as out of service. It is written together with the
+	// taint, and tells it from one that somebody else set.
+	FencedByAnnotation = "kubemend.io/fenced-by"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the
@@ -67,7 +71,7 @@ const (
 	ExclusiveReason       = "Exclusive"       // no machine is selected twice
 	OverlapReason         = "Overlap"         // at least one machine is selected twice
 	TemplateFoundReason   = "TemplateFound"   // the remediation template exists
-	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist
+	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist, or may not be listed
 	ClusterNotFoundReason = "ClusterNotFound" // RemediationAllowed=False: spec.clusterName names nothing
 	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec is impossible
 )
@@ -85,5 +89,5 @@ const (
 	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the BareMetalHost: the remediation that held it off is gone
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
-	EventRequestReleased        = "RemediationRequestReleased" // on the Machine: a request of a check that no longer judges it was deleted
+	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: a request that nobody needs any more was deleted
 )

@@ -27,6 +27,10 @@ const ConnectionDown = "ConnectionDown"
 // they could not look. While the workload cluster is out of reach it is the connection that it tells of.
 const InspectionFailed = "InspectionFailed"
 
+// InternalError is the reason that Cluster API gives to NodeReady and NodeHealthy of a Machine when it could not read the node. While
+// we cannot see the node either it says nothing about the machine.
+const InternalError = "InternalError"
+
 // Signal is one condition as last reported.
 type Signal struct {
 	Source Source

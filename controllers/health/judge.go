@@ -106,7 +106,10 @@ func (r Rule) matches(s Signal) bool {
 
 // mirrorsConnection reports whether s tells of the connection to the workload cluster and not of the machine.
 func mirrorsConnection(s Signal, node Node) bool {
-	return s.Source == OnMachine && (s.Reason == ConnectionDown || s.Reason == InspectionFailed && node == NodeUnseen)
+	if s.Source != OnMachine {
+		return false
+	}
+	return s.Reason == ConnectionDown || node == NodeUnseen && (s.Reason == InspectionFailed || s.Reason == InternalError)
 }
 
 func (r Rule) detail(s Signal) string {

@@ -30,7 +30,14 @@ func notReady(since time.Time) Signal {
 func diskFull(since time.Time) Signal { return Signal{OnNode, "DiskPressure", "True", "Full", since} }
 
 func nodeLost(since time.Time) Signal {
-	return Signal{OnMachine, "NodeHealthy", "Unknown", "InternalError", since}
+	return Signal{OnMachine, "NodeHealthy", "Unknown", "NodeConditionsFailed", since}
+}
+
+// unreadable is nodeLost as Cluster API says it when it could not read the node.
+func unreadable(since time.Time) Signal {
+	s := nodeLost(since)
+	s.Reason = InternalError
+	return s
 }
 
 func hostDead(since time.Time) Signal {
@@ -237,6 +244,8 @@ func TestWithoutTheWorkloadCluster(t *testing.T) {
 		"the machine's own conditions have their timeouts": {with(NodeUnseen, nodeLost(ago(m))), pending(Unjudged, 3*m, MachineCondition)},
 		"the machine's own conditions count by themselves": {with(NodeUnseen, hostDead(ago(90*m)), silent(ago(time.Hour))), unhealthy(MachineCondition)},
 		"the lost connection is no condition of a machine": {with(NodeUnseen, disconnected(ago(time.Hour))), unjudged()},
+		"nor is it that Cluster API cannot read the node":  {with(NodeUnseen, unreadable(ago(time.Hour))), unjudged()},
+		"which counts as long as we can":                   {with(NodePresent, unreadable(ago(time.Hour))), unhealthy(MachineCondition)},
 	}.run(t, policy)
 
 	if v := Judge(with(NodeUnseen), policy, noon); v.Gate != Open {

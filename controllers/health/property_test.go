@@ -16,7 +16,7 @@ var (
 	sources  = rapid.SampledFrom([]Source{OnMachine, OnNode})
 	types    = rapid.SampledFrom([]string{"Ready", "DiskPressure", "NodeHealthy"})
 	statuses = rapid.SampledFrom([]string{"True", "False", "Unknown"})
-	reasons  = rapid.SampledFrom([]string{"SomeReason", ConnectionDown})
+	reasons  = rapid.SampledFrom([]string{"SomeReason", ConnectionDown, InternalError})
 	moments  = rapid.Map(rapid.IntRange(-15, 2), func(m int) time.Time { return in(time.Duration(m) * time.Minute) })
 	waits    = rapid.Map(rapid.IntRange(0, 12), func(m int) time.Duration { return time.Duration(m) * time.Minute })
 )
@@ -162,7 +162,8 @@ func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 // machineFails says in other words than Judge whether the machine's own conditions condemn it at noon.
 func machineFails(t Target, p Policy) bool {
 	return slices.ContainsFunc(t.Signals, func(s Signal) bool {
-		return s.Source == OnMachine && s.Reason != ConnectionDown && slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		mirrors := s.Reason == ConnectionDown || s.Reason == InternalError && t.Node == NodeUnseen
+		return s.Source == OnMachine && !mirrors && slices.ContainsFunc(p.Rules, func(r Rule) bool {
 			return r.Source == OnMachine && r.Type == s.Type && r.Status == s.Status && noon.Sub(s.Since) >= r.For
 		})
 	})

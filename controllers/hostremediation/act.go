@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -32,9 +33,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	case powercycle.MarkHost:
 		err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
 	case powercycle.Fence:
-		err = r.Nodes.Fence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), by)
+		err = r.Nodes.Fence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), r.fencedBy(w))
 	case powercycle.Unfence:
-		err = r.Nodes.Unfence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), by)
+		err = r.Nodes.Unfence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), r.fencedBy(w))
 	case powercycle.HandOver:
 		err = r.handOver(ctx, w.machine, w.now)
 	case powercycle.TakeBack:
@@ -44,6 +45,24 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// fencedBy is the remediation as the node knows it. A backup is stored in the remediation at once, and not with the rest of what is
+// remembered: the node is deleted as soon as it is.
+func (r *Reconciler) fencedBy(w *world) fence.By {
+	by := w.record.by(w.rem)
+	return fence.By{UID: by.UID, Before: by.Before, Backup: w.backup, Save: func(ctx context.Context, b fence.Backup) error {
+		next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
+		marks := maps.Clone(next.GetAnnotations())
+		maps.Copy(marks, b.Marks())
+		next.SetAnnotations(marks)
+		if err := r.patchMetadata(ctx, w.rem, next); err != nil {
+			return err
+		}
+		w.rem.SetAnnotations(marks)
+		w.backup = &b
+		return nil
+	}}
 }
 
 // takeBack undoes a hand-over: what was asked of the owner first, so that it does not replace a machine whose host is well.
@@ -78,6 +97,11 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 		return fmt.Errorf("encode what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
 	}
 	marks[mendv1.PowerCycleAnnotation] = string(content)
+	if step.Do == powercycle.Unfence {
+		for key := range (fence.Backup{}).Marks() {
+			delete(marks, key) // what they held is restored
+		}
+	}
 	delete(marks, clusterctlv1.BlockMoveAnnotation)
 	if holds(w, step) {
 		marks[clusterctlv1.BlockMoveAnnotation] = ""

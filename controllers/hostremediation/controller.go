@@ -47,9 +47,9 @@ const (
 
 // Nodes are the nodes of workload clusters, as package fence has them.
 type Nodes interface {
-	Look(ctx context.Context, cluster client.ObjectKey, node string, by host.Remediation) (fence.Seen, error)
-	Fence(ctx context.Context, cluster client.ObjectKey, node string, by host.Remediation) error
-	Unfence(ctx context.Context, cluster client.ObjectKey, node string, by host.Remediation) error
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.By) (fence.Seen, error)
+	Fence(ctx context.Context, cluster client.ObjectKey, node string, by fence.By) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node string, by fence.By) error
 }
 
 // Reconciler makes passes over the remediations of one kind.

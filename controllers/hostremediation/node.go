@@ -2,6 +2,8 @@ package hostremediation
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,13 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
+
+// maxLeft is how many of the things that are left on a node are named.
+const maxLeft = 3
+
+// drainRecheck is how soon to look again at a node that is being emptied. Nothing tells that a pod of one node has gone, but a watch of
+// all pods of the cluster.
+const drainRecheck = 2 * time.Second
 
 // blindRecheck is how soon to ask again a workload cluster that could not be asked.
 const blindRecheck = 10 * time.Second
@@ -33,7 +42,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 	if !needsNode(w) {
 		return
 	}
-	seen, err := r.Nodes.Look(ctx, client.ObjectKeyFromObject(w.cluster), name, w.record.by(w.rem))
+	seen, err := r.Nodes.Look(ctx, client.ObjectKeyFromObject(w.cluster), name, r.fencedBy(w))
 	if err != nil {
 		w.blindness = err.Error()
 		w.lookAgain(blindRecheck)
@@ -43,8 +52,11 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 	if seen.Absent {
 		w.facts.Node = powercycle.NodeAbsent
 	}
-	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.FencedByUs, seen.Drained
-	w.facts.Fencing = w.facts.Fencing || seen.FencedByUs // noticed after a crash between the two
+	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.ByUs, len(seen.Left) == 0
+	w.facts.Fencing = w.facts.Fencing || seen.ByUs // noticed after a crash between the two
+	if w.facts.State == powercycle.MovingWorkload && seen.Fenced && !w.facts.Drained {
+		w.lookAgain(drainRecheck)
+	}
 }
 
 // observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
@@ -71,7 +83,7 @@ func needsNode(w *world) bool {
 	case powercycle.MovingWorkload:
 		return true
 	case powercycle.Booting, powercycle.HandingOver, powercycle.Succeeded, powercycle.HandedOver, powercycle.Failed, powercycle.Ended:
-		return w.record.Fencing
+		return w.record.Fencing || w.backup != nil
 	default:
 		return false
 	}
@@ -112,4 +124,9 @@ func (w *world) lookAgain(d time.Duration) {
 }
 
 // left says what is left on the node.
-func (w *world) left() string { return w.seen.Left }
+func (w *world) left() string {
+	if len(w.seen.Left) > maxLeft {
+		return fmt.Sprintf("%s and %d more", strings.Join(w.seen.Left[:maxLeft], ", "), len(w.seen.Left)-maxLeft)
+	}
+	return strings.Join(w.seen.Left, ", ")
+}

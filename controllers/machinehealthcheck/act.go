@@ -16,16 +16,15 @@ import (
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
-const (
-	// writers is how many machines of one check are written at the same time.
-	writers = 32
-)
+// writers is how many machines of one check are written at the same time.
+const writers = 32
 
 // outcome is what became of a step.
 type outcome struct {
 	step
-	// said is the machine as it was saved; nil if there was nothing to say.
+	// said is the machine as it was saved, at is when; nil if there was nothing to say.
 	said *clusterv1.Machine
+	at   time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
@@ -115,15 +114,16 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 	if next == nil {
 		return o
 	}
+	r.written.begin(m)
 	err := machines.PatchConditions(ctx, r.Client, next)
+	o.again = r.written.end(next, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
 	case err == nil:
-		r.written.note(next)
-		o.said = next
+		o.said, o.at = next, r.Clock.Now()
 		o.requested = o.requested || (s.start && s.say.handOver)
 	}
 	return o
@@ -154,10 +154,10 @@ func failedBefore(m *clusterv1.Machine) bool {
 	return c != nil && c.Status != "True"
 }
 
-// delay is the time from the moment at which the machine became due to now; false if that moment is not known.
+// delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
 func (o outcome) delay(w *world) (time.Duration, bool) {
 	due := o.target.verdict.OverdueSince(w.now)
-	return w.now.Sub(due), !due.IsZero()
+	return o.at.Sub(due), !due.IsZero()
 }
 
 // nextLook is the first moment at which time alone changes a verdict.

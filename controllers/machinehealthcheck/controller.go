@@ -8,6 +8,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,13 +78,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	outcomes := r.act(ctx, w, plan(w, s.grant))
 	s.failed, s.refused = failedAndRefused(outcomes)
+	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
+	s.failed = s.failed || len(w.trouble) > 0
 	next := statusAfter(w, s)
 	err = r.record(ctx, w, next)
 	r.measure(w, s, outcomes)
 	r.tell(ctx, machineNotes(w, outcomes))
 	r.tell(ctx, remediationNotes(w, outcomes))
 	if err == nil {
-		r.tell(ctx, r.memory.paired(w, next, turnNotes(w, s, next)))
+		r.tell(ctx, turnNotes(w, next))
 	}
 	return r.next(ctx, w, outcomes, err)
 }

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -64,7 +64,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 		name := m.Status.NodeRef.Name
 		switch {
 		case name == "" || w.link.Node(name) != nil:
-		case saidNodeDeleted(m) && !mayStart(m):
+		case saidNodeDeleted(m) && !w.mayStart(&w.targets[i]):
 			n.gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -76,8 +76,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
 	if err != nil {
 		// The machines concerned stay unjudged, and all others are judged all the same.
-		log.FromContext(ctx).Error(err, "Cannot tell whether nodes are gone", "nodes", missing)
-		w.lookAgainIn(workload.ProbeInterval)
+		w.trouble = append(w.trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
 		return n
 	}
 	for _, name := range missing {
@@ -90,11 +89,11 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 	return n
 }
 
-// mayStart reports whether a remediation of m may still have to be begun. Before it is, what was confirmed long ago, perhaps by
+// mayStart reports whether a remediation of t may still have to be begun. Before it is, what was confirmed long ago, perhaps by
 // somebody else, is confirmed again.
-func mayStart(m *clusterv1.Machine) bool {
-	return !deleting(m) && conditionOf(m, clusterv1.MachineOwnerRemediatedCondition) == nil &&
-		conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) == nil
+func (w *world) mayStart(t *target) bool {
+	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
+	return !deleting(t.machine) && t.request == nil && (w.remedy.external || asked == nil || asked.Status != metav1.ConditionFalse)
 }
 
 // saidNodeDeleted reports whether an earlier pass confirmed and wrote down that the machine's node is gone.

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -26,11 +24,9 @@ type memory struct {
 type remembered struct {
 	cluster  string
 	reach    metav1.Condition
-	inFlight map[types.UID]string // machine to the kind of its remediation
+	inFlight map[types.UID]string // machine to the kind of its remediation; nil if that was never seen
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
-	// silent says that the check turned to not allowed without a warning, since no machine was unhealthy.
-	silent bool
 }
 
 // begun is a remediation that a pass of this process began.
@@ -51,7 +47,9 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	for _, o := range outcomes {
 		if o.requested {
 			last.begun[o.target.machine.UID] = begun{at: w.now, kind: remediationKind(w)}
-			last.inFlight[o.target.machine.UID] = remediationKind(w)
+			if last.inFlight != nil {
+				last.inFlight[o.target.machine.UID] = remediationKind(w)
+			}
 		}
 	}
 }
@@ -88,28 +86,31 @@ func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	return conditionOf(check, mendv1.WorkloadClusterReachable)
 }
 
-// pass remembers w and returns what was in flight in the pass before; nil if that is not known.
+// pass remembers w and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
 func (m *memory) pass(w *world) map[types.UID]string {
-	inFlight := map[types.UID]string{}
-	for i := range w.targets {
-		if t := &w.targets[i]; w.inFlight(t) {
-			inFlight[t.machine.UID] = remediationKind(w)
-		}
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
 		m.checks = map[types.NamespacedName]*remembered{}
 	}
 	key := client.ObjectKeyFromObject(w.check)
-	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, inFlight: inFlight, begun: map[types.UID]begun{}}
+	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}}
 	was, found := m.checks[key]
 	m.checks[key] = is
-	if !found {
+	if found {
+		is.begun, is.failed, is.inFlight = was.begun, was.failed, was.inFlight
+	}
+	if !w.remedy.seen() {
 		return nil
 	}
-	is.begun, is.failed, is.silent = was.begun, was.failed, was.silent
-	return was.inFlight
+	before := is.inFlight
+	is.inFlight = map[types.UID]string{}
+	for i := range w.targets {
+		if t := &w.targets[i]; w.inFlight(t) {
+			is.inFlight[t.machine.UID] = remediationKind(w)
+		}
+	}
+	return before
 }
 
 // tries counts the passes in a row that did not get through, with this one.
@@ -143,27 +144,6 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 		}
 	}
 	return gone.cluster, true, true
-}
-
-// ownWrites are the versions of machines as this process left them. The event of such a version tells nothing that the pass that
-// wrote it did not know, and to look at the whole check once more because of it would double the work of every change.
-//
-// Should the event come before the answer to the write, the check is looked at once more in vain.
-type ownWrites struct{ versions sync.Map } // types.UID to the resource version
-
-func (o *ownWrites) note(m *clusterv1.Machine) { o.versions.Store(m.UID, m.ResourceVersion) }
-
-// ignored drops the events of own writes.
-func (o *ownWrites) ignored() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !o.versions.CompareAndDelete(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion())
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			o.versions.Delete(e.Object.GetUID())
-			return true
-		},
-	}
 }
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.

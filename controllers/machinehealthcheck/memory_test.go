@@ -5,79 +5,83 @@ import (
 	"testing"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
-func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
-	version := func(name, version string) *clusterv1.Machine {
-		m := a(name, health.Healthy).machine
-		m.ResourceVersion = version
-		return m
-	}
-	var written ownWrites
-	written.note(version("m1", "8"))
-	steps := []struct {
-		name    string
-		machine *clusterv1.Machine
-		want    bool
-	}{
-		{"what came before the write, and is only told late, is looked at", version("m1", "7"), true},
-		{"another machine of that version is looked at", version("m2", "8"), true},
-		{"the write itself is not", version("m1", "8"), false},
-		{"what others wrote on top of it is", version("m1", "9"), true},
-		{"a version is ignored once: nothing is kept of it", version("m1", "8"), true},
-	}
-	for _, step := range steps {
-		if got := written.ignored().Update(event.UpdateEvent{ObjectOld: step.machine, ObjectNew: step.machine}); got != step.want {
-			t.Errorf("%s: passes: %t, want %t", step.name, got, step.want)
-		}
-	}
-	written.note(version("m1", "10"))
-	if !written.ignored().Delete(event.DeleteEvent{Object: version("m1", "11")}) {
-		t.Error("the deletion of a machine is not looked at")
-	}
-	if _, kept := written.versions.Load(version("m1", "").UID); kept {
-		t.Error("a machine that is gone is remembered")
-	}
-}
-
-// A rollout exceeds the limits without a bad machine: no warning, and no all-clear afterwards.
-func TestThatRemediationIsAllowedAgainIsToldToThoseWhoWereWarned(t *testing.T) {
-	starting, bad, well := a("m1", health.Starting), a("m1", health.Unhealthy), a("m1", health.Healthy)
+// A rollout exceeds the limits without a bad machine: no warning, and no all-clear afterwards. Whether somebody was warned is read in
+// what was stored, so a restart, or a status that could not be saved, changes nothing.
+func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
+	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
+	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
+	starting := []target{a("m1", health.Starting), a("m2", health.Healthy)}
+	bad := []target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
+	leaving := []target{a("m1", health.Suspect), a("m2", health.Unhealthy, beingDeleted, saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
+	joined := []target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
-		passes []target
-		want   []string
+		passes  [][]target
+		unsaved int // the pass whose status cannot be saved, from 1
+		limits  []string
+		want    []string
 	}{
-		"a rollout is not worth a word":                              {[]target{well, starting, starting, well}, nil},
-		"a bad machine is, and its recovery":                         {[]target{well, bad, well}, []string{mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed}},
-		"also if the limit was exceeded before":                      {[]target{well, starting, bad, well}, []string{mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed}},
-		"a manager that has just started cannot know who was warned": {[]target{starting, well}, []string{mendv1.EventRemediationAllowed}},
+		"a rollout is not worth a word":                          {passes: [][]target{well, starting, starting, well}},
+		"a bad machine is, and its recovery":                     {passes: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
+		"also if the limit was exceeded before":                  {passes: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
+		"also if a machine that is being deleted was bad before": {passes: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
+		"also if it could not be saved at first":                 {passes: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"an impossible limit is told though nothing was allowed before": {
+			passes: [][]target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var m memory
 			var told []string
 			check := aWorld().check
-			if tc.passes[0].verdict.State != health.Healthy { // what the stored check says was said by a manager before
-				w := aWorld(tc.passes[0]).limited("0%")
-				check, tc.passes = statusAfter(w, weigh(w)), tc.passes[1:]
-			}
-			for _, seen := range tc.passes {
-				w := aWorld(seen).limited("0%")
+			for i, seen := range tc.passes {
+				w := aWorld(seen...).limited("0%")
+				if tc.limits != nil {
+					w.limited(tc.limits[i])
+				}
 				w.check.Status = check.Status
-				s := weigh(w)
-				check = statusAfter(w, s)
-				m.pass(w)
-				for _, n := range m.paired(w, check, turnNotes(w, s, check)) {
+				next := statusAfter(w, weigh(w))
+				if i+1 == tc.unsaved {
+					continue
+				}
+				for _, n := range turnNotes(w, next) {
 					told = append(told, n.reason)
 				}
+				check = next
 			}
 			if !slices.Equal(told, tc.want) {
 				t.Errorf("told %v, want %v", told, tc.want)
 			}
 		})
+	}
+}
+
+func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
+	asked := func(t *target) {
+		saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X")(t)
+		requestedBy("check", "check-uid")(t)
+	}
+	seen := aWorld(a("m1", health.Unhealthy, asked)).external()
+	unseen := aWorld(a("m1", health.Unhealthy)).external()
+	unseen.remedy.known = false
+
+	var m memory
+	for _, step := range []struct {
+		name string
+		w    *world
+	}{
+		{"before the first list of requests", unseen}, {"when they are seen", seen}, {"when they cannot be read", unseen}, {"when they are seen again", seen},
+	} {
+		before := m.pass(step.w)
+		if n := begunUnheard(step.w, before); n != 0 {
+			t.Errorf("%s: %d remediations count as started", step.name, n)
+		}
+		if over := ended(step.w, before); len(over) != 0 {
+			t.Errorf("%s: %v count as over", step.name, over)
+		}
 	}
 }

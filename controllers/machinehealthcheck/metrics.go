@@ -95,7 +95,9 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	inFlight.WithLabelValues(labels...).Set(float64(s.population.InFlight + begun))
+	if w.remedy.seen() {
+		inFlight.WithLabelValues(labels...).Set(float64(s.population.InFlight + begun))
+	}
 	for over, n := range results {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
 	}

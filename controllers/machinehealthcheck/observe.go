@@ -92,6 +92,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, err
 	}
 	r.observeRemedy(ctx, w)
+	r.judge(ctx, w)
 	r.memory.recall(w)
 	return w, nil
 }
@@ -121,7 +122,7 @@ func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeMachines reads the machines that the check selects, with what is known of their nodes.
+// observeMachines reads the machines that the check selects.
 func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
@@ -146,7 +147,6 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
 		w.targets = append(w.targets, t)
 	}
 	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.machine.Name, b.machine.Name) })
-	r.judge(ctx, w)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func count(w *world) budget.Population {
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
 // inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
-// was asked and has neither finished nor was the machine well again. It is read off the world, so no crash can lose it; only
+// was asked and has neither finished nor was the machine well again: what an owner left behind that never answered counts for nothing. It is read off the world, so no crash can lose it; only
 // what was begun so lately that the caches may not show it yet is remembered.
 func (w *world) inFlight(t *target) bool {
 	if t.begun {
@@ -74,7 +74,7 @@ func (w *world) inFlight(t *target) bool {
 		return w.ownership(t.request) != foreign
 	}
 	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return asked != nil && asked.Status == metav1.ConditionFalse && (t.verdict.State != health.Healthy || deleting(t.machine))
+	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
 }
 
 // startable reports whether a remediation of t waits for nothing but to be granted.
@@ -164,7 +164,8 @@ func healthyStep(w *world, t *target) step {
 	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
-		if t.request != nil && w.ownership(t.request) == foreign && external != nil && !failureOfOurs(external) {
+		foreignRequest := t.request != nil && w.ownership(t.request) == foreign
+		if (foreignRequest || !w.remedy.seen()) && external != nil && !failureOfOurs(external) {
 			s.say.external = 0 // what is said of somebody else's request is not ours; that it was in our way is
 		}
 	}

@@ -38,6 +38,9 @@ type remedy struct {
 	template func() (*unstructured.Unstructured, error)
 }
 
+// seen reports whether it is known what is in flight. To be asked, an owner needs no request.
+func (r remedy) seen() bool { return !r.external || r.known }
+
 // observeRemedy finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {

@@ -35,8 +35,9 @@ type summary struct {
 	grant      budget.Grant
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid error
-	// refused is the first error for which a request could not be made.
+	// refused is the first error for which a request could not be made, started says that one was.
 	refused error
+	started bool
 	// failed says that the pass did not get through, so the generation does not count as observed.
 	failed bool
 }
@@ -212,15 +213,17 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 	if !w.remedy.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
-	if w.remedy.missing == "" {
+	switch {
+	case w.remedy.missing == "" && w.remedy.seen():
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
-	} else {
+	case w.remedy.missing != "":
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remedy.missing)
 	}
-	if s.refused == nil {
+	switch {
+	case s.refused == nil && (s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0):
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
-	} else {
+	case s.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
 	}

@@ -57,6 +57,38 @@ func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
 	}
 }
 
+// What was found out once stands until something else is found out: a pass that could not look has nothing to say.
+func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
+	template, request := clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition
+	cases := map[string]struct {
+		later func(*world)
+		want  map[clusterv1.ConditionType]bool
+	}{
+		"requests cannot be read":              {func(w *world) { w.remedy.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"the template is there, nothing begun": {func(*world) {}, map[clusterv1.ConditionType]bool{request: true}},
+		"nobody waits any more":                {func(w *world) { w.targets = []target{a("a", health.Healthy)} }, map[clusterv1.ConditionType]bool{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(a("a", health.Unhealthy)).external()
+			w.remedy.missing = "it is gone"
+			s := weigh(w)
+			s.refused = errors.New("no rights")
+			w.check, w.remedy.missing = statusAfter(w, s), ""
+			tc.later(w)
+			got := map[clusterv1.ConditionType]bool{}
+			for _, c := range statusAfter(w, weigh(w)).GetV1Beta1Conditions() {
+				if c.Type == template || c.Type == request {
+					got[c.Type] = true
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("what is still said (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy)).external()
 	w.remedy.missing = "it is gone"
@@ -71,7 +103,9 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 		}
 	}
 	w.remedy.missing = ""
-	healed := statusAfter(w, weigh(w))
+	s = weigh(w)
+	s.started = true
+	healed := statusAfter(w, s)
 	for _, kind := range []clusterv1.ConditionType{
 		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
 	} {

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // note is an event that has not been sent yet.
@@ -110,17 +108,17 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *world, s summary, next *clusterv1.MachineHealthCheck) []note {
+func turnNotes(w *world, next *clusterv1.MachineHealthCheck) []note {
 	var notes []note
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, note{about: checkOf(w.check), kind: kind, reason: reason, action: action, text: text})
 	}
-	switch c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition); {
-	case c == nil: // an answer is still awaited
-	case turned && c.Status == metav1.ConditionTrue:
+	was, is := restriction(w.check), restriction(next)
+	switch {
+	case is != nil && (was == nil || was.Reason != is.Reason):
+		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", is.Message)
+	case was != nil && conditionTrue(next, clusterv1.MachineHealthCheckRemediationAllowedCondition) != nil:
 		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
-	case c.Status == metav1.ConditionFalse && restricts(w, s, turned):
-		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", c.Message)
 	}
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
@@ -136,46 +134,26 @@ func turnNotes(w *world, s summary, next *clusterv1.MachineHealthCheck) []note {
 	return notes
 }
 
-// paired leaves out of notes that remediation is allowed again if nobody was told that it was not: the limits are exceeded without
-// a warning by every rollout. After a restart it is not known, and told.
-func (m *memory) paired(w *world, next *clusterv1.MachineHealthCheck, notes []note) []note {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
-	if !found {
-		return notes
-	}
-	silent := last.silent
-	c, turned := turned(w.check, next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	warned := slices.ContainsFunc(notes, func(n note) bool { return n.reason == mendv1.EventRemediationRestricted })
-	switch {
-	case c == nil:
-		return notes
-	case c.Status == metav1.ConditionTrue || warned:
-		last.silent = false
-	case turned:
-		last.silent = true
-	}
-	return slices.DeleteFunc(notes, func(n note) bool { return silent && n.reason == mendv1.EventRemediationAllowed })
-}
-
-// restricts reports whether this pass is the first in which the limits keep a machine from being remediated.
+// restriction is the condition RemediationAllowed where it is worth a warning: it is False, and keeps a machine from being
+// remediated, or the limits are impossible. It is nil where it is not.
 //
 // The limits are mostly exceeded before that, since suspect machines count as well; but a warning before any machine is
-// unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
-func restricts(w *world, s summary, turned bool) bool {
-	if s.invalid != nil {
-		return turned
+// unhealthy would warn of every rollout. (Cluster API does not warn of those either.) That none was is read in the sum of
+// the message, so that nothing has to be remembered, and a warning that could not be saved is not lost.
+func restriction(check *clusterv1.MachineHealthCheck) *metav1.Condition {
+	c := conditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
 	}
-	if !s.grant.ShortCircuited() || s.population.Unhealthy == 0 {
-		return false
+	if c.Reason == mendv1.InvalidLimitReason ||
+		c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && !strings.Contains(c.Message, noneUnhealthy) {
+		return c
 	}
-	ours := func(t target) bool {
-		return t.elder == "" && t.verdict.State == health.Unhealthy && !deleting(t.machine)
-	}
-	toldBefore := slices.ContainsFunc(w.targets, func(t target) bool { return failedBefore(t.machine) })
-	return slices.ContainsFunc(w.targets, ours) && (turned || !toldBefore)
+	return nil
 }
+
+// noneUnhealthy stands in the message of a short-circuit, ours or of Cluster API, that keeps nobody from being remediated.
+const noneUnhealthy = "unhealthy: 0,"
 
 func remediator(w *world) string {
 	if w.remedy.external {

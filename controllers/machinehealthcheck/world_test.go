@@ -101,6 +101,7 @@ func saidTrue(t *target) {
 }
 
 func askedOwner(t *target) {
+	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 }
 

@@ -165,7 +165,7 @@ func systemInfo(name string) corev1.NodeSystemInfo {
 func images() []corev1.ContainerImage {
 	all := make([]corev1.ContainerImage, 28) // a kubelet reports up to 50
 	for i := range all {
-		image := fmt.Sprintf("registry.example.com/platform/component-%02d", i)
+		image := fmt.Sprintf("platform.example/systems/component-%02d", i)
 		all[i] = corev1.ContainerImage{
 			Names:     []string{fmt.Sprintf("%s@sha256:%064x", image, i+1), image + ":v1.2.3"},
 			SizeBytes: int64(20_000_000 + i),

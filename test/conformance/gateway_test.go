@@ -195,8 +195,13 @@ func (g *gateway) carryOut(r *http.Request, p *plan, c call) (*httptest.Response
 	}
 	answer := httptest.NewRecorder()
 	g.upstream.ServeHTTP(answer, r)
-	if c.counts() && answer.Code < http.StatusMultipleChoices {
+	switch {
+	case !c.counts():
+	case answer.Code < http.StatusMultipleChoices:
 		p.done = append(p.done, c.String())
+	case p.fate == lastWrite: // what the API server itself refused, a conflict, was no write
+		p.tried--
+		struck = false
 	}
 	if !struck {
 		return answer, ""

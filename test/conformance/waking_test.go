@@ -136,7 +136,24 @@ var _ = Describe("Waking up", func() {
 		windows := float64(time.Since(began)/(100*time.Millisecond)) + 1
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{30, 0, 0}))
 		after := s.settles(ctx, m)
-		Expect(after-before).To(BeNumerically("<=", windows+4), "one for each tenth of a second, and a few for our own writes")
+		Expect(after-before).To(BeNumerically("<=", windows+1), "one for each tenth of a second, and none for our own writes")
+	})
+
+	It("W12: a change is one pass, and what it writes makes no other", func(ctx SpecContext) {
+		m := ownManager(ctx, "w12-own")
+		s := newScene(ctx, seenBy("w12-own"))
+		s.workers(ctx, "a", "b", "c", "d")
+		s.check(ctx, "check")
+		before := s.settles(ctx, m)
+
+		for i, name := range []string{"a", "b", "c"} {
+			s.fallsSilent(ctx, name)
+			Eventually(s.owner(ctx, name)).Should(Equal(handedOn))
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))
+			Expect(s.settles(ctx, m)).To(Equal(before+float64(i+1)), name)
+		}
+		s.change(ctx, "a", annotated("example.org/news", "")) // what others write on top of it does
+		Eventually(passes(ctx, m)).Should(Equal(before + 4))
 	})
 
 	It("W12: a steady pass reads caches and writes nothing", func(ctx SpecContext) {

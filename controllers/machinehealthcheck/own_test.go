@@ -1,0 +1,86 @@
+package machinehealthcheck
+
+import (
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+func version(name, version string) *clusterv1.Machine {
+	m := a(name, health.Healthy).machine
+	m.ResourceVersion = version
+	return m
+}
+
+func (o *ownWrites) passes(m *clusterv1.Machine) bool {
+	return o.ignored().Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m})
+}
+
+func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
+	var own ownWrites
+	own.begin(version("m1", "7"))
+	if own.end(version("m1", "8"), true) {
+		t.Error("an event was missed, though none came")
+	}
+	steps := []struct {
+		name    string
+		machine *clusterv1.Machine
+		want    bool
+	}{
+		{"what came before the write, and is only told late, is looked at", version("m1", "7"), true},
+		{"another machine of that version is looked at", version("m2", "8"), true},
+		{"the write itself is not", version("m1", "8"), false},
+		{"what others wrote on top of it is", version("m1", "9"), true},
+		{"a version is ignored once: nothing is kept of it", version("m1", "8"), true},
+	}
+	for _, step := range steps {
+		if got := own.passes(step.machine); got != step.want {
+			t.Errorf("%s: passes: %t, want %t", step.name, got, step.want)
+		}
+	}
+	own.begin(version("m1", "9"))
+	own.end(version("m1", "10"), true)
+	if !own.ignored().Delete(event.DeleteEvent{Object: version("m1", "11")}) {
+		t.Error("the deletion of a machine is not looked at")
+	}
+	if len(own.written)+len(own.held) > 0 {
+		t.Errorf("of a machine that is gone something is kept: %v %v", own.written, own.held)
+	}
+}
+
+func TestEventsThatComeBeforeTheAnswer(t *testing.T) {
+	cases := map[string]struct {
+		events []string
+		saved  bool
+		missed bool
+		later  map[string]bool // what passes afterwards
+	}{
+		"the own one is ignored":                      {[]string{"8"}, true, false, map[string]bool{"8": true, "9": true}},
+		"somebody else's is not lost":                 {[]string{"9"}, true, true, map[string]bool{"8": false}},
+		"nor if both come":                            {[]string{"8", "9"}, true, true, map[string]bool{"9": true}},
+		"nor if nothing could be written":             {[]string{"8"}, false, true, map[string]bool{"8": true}},
+		"a failed write leaves nothing to be ignored": {nil, false, false, map[string]bool{"8": true, "7": true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var own ownWrites
+			own.begin(version("m1", "7"))
+			for _, v := range tc.events {
+				if own.passes(version("m1", v)) {
+					t.Errorf("the event of version %s passes although it is not known whose it is", v)
+				}
+			}
+			if got := own.end(version("m1", "8"), tc.saved); got != tc.missed {
+				t.Errorf("missed: %t, want %t", got, tc.missed)
+			}
+			for v, want := range tc.later {
+				if got := own.passes(version("m1", v)); got != want {
+					t.Errorf("version %s passes afterwards: %t, want %t", v, got, want)
+				}
+			}
+		})
+	}
+}
