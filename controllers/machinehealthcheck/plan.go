@@ -64,8 +64,9 @@ func count(w *world) budget.Population {
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
 // inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
-// was asked and has neither finished nor was the machine well again: what an owner left behind that never answered counts for nothing. It is read off the world, so no crash can lose it; only
-// what was begun so lately that the caches may not show it yet is remembered.
+// was asked and has neither finished nor was the machine well again. What an owner left behind of a machine that was well
+// since counts for nothing. It is read off the world, so no crash can lose it; only what was begun so lately that the caches
+// may not show it yet is remembered.
 func (w *world) inFlight(t *target) bool {
 	if t.begun {
 		return true
