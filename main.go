@@ -105,7 +105,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, whose controller acts on them. on, off: whatever the CRD says. "+
 			"HostRemediations are acted on wherever their CRD is installed.")
 	fs.Var(&o.fencing, "fencing",
-		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. If empty, by the taint where the workload cluster is of v1.28 or later, else by deleting.")
+		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+
+			"If empty, by the taint where the workload cluster is of v1.28 or later, else by deleting.")
 	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")

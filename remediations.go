@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -78,7 +78,8 @@ type remediations struct {
 func (r remediations) start(kind hostremediation.Kind) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return (&hostremediation.Reconciler{
-			Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Turns: r.turns,
+			Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(),
+			Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Turns: r.turns,
 			Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
 		}).SetupWithManager(ctx, r.mgr, r.cc, controller.Options{MaxConcurrentReconciles: r.o.remediationConcurrency})
 	}
@@ -103,13 +104,13 @@ func (r remediations) installed() []hostremediation.Kind {
 
 // remediationKinds makes a scheme know hosts and their remediations.
 func remediationKinds(scheme *runtime.Scheme) error {
-	return errors.Join(bmov1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	return errors.Join(bmov1alpha1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
 }
 
 // slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later
 // than the manager, and a cache cannot be told about kinds that are not there.
 func slim(obj any) (any, error) {
-	if _, isHost := obj.(*bmov1.BareMetalHost); isHost {
+	if _, isHost := obj.(*bmov1alpha1.BareMetalHost); isHost {
 		return host.SlimHost(obj)
 	}
 	obj, err := machinehealthcheck.SlimMetadata(obj)

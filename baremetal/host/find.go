@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +34,7 @@ type Hosts struct {
 // Found is what there is of a machine's host.
 type Found struct {
 	// Host is the host that is named, also if it is not the machine's; nil if there is none. It is shared: read only.
-	Host *bmov1.BareMetalHost
+	Host *bmov1alpha1.BareMetalHost
 	// Is says what it is to the machine, Why says what does not match, or what is missing.
 	Is  powercycle.Host
 	Why string
@@ -84,15 +84,15 @@ func (h *Hosts) gone(ctx context.Context, namespace, remembered, why string) (Fo
 }
 
 // Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
-func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1.BareMetalHost, error) {
+func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error) {
 	if name == "" {
 		return nil, nil
 	}
 	return h.named(ctx, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1.BareMetalHost, error) {
-	found := &bmov1.BareMetalHost{}
+func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.BareMetalHost, error) {
+	found := &bmov1alpha1.BareMetalHost{}
 	err := h.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		err = h.Live.Get(ctx, key, found)
@@ -141,7 +141,7 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 }
 
 // mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
-func mismatch(host *bmov1.BareMetalHost, key client.ObjectKey) string {
+func mismatch(host *bmov1alpha1.BareMetalHost, key client.ObjectKey) string {
 	if host == nil {
 		return ""
 	}
@@ -162,7 +162,7 @@ func mismatch(host *bmov1.BareMetalHost, key client.ObjectKey) string {
 
 // Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
 func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
-	live, key := &bmov1.BareMetalHost{}, client.ObjectKeyFromObject(found.Host)
+	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKeyFromObject(found.Host)
 	err := h.Live.Get(ctx, key, live)
 	switch {
 	case client.IgnoreNotFound(err) != nil:

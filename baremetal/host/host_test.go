@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,24 +27,24 @@ import (
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
 
-func aHost(changes ...func(*bmov1.BareMetalHost)) *bmov1.BareMetalHost {
-	h := &bmov1.BareMetalHost{
+func aHost(changes ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
+	h := &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: map[string]string{}},
-		Spec: bmov1.BareMetalHostSpec{
+		Spec: bmov1alpha1.BareMetalHostSpec{
 			Online:      true,
 			ConsumerRef: &corev1.ObjectReference{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta2", Kind: "Metal3Machine", Namespace: "ns", Name: "m3m-1"},
 		},
 	}
 	h.Status.PoweredOn = true
-	h.Status.Provisioning.State = bmov1.StateProvisioned
+	h.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 	for _, change := range changes {
 		change(h)
 	}
 	return h
 }
 
-func annotated(pairs ...string) func(*bmov1.BareMetalHost) {
-	return func(h *bmov1.BareMetalHost) {
+func annotated(pairs ...string) func(*bmov1alpha1.BareMetalHost) {
+	return func(h *bmov1alpha1.BareMetalHost) {
 		for pair := range slices.Chunk(pairs, 2) {
 			h.Annotations[pair[0]] = pair[1]
 		}
@@ -74,11 +74,11 @@ func aMetal3Machine(host string) *unstructured.Unstructured {
 func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hosts {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(bmov1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrav1.GroupVersion, bmov1.GroupVersion})
-	for _, kind := range []schema.GroupVersionKind{infrav1.GroupVersion.WithKind("Metal3Machine"), bmov1.GroupVersion.WithKind("BareMetalHost")} {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrav1.GroupVersion, bmov1alpha1.GroupVersion})
+	for _, kind := range []schema.GroupVersionKind{infrav1.GroupVersion.WithKind("Metal3Machine"), bmov1alpha1.GroupVersion.WithKind("BareMetalHost")} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
@@ -101,19 +101,19 @@ func TestOf(t *testing.T) {
 			objects: []client.Object{aMetal3Machine("elsewhere/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
 		},
 		"W23: a host of another Metal3Machine": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })},
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })},
 			is:      powercycle.HostForeign, host: "host-1", why: "names Metal3Machine ns/m3m-2, expected Metal3Machine ns/m3m-1",
 		},
 		"a host of another kind of consumer": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" })},
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" })},
 			is:      powercycle.HostForeign, host: "host-1", why: "names Cluster ns/m3m-1",
 		},
 		"a host of a consumer of another group": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
 			is:      powercycle.HostForeign, host: "host-1", why: "expected Metal3Machine",
 		},
 		"a host of nobody": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
+			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
 			is:      powercycle.HostForeign, host: "host-1", why: "has no spec.consumerRef",
 		},
 		"a host that does not exist": {
@@ -169,19 +169,21 @@ func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
 
 func TestPowerOf(t *testing.T) {
 	cases := map[string]struct {
-		change func(*bmov1.BareMetalHost)
+		change func(*bmov1alpha1.BareMetalHost)
 		deaf   string
 		say    string
 	}{
-		"a provisioned host is managed":            {func(*bmov1.BareMetalHost) {}, "", ""},
-		"an externally provisioned one too":        {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateExternallyProvisioned }, "", ""},
-		"W25: one that is deprovisioned is not":    {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateDeprovisioning }, `the host is "deprovisioning"`, ""},
-		"nor is an available one":                  {func(h *bmov1.BareMetalHost) { h.Status.Provisioning.State = bmov1.StateAvailable }, `the host is "available"`, ""},
-		"nor a paused one":                         {annotated(bmov1.PausedAnnotation, "metal3.io/capm3"), "the host is paused", ""},
-		"nor a detached one":                       {annotated(bmov1.DetachedAnnotation, ""), "the host is detached", ""},
-		"nor one that has not noticed it any more": {func(h *bmov1.BareMetalHost) { h.Status.OperationalStatus = bmov1.OperationalStatusDetached }, "the host is detached", ""},
-		"an error of the host is told": {func(h *bmov1.BareMetalHost) {
-			h.Status.ErrorType, h.Status.ErrorMessage = bmov1.PowerManagementError, "no route"
+		"a provisioned host is managed": {func(*bmov1alpha1.BareMetalHost) {}, "", ""},
+		"an externally provisioned one too": {func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+		}, "", ""},
+		"W25: one that is deprovisioned is not":    {func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning }, `the host is "deprovisioning"`, ""},
+		"nor is an available one":                  {func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateAvailable }, `the host is "available"`, ""},
+		"nor a paused one":                         {annotated(bmov1alpha1.PausedAnnotation, "metal3.io/capm3"), "the host is paused", ""},
+		"nor a detached one":                       {annotated(bmov1alpha1.DetachedAnnotation, ""), "the host is detached", ""},
+		"nor one that has not noticed it any more": {func(h *bmov1alpha1.BareMetalHost) { h.Status.OperationalStatus = bmov1alpha1.OperationalStatusDetached }, "the host is detached", ""},
+		"an error of the host is told": {func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route"
 		}, "", "power management error: no route"},
 	}
 	for name, tc := range cases {
@@ -197,7 +199,7 @@ func TestPowerOf(t *testing.T) {
 func TestMarksOf(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	cases := map[string]struct {
-		change  func(*bmov1.BareMetalHost)
+		change  func(*bmov1alpha1.BareMetalHost)
 		attempt int
 		want    Marks
 	}{
@@ -225,51 +227,57 @@ func TestMarksOf(t *testing.T) {
 func TestMarksComeAndGo(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
-	type change func(context.Context, *Hosts, *bmov1.BareMetalHost) error
-	release := func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error { return h.Release(ctx, host, us) }
+	type change func(context.Context, *Hosts, *bmov1alpha1.BareMetalHost) error
+	release := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+		return h.Release(ctx, host, us)
+	}
 	cases := map[string]struct {
-		before    func(*bmov1.BareMetalHost)
+		before    func(*bmov1alpha1.BareMetalHost)
 		do        []change
 		want      map[string]string
 		untouched bool
 	}{
 		"a host is held off": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error { return h.HoldOff(ctx, host, us) },
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+				return h.HoldOff(ctx, host, us)
+			},
 		}, want: map[string]string{holdOff + "new": `{"mode":"hard","force":false}`}},
 		"and let go": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error { return h.HoldOff(ctx, host, us) }, release,
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+				return h.HoldOff(ctx, host, us)
+			}, release,
 		}},
 		"what was asked before a move goes too": {before: annotated(holdOff+"old", "x"), do: []change{release}},
 		"a reboot is asked for, and noted": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.Reboot(ctx, host, us, 2)
 			},
 		}, want: map[string]string{infrav1.RebootAnnotation: `{"mode":"hard"}`, mendv1.RebootedForAnnotation: "new/2"}},
 		"and taken back": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.Reboot(ctx, host, us, 2)
 			}, release,
 		}},
 		"a host is marked for every CAPM3": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.MarkUnhealthy(ctx, host, "machine-uid")
 			},
 		}, want: map[string]string{
 			infrav1.UnhealthyAnnotation: "capm3/UnhealthyNode", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode", mendv1.MarkedForAnnotation: "machine-uid",
 		}},
 		"W28: and the mark is taken back": {do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.MarkUnhealthy(ctx, host, "machine-uid")
 			},
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.MarkHealthy(ctx, host, "machine-uid")
 			},
 		}},
 		"a mark that a person made stays": {before: annotated(infrav1.UnhealthyAnnotation, "by hand"), do: []change{
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.MarkUnhealthy(ctx, host, "machine-uid")
 			},
-			func(ctx context.Context, h *Hosts, host *bmov1.BareMetalHost) error {
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.MarkHealthy(ctx, host, "machine-uid")
 			},
 		}, want: map[string]string{infrav1.UnhealthyAnnotation: "by hand", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode"}},
@@ -304,16 +312,16 @@ func TestMarksComeAndGo(t *testing.T) {
 }
 
 func TestASlimHostIsTheSameToUs(t *testing.T) {
-	full := aHost(annotated("kubectl.kubernetes.io/last-applied-configuration", "long", holdOff+"new", "x"), func(h *bmov1.BareMetalHost) {
+	full := aHost(annotated("kubectl.kubernetes.io/last-applied-configuration", "long", holdOff+"new", "x"), func(h *bmov1alpha1.BareMetalHost) {
 		h.Labels = map[string]string{"a": "b"}
-		h.Status.HardwareDetails = &bmov1.HardwareDetails{Hostname: "x"}
-		h.Status.ErrorType, h.Status.ErrorMessage = bmov1.PowerManagementError, "no route"
+		h.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{Hostname: "x"}
+		h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route"
 	})
 	obj, err := SlimHost(full.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
-	slim := obj.(*bmov1.BareMetalHost)
+	slim := obj.(*bmov1alpha1.BareMetalHost)
 	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim, full) || MarksOf(slim, Remediation{UID: "new"}, 1) != MarksOf(full, Remediation{UID: "new"}, 1) {
 		t.Errorf("the slim host is another one: %+v", slim)
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +26,7 @@ var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealth
 // relevant reports whether an annotation is read or written here.
 func relevant(key string) bool {
 	switch key {
-	case bmov1.PausedAnnotation, bmov1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation,
+	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation,
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
@@ -51,7 +51,7 @@ type Marks struct {
 }
 
 // MarksOf returns the marks of a remediation on host, seen from one of its attempts.
-func MarksOf(host *bmov1.BareMetalHost, by Remediation, attempt int) Marks {
+func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) Marks {
 	var m Marks
 	if host == nil {
 		return m
@@ -83,7 +83,7 @@ func HeldFor(key string) (types.UID, bool) {
 	return types.UID(uid), hold
 }
 
-func rebootedFor(host *bmov1.BareMetalHost) (uid types.UID, attempt int, asked bool) {
+func rebootedFor(host *bmov1alpha1.BareMetalHost) (uid types.UID, attempt int, asked bool) {
 	value, asked := host.Annotations[mendv1.RebootedForAnnotation]
 	if !asked {
 		return "", 0, false
@@ -94,12 +94,12 @@ func rebootedFor(host *bmov1.BareMetalHost) (uid types.UID, attempt int, asked b
 }
 
 // HoldOff asks BMO to power the host off and to keep it off.
-func (h *Hosts) HoldOff(ctx context.Context, host *bmov1.BareMetalHost, by Remediation) error {
+func (h *Hosts) HoldOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	return h.annotate(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
 // Reboot asks BMO for one reboot, and notes in the same write for which attempt.
-func (h *Hosts) Reboot(ctx context.Context, host *bmov1.BareMetalHost, by Remediation, attempt int) error {
+func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) error {
 	return h.annotate(ctx, host, "ask to reboot", map[string]any{
 		infrav1.RebootAnnotation:     rebootValue,
 		mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt),
@@ -107,7 +107,7 @@ func (h *Hosts) Reboot(ctx context.Context, host *bmov1.BareMetalHost, by Remedi
 }
 
 // Release takes all away that a remediation asked of the host. What others asked for stays.
-func (h *Hosts) Release(ctx context.Context, host *bmov1.BareMetalHost, by Remediation) error {
+func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	away := map[string]any{}
 	for key := range host.Annotations {
 		if uid, hold := HeldFor(key); hold && by.is(uid) {
@@ -124,7 +124,7 @@ func (h *Hosts) Release(ctx context.Context, host *bmov1.BareMetalHost, by Remed
 }
 
 // MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.
-func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1.BareMetalHost, machine types.UID) error {
+func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost, machine types.UID) error {
 	marks := map[string]any{}
 	for _, key := range unhealthyKeys {
 		if _, marked := host.Annotations[key]; !marked {
@@ -138,7 +138,7 @@ func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1.BareMetalHost, ma
 }
 
 // MarkHealthy takes a mark of ours away again.
-func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1.BareMetalHost, machine types.UID) error {
+func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost, machine types.UID) error {
 	if host.Annotations[mendv1.MarkedForAnnotation] != string(machine) {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1.BareMetalHost, mach
 }
 
 // annotate changes these annotations and nothing else, of that very host. nil takes one away.
-func (h *Hosts) annotate(ctx context.Context, host *bmov1.BareMetalHost, what string, changes map[string]any) error {
+func (h *Hosts) annotate(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, changes map[string]any) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -158,21 +158,22 @@ func (h *Hosts) annotate(ctx context.Context, host *bmov1.BareMetalHost, what st
 	if err != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
 	}
-	target := &bmov1.BareMetalHost{}
+	target := &bmov1alpha1.BareMetalHost{}
 	target.Name, target.Namespace = host.Name, host.Namespace
-	if err := h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	err = h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
 	}
 	return nil
 }
 
 // SameToUs reports whether two versions of a host differ in nothing that is read here.
-func SameToUs(a, b *bmov1.BareMetalHost) bool {
+func SameToUs(a, b *bmov1alpha1.BareMetalHost) bool {
 	return a.UID == b.UID && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() && maps.Equal(a.Annotations, b.Annotations) &&
 		PowerOf(a) == PowerOf(b) && sameConsumer(a, b)
 }
 
-func sameConsumer(a, b *bmov1.BareMetalHost) bool {
+func sameConsumer(a, b *bmov1alpha1.BareMetalHost) bool {
 	if a.Spec.ConsumerRef == nil || b.Spec.ConsumerRef == nil {
 		return a.Spec.ConsumerRef == b.Spec.ConsumerRef
 	}
@@ -180,12 +181,12 @@ func sameConsumer(a, b *bmov1.BareMetalHost) bool {
 }
 
 // MarkedFor returns the UID of the machine for which we marked host as unhealthy; empty if we did not.
-func MarkedFor(host *bmov1.BareMetalHost) types.UID {
+func MarkedFor(host *bmov1alpha1.BareMetalHost) types.UID {
 	return types.UID(host.Annotations[mendv1.MarkedForAnnotation])
 }
 
 // HeldByAny returns the UID of a remediation, ours or of CAPM3, that keeps host off; empty if none does.
-func HeldByAny(host *bmov1.BareMetalHost) types.UID {
+func HeldByAny(host *bmov1alpha1.BareMetalHost) types.UID {
 	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
 		if uid, hold := HeldFor(key); hold {
 			return uid
@@ -195,7 +196,7 @@ func HeldByAny(host *bmov1.BareMetalHost) types.UID {
 }
 
 // AllMarks returns the annotations by which remediations, ours or of CAPM3, act on the power of host, with the UIDs of these.
-func AllMarks(host *bmov1.BareMetalHost) map[string]types.UID {
+func AllMarks(host *bmov1alpha1.BareMetalHost) map[string]types.UID {
 	marks := map[string]types.UID{}
 	for key := range host.Annotations {
 		if uid, hold := HeldFor(key); hold {

@@ -3,7 +3,7 @@ package host
 import (
 	"fmt"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 )
 
 // Power is what a host says of its power.
@@ -21,14 +21,14 @@ type Power struct {
 }
 
 // PowerOf returns what host says of its power.
-func PowerOf(host *bmov1.BareMetalHost) Power {
+func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	if host == nil {
 		return Power{Deaf: "there is no host"}
 	}
 	p := Power{
 		Wanted: host.Spec.Online, On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
 	}
-	if host.Status.OperationalStatus == bmov1.OperationalStatusError || host.Status.ErrorType != "" {
+	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusError || host.Status.ErrorType != "" {
 		p.Trouble = fmt.Sprintf("%s: %s", host.Status.ErrorType, host.Status.ErrorMessage)
 	}
 	return p
@@ -36,30 +36,30 @@ func PowerOf(host *bmov1.BareMetalHost) Power {
 
 // deaf says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it,
 // and stands back from one that is paused or detached. (BMO, actionManageSteadyState.)
-func deaf(host *bmov1.BareMetalHost) string {
-	if by, paused := host.Annotations[bmov1.PausedAnnotation]; paused {
-		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1.PausedAnnotation, by)
+func deaf(host *bmov1alpha1.BareMetalHost) string {
+	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
+		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
 	}
-	if _, detached := host.Annotations[bmov1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1.OperationalStatusDetached {
+	if _, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
 		return "the host is detached"
 	}
 	switch state := host.Status.Provisioning.State; state {
-	case bmov1.StateProvisioned, bmov1.StateExternallyProvisioned:
+	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
 		return ""
 	default:
 		return fmt.Sprintf("the host is %q, and its power is managed only when it is %q or %q",
-			state, bmov1.StateProvisioned, bmov1.StateExternallyProvisioned)
+			state, bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned)
 	}
 }
 
 // SlimHost is the transform of the cache of hosts. It drops what nobody here reads: hardware details, images, firmware, networks,
 // labels, and annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB.
 func SlimHost(obj any) (any, error) {
-	h, ok := obj.(*bmov1.BareMetalHost)
+	h, ok := obj.(*bmov1alpha1.BareMetalHost)
 	if !ok {
 		return obj, nil
 	}
-	slim := &bmov1.BareMetalHost{TypeMeta: h.TypeMeta}
+	slim := &bmov1alpha1.BareMetalHost{TypeMeta: h.TypeMeta}
 	slim.Name, slim.Namespace, slim.UID, slim.ResourceVersion = h.Name, h.Namespace, h.UID, h.ResourceVersion
 	slim.CreationTimestamp, slim.DeletionTimestamp = h.CreationTimestamp, h.DeletionTimestamp
 	for key, value := range h.Annotations {

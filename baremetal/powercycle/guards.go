@@ -85,9 +85,10 @@ var (
 	late        = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate    = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 
-	nodeAbsent    = is("node gone", func(s situation) bool { return s.Node == NodeAbsent })
-	nodeUnseen    = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
-	blindTooLong  = timed("workload cluster out of reach, control-plane host", situation.blindAt, func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
+	nodeAbsent   = is("node gone", func(s situation) bool { return s.Node == NodeAbsent })
+	nodeUnseen   = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
+	blindTooLong = timed("workload cluster out of reach, control-plane host", situation.blindAt,
+		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
 	deafNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained    = is("workload still there", func(s situation) bool { return !s.Drained })

@@ -232,7 +232,22 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if m.State != step.Next {
 		m.State, m.Since = step.Next, now
 	}
-	switch step.Do {
+	m = m.did(f, step.Do, now)
+	if f.State == MovingWorkload && step.Next == PoweringOn {
+		m.Moved = step.Reason
+	}
+	switch {
+	case step.Next != MovingWorkload || f.Node != NodeUnseen:
+		m.Unseen = time.Time{}
+	case m.Unseen.IsZero():
+		m.Unseen = now
+	}
+	return m
+}
+
+// did is m after something was done.
+func (m Memory) did(f Facts, do Action, now time.Time) Memory {
+	switch do {
 	case BeginAttempt:
 		m.StartedWell = m.StartedWell || (m.Attempt == 0 && f.Well)
 		m.Attempt, m.Began, m.Asked, m.WasOff, m.Moved, m.Since = m.Attempt+1, now, time.Time{}, false, "", now
@@ -248,15 +263,6 @@ func After(f Facts, step Step, now time.Time) Memory {
 		m.Marked = true
 	case TakeBack:
 		m.Marked = false
-	}
-	if f.State == MovingWorkload && step.Next == PoweringOn {
-		m.Moved = step.Reason
-	}
-	switch {
-	case step.Next != MovingWorkload || f.Node != NodeUnseen:
-		m.Unseen = time.Time{}
-	case m.Unseen.IsZero():
-		m.Unseen = now
 	}
 	return m
 }

@@ -77,10 +77,10 @@ func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
 // the remediation: it would be known on its host by a UID that is gone. It writes only what differs.
 func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Step) error {
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
-	switch {
-	case step.Do == powercycle.DropFinalizer:
+	switch step.Do {
+	case powercycle.DropFinalizer:
 		controllerutil.RemoveFinalizer(next, r.Kind.Finalizer)
-	case step.Do == powercycle.BeginAttempt || step.Do == powercycle.AddFinalizer:
+	case powercycle.BeginAttempt, powercycle.AddFinalizer:
 		controllerutil.AddFinalizer(next, r.Kind.Finalizer)
 	}
 	rec := w.record
@@ -159,7 +159,8 @@ func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Ob
 	saved := &metav1.PartialObjectMetadata{}
 	saved.SetGroupVersionKind(r.Kind.GroupVersionKind)
 	saved.Name, saved.Namespace = was.GetName(), was.GetNamespace()
-	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	err = r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
 	}
 	was.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this

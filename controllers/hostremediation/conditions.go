@@ -43,28 +43,30 @@ const (
 // What is behind the state has been reached, what is before it has not, and what the state waits for has the reason of the step.
 func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycle.Step, message string) (metav1.Condition, bool) {
 	kind, awaited := milestones[i].kind, rank[milestones[i].state]
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: doneReason}
 	at, live := rank[m.State]
+	waiting := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: step.Reason, Message: message}
 	switch {
 	case !live: // an end: what was reached stays reached
-		if kind != infrav1.NodeHealthyCondition {
-			return c, false
-		}
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, message
-		return c, true
+		return waiting, kind == infrav1.NodeHealthyCondition
 	case at < awaited:
-		c.Status, c.Reason = metav1.ConditionUnknown, notYetReason
+		return metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: notYetReason}, true
+	case at == awaited && (kind != infrav1.PowerOnRequestedCondition || held):
+		return waiting, true
+	}
+	return reached(kind, m, noPowerOff), true
+}
+
+// reached is a condition whose state is over. That of a step that was given up, or that cannot be proven, is not True.
+func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: doneReason}
+	switch {
 	case noPowerOff && (kind == infrav1.PoweredOffCondition || kind == infrav1.WorkloadMovedCondition):
 		c.Status, c.Reason = metav1.ConditionFalse, notProvenReason
 		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
 	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != workloadMoved && m.Moved != nodeGone:
 		c.Status, c.Reason = metav1.ConditionFalse, m.Moved
-	case kind == infrav1.PowerOnRequestedCondition && at == awaited && held:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, message
-	case at == awaited && kind != infrav1.PowerOnRequestedCondition:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.Reason, message
 	}
-	return c, true
+	return c
 }
 
 // The reasons of steps after which the workload counts as moved.
@@ -95,7 +97,7 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 func reportOf(w *world, step powercycle.Step, message string) Report {
 	m := w.record.Memory
 	r := Report{
-		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: w.record.Host, Message: message, //nolint:gosec // few attempts
+		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: w.record.Host, Message: message,
 		Started: moment(m.Began), Deadline: moment(deadlineOf(m, w.policy)),
 	}
 	if m.State == powercycle.Pending && step.Do == powercycle.Wait {

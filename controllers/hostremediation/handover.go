@@ -44,7 +44,8 @@ func (r *Reconciler) withdraw(ctx context.Context, m *clusterv1.Machine) error {
 
 // patch writes the conditions of m. A machine that is gone meanwhile needs none.
 func (r *Reconciler) patch(ctx context.Context, m *clusterv1.Machine) error {
-	if err := machines.PatchConditions(ctx, r.Client, m); client.IgnoreNotFound(err) != nil {
+	err := machines.PatchConditions(ctx, r.Client, m)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the conditions of machine %s: %w", m.Name, err)
 	}
 	return nil

@@ -100,7 +100,8 @@ func (w *world) nodeName() string {
 // well reports whether the machine is well: its node is ready, under another boot than before the power cycle, and no health check calls
 // it bad. A node stays ready for a while when its host goes off, so that it is ready under the old boot says nothing.
 func (w *world) well() bool {
-	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue || said(w.machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse {
+	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue ||
+		said(w.machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse {
 		return false
 	}
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn

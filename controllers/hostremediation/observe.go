@@ -19,7 +19,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // world is everything that one pass decides on, read once.
@@ -31,7 +30,6 @@ type world struct {
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
 	power   host.Power
-	link    workload.View
 	node    *corev1.Node // as the cache has it; nil if it cannot be seen
 	seen    fence.Seen   // as the workload cluster itself says, where that is needed
 
@@ -107,10 +105,11 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 	if apierrors.IsNotFound(err) {
 		err = r.Live.Get(ctx, key, m)
 	}
-	if client.IgnoreNotFound(err) != nil {
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
 		return fmt.Errorf("read machine %s: %w", key, err)
 	}
-	if err != nil || m.UID != owner.UID {
+	if missing || m.UID != owner.UID {
 		return nil
 	}
 	w.machine = m

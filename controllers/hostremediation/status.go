@@ -28,7 +28,8 @@ func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, fa
 		return nil
 	}
 	patch := client.MergeFromWithOptions(w.rem.Unwrapped(), client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, next, patch); client.IgnoreNotFound(err) != nil {
+	err := r.Client.Status().Patch(ctx, next, patch)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -43,7 +43,7 @@ type Sweeper struct {
 
 // Reconcile looks at the host called req.
 func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	h := &bmov1.BareMetalHost{}
+	h := &bmov1alpha1.BareMetalHost{}
 	if err := s.Client.Get(ctx, req.NamespacedName, h); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -68,7 +68,7 @@ func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 }
 
 // sweep takes away what is still orphaned when the API server itself is asked.
-func (s *Sweeper) sweep(ctx context.Context, h *bmov1.BareMetalHost, marks map[string]types.UID) error {
+func (s *Sweeper) sweep(ctx context.Context, h *bmov1alpha1.BareMetalHost, marks map[string]types.UID) error {
 	known, err := s.remediations(ctx, s.Live, h.Namespace)
 	if err != nil {
 		return err
@@ -84,9 +84,10 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1.BareMetalHost, marks map[s
 	if err != nil {
 		return fmt.Errorf("sweep BareMetalHost %s/%s: %w", h.Namespace, h.Name, err)
 	}
-	target := &bmov1.BareMetalHost{}
+	target := &bmov1alpha1.BareMetalHost{}
 	target.Name, target.Namespace = h.Name, h.Namespace
-	if err := s.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	err = s.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("sweep BareMetalHost %s/%s: %w", h.Namespace, h.Name, err)
 	}
 	for key, uid := range orphans(marks, known) {
@@ -146,9 +147,9 @@ func (s *Sweeper) forget(uid types.UID) {
 
 // SetupWithManager makes s a controller of mgr.
 func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	marked := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(host.AllMarks(o.(*bmov1.BareMetalHost))) > 0 })
+	marked := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(host.AllMarks(o.(*bmov1alpha1.BareMetalHost))) > 0 })
 	b := ctrl.NewControllerManagedBy(mgr).Named("hostsweep").WithOptions(options).
-		For(&bmov1.BareMetalHost{}, builder.WithPredicates(marked))
+		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked))
 	if err := b.Complete(s); err != nil {
 		return fmt.Errorf("set up the controller that lets go of orphaned hosts: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
@@ -70,9 +70,9 @@ func notesOf(w *world, step powercycle.Step) []note {
 }
 
 // hostOf returns host with the kind that an event refers to; objects from a cache do not carry theirs.
-func hostOf(host *bmov1.BareMetalHost) client.Object {
-	about := &bmov1.BareMetalHost{}
-	about.SetGroupVersionKind(bmov1.GroupVersion.WithKind("BareMetalHost"))
+func hostOf(host *bmov1alpha1.BareMetalHost) client.Object {
+	about := &bmov1alpha1.BareMetalHost{}
+	about.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
 	about.Name, about.Namespace, about.UID = host.Name, host.Namespace, host.UID
 	return about
 }

@@ -209,7 +209,7 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 
 // spokenOfBy returns the machines of which check may have said something, and those for which it made a request.
 func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconcile.Request {
-	machines := r.spokenOf(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+	spokenOf := r.spokenOf(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, check.GetNamespace())
 		if err != nil {
@@ -217,11 +217,11 @@ func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconc
 		}
 		for _, req := range requests {
 			if maker, ours := request.MadeBy(req); ours && maker.Name == check.GetName() {
-				machines = append(machines, self(ctx, req)...)
+				spokenOf = append(spokenOf, self(ctx, req)...)
 			}
 		}
 	}
-	return machines
+	return spokenOf
 }
 
 func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reconcile.Request {
@@ -235,11 +235,11 @@ func (r *Releaser) spokenOf(ctx context.Context, namespace, cluster string) []re
 		client.MatchingFields{clusterIndex: cluster}); err != nil {
 		return nil // the cache is shutting down
 	}
-	var machines []reconcile.Request
+	var spokenOf []reconcile.Request
 	for i := range list.Items {
 		if marked(&list.Items[i]) {
-			machines = append(machines, self(ctx, &list.Items[i])...)
+			spokenOf = append(spokenOf, self(ctx, &list.Items[i])...)
 		}
 	}
-	return machines
+	return spokenOf
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	bmov1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -147,7 +147,7 @@ func gone(ctx context.Context, k kind, name string) bool {
 func nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		bmh := &bmov1.BareMetalHost{}
+		bmh := &bmov1alpha1.BareMetalHost{}
 		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
 		for key, value := range bmh.Annotations {
 			g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")), fmt.Sprintf("%s: %s", key, value))
