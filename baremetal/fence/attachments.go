@@ -31,6 +31,9 @@ func SlimAttachment(obj any) (any, error) {
 
 // attachmentsLeft names the attachments of volumes to a node, attached or not: one that is not may be about to be. They come from
 // the cache of the cluster; before that is filled, from a list of all, if the caller says that the answer is worth it.
+//
+// A cache lags behind. One that still has what is gone is told so, and that wakes the node. One that has not heard of what is new does
+// no harm here: nothing is attached anew to a node that is out of service.
 func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Client, cluster client.ObjectKey, node string, ask bool) ([]string, error) {
 	var attachments []*storagev1.VolumeAttachment
 	switch cached := n.cachedAttachments(cluster); {

@@ -332,7 +332,7 @@ func TestAFailedWriteIsAnError(t *testing.T) {
 // A node that others write all the time is given up after a few attempts: the next pass tries again.
 func TestConflictsWithoutEndAreAnError(t *testing.T) {
 	attempts := 0
-	w := worldOf(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	w := worldOf(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 		attempts++
 		return apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed"))
 	}}, node())

@@ -69,7 +69,7 @@ func (n *Nodes) watch(ctx context.Context, at place) error {
 		close(w.done)
 		return fmt.Errorf("watch its pods: %w", err)
 	}
-	go n.listen(alone, at, w, stream)
+	go n.follow(alone, at, w, stream)
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (n *Nodes) Unwatch(cluster client.ObjectKey, node string) {
 func (n *Nodes) Close() {
 	n.mu.Lock()
 	n.closed = true
-	var open []*podWatch
+	open := make([]*podWatch, 0, len(n.watches))
 	for at, w := range n.watches {
 		w.cancel()
 		open = append(open, w)
@@ -131,9 +131,21 @@ func (n *Nodes) watched(at place) bool {
 	return n.watches[at] != nil
 }
 
-// listen wakes the node for as long as w is wanted and its stream lasts.
-func (n *Nodes) listen(ctx context.Context, at place, w *podWatch, stream watch.Interface) {
+// follow is the life of a watch: it listens, and when the stream has ended by itself, it makes room for the next one and has that asked
+// for.
+func (n *Nodes) follow(ctx context.Context, at place, w *podWatch, stream watch.Interface) {
 	defer close(w.done)
+	n.listen(ctx, at, stream)
+	select {
+	case <-ctx.Done():
+	case <-time.After(n.pause):
+		n.drop(at, w)
+		n.wake(at.cluster, at.node)
+	}
+}
+
+// listen wakes the node for as long as the watch is wanted and its stream lasts.
+func (n *Nodes) listen(ctx context.Context, at place, stream watch.Interface) {
 	defer stream.Stop()
 	for {
 		select {
@@ -142,22 +154,11 @@ func (n *Nodes) listen(ctx context.Context, at place, w *podWatch, stream watch.
 		case e, more := <-stream.ResultChan():
 			switch {
 			case !more, e.Type == watch.Error:
-				n.rest(ctx, at, w)
 				return
 			case hasLeft(e):
 				n.wake(at.cluster, at.node)
 			}
 		}
-	}
-}
-
-// rest is what follows when a stream has ended by itself.
-func (n *Nodes) rest(ctx context.Context, at place, w *podWatch) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(n.pause):
-		n.drop(at, w)
-		n.wake(at.cluster, at.node)
 	}
 }
 
