@@ -1,0 +1,100 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// nodeNameField is the field by which the API server can select pods of a node.
+const nodeNameField = "spec.nodeName"
+
+const (
+	// podsPerPage is how many pods are asked for at once. Most nodes have at most 110.
+	podsPerPage = 250
+	// few is how many names are told of what is left.
+	few = 5
+)
+
+// left names what is left on a fenced node and would have to move: pods, and attachments of volumes.
+func (n *Nodes) left(ctx context.Context, live client.Client, cluster client.ObjectKey, node *corev1.Node) ([]string, error) {
+	pods, err := podsLeft(ctx, live, node)
+	if err != nil {
+		return nil, err
+	}
+	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
+	// them.
+	volumes, err := n.attachmentsLeft(ctx, live, cluster, node.Name, len(pods) == 0)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(pods, volumes), nil
+}
+
+// podsLeft names the pods that are left on a node, as the API server has them, not as a cache does.
+func podsLeft(ctx context.Context, live client.Client, node *corev1.Node) ([]string, error) {
+	var left []string
+	taint := outOfService(node)
+	for page := ""; ; {
+		pods := &corev1.PodList{}
+		err := live.List(ctx, pods, client.MatchingFields{nodeNameField: node.Name}, client.Limit(podsPerPage), client.Continue(page))
+		if err != nil {
+			return nil, fmt.Errorf("list its pods: %w", err)
+		}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; hasToMove(pod, taint) {
+				left = append(left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
+			}
+		}
+		if page = pods.Continue; page == "" {
+			slices.Sort(left)
+			return left, nil
+		}
+	}
+}
+
+// hasToMove tells whether a pod of a fenced node has to go before its workload has moved. These need not:
+//
+// Pods that have finished. Taint eviction deletes them as it does all others, but nothing of them runs, so there is nothing to start
+// elsewhere, and their volumes are detached as if they were gone. A finalizer, such as the one by which Jobs count, may keep them for
+// as long as its owner likes, whatever becomes of the node. The collection of pods (podgc) makes a pod Failed before it deletes it.
+//
+// Pods that tolerate the taint for good: taint eviction leaves them alone. One that tolerates it for some time is evicted after that
+// time, so it has to move.
+//
+// Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
+func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return false
+	case taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return toleratesForGood(t, taint) }):
+		return false
+	case ofDaemonSet(pod):
+		return false
+	}
+	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return !mirrors
+}
+
+func toleratesForGood(t corev1.Toleration, taint *corev1.Taint) bool {
+	return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)
+}
+
+func ofDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return false
+	}
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet"
+}
+
+// firstFew are the names to tell.
+func firstFew(names []string) []string { return slices.Clip(names[:min(len(names), few)]) }

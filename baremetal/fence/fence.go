@@ -1,0 +1,90 @@
+// Package fence sees, fences and frees the node of a host, in the workload cluster of its machine.
+//
+// It looks, and does what it is told. Whether a node may be fenced, and when it has to be free again, is decided elsewhere:
+// nothing here knows of the host, of its power or of a deadline.
+package fence
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FencedByAnnotation on a node says whose the out-of-service taint is: its value is the UID of a remediation. It comes and goes in
+// the same patch as the taint. A taint without it was put there by somebody else, and is never taken away.
+const FencedByAnnotation = "kubemend.io/fenced-by"
+
+// Clusters is what is needed of workload clusters; Cluster API's ClusterCache has it.
+type Clusters interface {
+	// GetUncachedClient returns a client that reads past all caches.
+	GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error)
+	// GetRESTConfig returns the configuration of the connection: the same one for as long as the connection is the same.
+	GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error)
+	// Watch adds an informer to the cache of the connection, once for each name.
+	Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error
+}
+
+// Owner is a remediation as it signs a node: by its UID. clusterctl move gives it a new one, and what it signed before is still its own.
+type Owner struct {
+	UID    types.UID
+	Former []types.UID
+}
+
+func (o Owner) owns(mark types.UID) bool {
+	return mark != "" && (mark == o.UID || slices.Contains(o.Former, mark))
+}
+
+// Wake is told that something may have left a node that is watched, or that its watch has ended: look again, and ask for the watch
+// again. It must not block.
+type Wake func(cluster client.ObjectKey, node string)
+
+// Nodes sees and fences nodes. It is safe for concurrent use.
+type Nodes struct {
+	clusters Clusters
+	wake     Wake
+	dial     func(*rest.Config) (*link, error)
+	pause    time.Duration
+
+	mu          sync.Mutex
+	closed      bool
+	links       map[client.ObjectKey]*link
+	attachments map[client.ObjectKey]toolscache.SharedIndexInformer
+	watches     map[place]*podWatch
+}
+
+// place is a node of a cluster.
+type place struct {
+	cluster client.ObjectKey
+	node    string
+}
+
+// NewNodes returns the nodes of clusters. wake hears of those that are watched.
+func NewNodes(clusters Clusters, wake Wake) *Nodes {
+	return &Nodes{
+		clusters: clusters, wake: wake, dial: dial, pause: pauseAfterEnd,
+		links:       map[client.ObjectKey]*link{},
+		attachments: map[client.ObjectKey]toolscache.SharedIndexInformer{},
+		watches:     map[place]*podWatch{},
+	}
+}
+
+// Forget lets go of all that is kept of a cluster that does not exist any more.
+func (n *Nodes) Forget(cluster client.ObjectKey) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.links, cluster)
+	delete(n.attachments, cluster)
+	for at, w := range n.watches {
+		if at.cluster == cluster {
+			w.cancel()
+			delete(n.watches, at)
+		}
+	}
+}

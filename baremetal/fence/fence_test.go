@@ -1,0 +1,343 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var (
+	noon    = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	cluster = client.ObjectKey{Namespace: "ns", Name: "c"}
+	us      = Owner{UID: "us", Former: []types.UID{"us-before-the-move"}}
+)
+
+// world is the one workload cluster there is.
+type world struct {
+	client client.Client
+	config *rest.Config
+	cache  cache.Cache
+	added  map[string]bool
+	down   bool
+}
+
+func (w *world) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	if w.down {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return w.client, nil
+}
+
+func (w *world) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	if w.down {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return w.config, nil
+}
+
+func (w *world) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
+	if w.down {
+		return clustercache.ErrClusterNotConnected
+	}
+	if w.cache == nil || w.added[watcher.Name()] {
+		return nil
+	}
+	w.added[watcher.Name()] = true
+	return watcher.Watch(w.cache)
+}
+
+// worldOf is a cluster that holds objs and fails as told.
+func worldOf(fails interceptor.Funcs, objs ...client.Object) *world {
+	if fails.Delete == nil {
+		fails.Delete = deleteThatVeryOne
+	}
+	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
+	return &world{
+		config: &rest.Config{}, added: map[string]bool{},
+		client: fake.NewClientBuilder().WithObjects(objs...).WithIndex(&corev1.Pod{}, nodeNameField, byNode).WithInterceptorFuncs(fails).Build(),
+	}
+}
+
+// deleteThatVeryOne does what the fake client leaves out: it heeds the UID.
+func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+	wanted := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+	if wanted != nil && wanted.UID != nil {
+		is := &corev1.Node{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), is); err != nil {
+			return err
+		}
+		if is.UID != *wanted.UID {
+			return apierrors.NewConflict(corev1.Resource("nodes"), is.Name, errors.New("the UID in the precondition differs"))
+		}
+	}
+	return c.Delete(ctx, obj)
+}
+
+func nodesOf(w *world) *Nodes { return NewNodes(w, func(client.ObjectKey, string) {}) }
+
+func node(changes ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func tainted(key, value string, effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: effect})
+	}
+}
+
+func marked(by types.UID) func(*corev1.Node) {
+	return func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, FencedByAnnotation, string(by)) }
+}
+
+const oosKey = "node.kubernetes.io/out-of-service"
+
+var (
+	outage   = tainted(oosKey, "nodeshutdown", corev1.TaintEffectNoExecute)
+	notReady = tainted("node.kubernetes.io/not-ready", "", corev1.TaintEffectNoSchedule)
+)
+
+// lines is what of a node matters here, one line each.
+func lines(n *corev1.Node) []string {
+	if n == nil {
+		return []string{"no node"}
+	}
+	var out []string
+	for _, t := range n.Spec.Taints {
+		out = append(out, t.ToString())
+	}
+	if mark, has := n.Annotations[FencedByAnnotation]; has {
+		out = append(out, "mark "+mark)
+	}
+	return out
+}
+
+// now is the node as it is in the cluster; nil if it is not.
+func now(t *testing.T, c client.Client) *corev1.Node {
+	t.Helper()
+	n := &corev1.Node{}
+	err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, n)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// meanwhile changes the node in the cluster after it was seen.
+func meanwhile(changes ...func(*corev1.Node)) func(*testing.T, client.Client) {
+	return func(t *testing.T, c client.Client) {
+		t.Helper()
+		n := now(t, c)
+		for _, change := range changes {
+			change(n)
+		}
+		if err := c.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func vanished(t *testing.T, c client.Client) {
+	t.Helper()
+	if err := c.Delete(t.Context(), node()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func replaced(t *testing.T, c client.Client) {
+	t.Helper()
+	vanished(t, c)
+	if err := c.Create(t.Context(), node(func(n *corev1.Node) { n.UID = "v" })); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	oos      = oosKey + "=nodeshutdown:NoExecute"
+	oosOther = oosKey + "=maintenance:NoExecute"
+	oosMild  = oosKey + "=nodeshutdown:NoSchedule"
+	silent   = "node.kubernetes.io/not-ready:NoSchedule"
+)
+
+func TestFence(t *testing.T) {
+	cases := map[string]struct {
+		seen      *corev1.Node
+		meanwhile func(*testing.T, client.Client)
+		mode      Mode
+		want      []string
+		fails     bool
+	}{
+		"the taint and our mark come together":               {seen: node(notReady), want: []string{silent, oos, "mark us"}},
+		"W14: a taint of somebody else will do, unsigned":    {seen: node(outage), want: []string{oos}},
+		"one of another value will do as well":               {seen: node(tainted(oosKey, "maintenance", "NoExecute")), want: []string{oosOther}},
+		"one that evicts nobody will not":                    {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule")), want: []string{oosMild, oos, "mark us"}},
+		"what we signed is left as it is":                    {seen: node(outage, marked("us")), want: []string{oos, "mark us"}},
+		"N10: what we signed before a move is left as it is": {seen: node(outage, marked("us-before-the-move")), want: []string{oos, "mark us-before-the-move"}},
+		"a mark whose taint is gone is written over":         {seen: node(marked("them")), want: []string{oos, "mark us"}},
+		"W15: taints that came meanwhile are kept":           {seen: node(), meanwhile: meanwhile(notReady), want: []string{silent, oos, "mark us"}},
+		"W15: somebody else was faster":                      {seen: node(), meanwhile: meanwhile(outage), want: []string{oos}},
+		"a node that is gone needs no fence":                 {seen: node(), meanwhile: vanished, want: []string{"no node"}},
+		"another node of the name is not fenced":             {seen: node(), meanwhile: replaced, fails: true},
+		"an unknown mode is refused":                         {seen: node(), mode: Auto, fails: true},
+		"a node is deleted":                                  {seen: node(), mode: Delete, want: []string{"no node"}},
+		"a node that changed is deleted":                     {seen: node(), mode: Delete, meanwhile: meanwhile(notReady), want: []string{"no node"}},
+		"a node that is gone needs not be deleted":           {seen: node(), mode: Delete, meanwhile: vanished, want: []string{"no node"}},
+		"another node of the name is not deleted":            {seen: node(), mode: Delete, meanwhile: replaced, fails: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(interceptor.Funcs{}, tc.seen)
+			seen := now(t, w.client)
+			if tc.meanwhile != nil {
+				tc.meanwhile(t, w.client)
+			}
+			if tc.mode == "" {
+				tc.mode = Taint
+			}
+			for range 2 { // to repeat it does no harm
+				err := nodesOf(w).Fence(t.Context(), cluster, seen, us, tc.mode, noon)
+				if (err != nil) != tc.fails {
+					t.Fatalf("Fence() = %v, fails: want %t", err, tc.fails)
+				}
+				if diff := cmp.Diff(tc.want, lines(now(t, w.client))); diff != "" {
+					t.Fatalf("node (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestATaintSaysSinceWhen(t *testing.T) {
+	w := worldOf(interceptor.Funcs{}, node())
+	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint, noon); err != nil {
+		t.Fatal(err)
+	}
+	if at := now(t, w.client).Spec.Taints[0].TimeAdded; at == nil || !at.Time.Equal(noon) {
+		t.Errorf("timeAdded is %v, want %v", at, noon)
+	}
+}
+
+func TestUnfence(t *testing.T) {
+	cases := map[string]struct {
+		seen      *corev1.Node
+		meanwhile func(*testing.T, client.Client)
+		want      []string
+	}{
+		"our taint and our mark go together":                 {seen: node(notReady, outage, marked("us")), want: []string{silent}},
+		"N10: what we signed before a move goes":             {seen: node(outage, marked("us-before-the-move")), want: nil},
+		"N13: a taint that nobody signed stays":              {seen: node(outage), want: []string{oos}},
+		"N13: a taint that another remediation signed stays": {seen: node(outage, marked("them")), want: []string{oos, "mark them"}},
+		"a taint that took the place of ours stays":          {seen: node(tainted(oosKey, "maintenance", "NoExecute"), marked("us")), want: []string{oosOther}},
+		"a taint beside ours stays":                          {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule"), outage, marked("us")), want: []string{oosMild}},
+		"our mark goes if our taint is gone":                 {seen: node(marked("us")), want: nil},
+		"taints that came meanwhile are kept":                {seen: node(outage, marked("us")), meanwhile: meanwhile(notReady), want: []string{silent}},
+		"somebody else took it away meanwhile": {seen: node(outage, marked("us")), meanwhile: meanwhile(func(n *corev1.Node) {
+			n.Spec.Taints = nil
+		}), want: nil},
+		"a node that is gone is free":              {seen: node(outage, marked("us")), meanwhile: vanished, want: []string{"no node"}},
+		"another node of the name has nothing":     {seen: node(outage, marked("us")), meanwhile: replaced, want: nil},
+		"a node that was never fenced has nothing": {seen: node(notReady), want: []string{silent}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(interceptor.Funcs{}, tc.seen)
+			seen := now(t, w.client)
+			if tc.meanwhile != nil {
+				tc.meanwhile(t, w.client)
+			}
+			for range 2 {
+				if err := nodesOf(w).Unfence(t.Context(), cluster, seen, us, Backup{}); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, lines(now(t, w.client))); diff != "" {
+					t.Fatalf("node (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestNothingIsWrittenTwice(t *testing.T) {
+	w := worldOf(interceptor.Funcs{}, node(outage, marked("us")))
+	before := now(t, w.client)
+	n := nodesOf(w)
+	if err := n.Fence(t.Context(), cluster, before, us, Taint, noon); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Unfence(t.Context(), cluster, before, Owner{UID: "them"}, Backup{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, now(t, w.client)); diff != "" {
+		t.Errorf("a steady node was written (-before +after):\n%s", diff)
+	}
+}
+
+// What the caller has seen is shared with whoever looked at the same time.
+func TestWhatWasSeenIsNotChanged(t *testing.T) {
+	w := worldOf(interceptor.Funcs{}, node(notReady))
+	seen := now(t, w.client)
+	was := seen.DeepCopy()
+	if err := nodesOf(w).Fence(t.Context(), cluster, seen, us, Taint, noon); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(was, seen); diff != "" {
+		t.Errorf("the node that was seen (-before +after):\n%s", diff)
+	}
+}
+
+func TestAFailedWriteIsAnError(t *testing.T) {
+	broken := errors.New("broken")
+	fails := interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return broken
+		},
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			return broken
+		},
+	}
+	w := worldOf(fails, node(outage, marked("us")))
+	n := nodesOf(w)
+	for name, err := range map[string]error{
+		"taint":    n.Fence(t.Context(), cluster, node(), us, Taint, noon),
+		"delete":   n.Fence(t.Context(), cluster, node(), us, Delete, noon),
+		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us, Backup{}),
+		"restore":  n.Unfence(t.Context(), cluster, node(), us, Backup{Labels: `{"a":"b"}`}),
+		"no reach": nodesOf(&world{down: true}).Fence(t.Context(), cluster, node(), us, Taint, noon),
+	} {
+		if !errors.Is(err, broken) && !errors.Is(err, clustercache.ErrClusterNotConnected) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A node that others write all the time is given up after a few attempts: the next pass tries again.
+func TestConflictsWithoutEndAreAnError(t *testing.T) {
+	attempts := 0
+	w := worldOf(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		attempts++
+		return apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed"))
+	}}, node())
+	err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint, noon)
+	if !apierrors.IsConflict(err) || attempts < 2 || attempts > 10 {
+		t.Errorf("after %d attempts: %v", attempts, err)
+	}
+}

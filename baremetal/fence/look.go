@@ -1,0 +1,144 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+)
+
+// Presence is what there is of a node.
+type Presence int
+
+const (
+	// Unseen may be there: the workload cluster could not be asked. It is the zero value, so that nothing is ever concluded from a look
+	// that failed.
+	Unseen Presence = iota
+	// Absent is not there: the workload cluster itself said so, or the machine never had a node.
+	Absent
+	// Present is there.
+	Present
+)
+
+// Seen is one look at a node.
+type Seen struct {
+	Presence Presence
+	// Cause is why a node is Unseen. It is for the log: its text is another one each time.
+	Cause error
+
+	// Node is what the API server returned; nil unless Present. All below is read from it, and zero if there is none.
+	Node *corev1.Node
+	// Leaving says that the node is being deleted and is kept by a finalizer.
+	Leaving bool
+	// Ready is the status of the condition Ready, Unknown if there is no such condition, and ReadySince when it became that.
+	Ready      corev1.ConditionStatus
+	ReadySince time.Time
+
+	// Fenced says that the workload is made to move, by whomever: by a taint, or because the node is being deleted.
+	Fenced bool
+	// Ours says that the node bears our mark: there is something to take back.
+	Ours bool
+	// Mark is the mark that the node bears, whosesoever it is.
+	Mark types.UID
+
+	// Drained says that the node is Fenced and nothing is left on it that would have to move. A node that is not fenced is not asked for
+	// what is there: that pods are gone means nothing while others may come.
+	Drained bool
+	// Left are the names of the first few that are left, sorted, and Count is how many there are in all.
+	Left  []string
+	Count int
+}
+
+// Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
+//
+// A cluster that cannot be asked is no error: the node is Unseen. An error means that the cluster gave an answer that is of no use, such
+// as a refusal; the look that comes with it is of a node Unseen as well, so that a caller can carry on, and tell of the error.
+func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
+	if node == "" {
+		return Seen{Presence: Absent}, nil
+	}
+	seen, err := n.look(ctx, cluster, node, by)
+	switch {
+	case err == nil:
+		return seen, nil
+	case ctx.Err() == nil && outOfReach(err):
+		return Seen{Cause: err}, nil
+	default:
+		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
+	}
+}
+
+func (n *Nodes) look(ctx context.Context, cluster client.ObjectKey, name string, by Owner) (Seen, error) {
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return Seen{}, err
+	}
+	node := &corev1.Node{}
+	err = live.Get(ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return Seen{Presence: Absent}, nil
+	}
+	if err != nil {
+		return Seen{}, err
+	}
+	seen := seenOf(node, by)
+	if !seen.Fenced {
+		return seen, nil
+	}
+	left, err := n.left(ctx, live, cluster, node)
+	if err != nil {
+		return Seen{}, err
+	}
+	seen.Drained, seen.Left, seen.Count = len(left) == 0, firstFew(left), len(left)
+	return seen, nil
+}
+
+// seenOf is all that a node itself says.
+func seenOf(node *corev1.Node, by Owner) Seen {
+	mark := types.UID(node.Annotations[FencedByAnnotation])
+	seen := Seen{
+		Presence: Present, Node: node, Leaving: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
+		Fenced: outOfService(node) != nil || !node.DeletionTimestamp.IsZero(),
+		Ours:   by.owns(mark), Mark: mark,
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			seen.Ready, seen.ReadySince = c.Status, c.LastTransitionTime.Time
+		}
+	}
+	return seen
+}
+
+// outOfService returns the taint by which node is out of service; nil if there is none. Its value is nobody's concern: Kubernetes goes
+// by the key, and pods are evicted by NoExecute alone.
+func outOfService(node *corev1.Node) *corev1.Taint {
+	for i, t := range node.Spec.Taints {
+		if t.Key == infrav1.OutOfServiceTaintKey && t.Effect == infrav1.OutOfServiceTaintEffect {
+			return &node.Spec.Taints[i]
+		}
+	}
+	return nil
+}
+
+// outOfReach tells a cluster that cannot be asked from one that gave an answer. An API server that fails, is overrun or has lost its
+// etcd has not answered.
+func outOfReach(err error) bool {
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return true
+	}
+	code := answer.Status().Code
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+}

@@ -1,0 +1,295 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func tolerates(t corev1.Toleration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, t) }
+}
+
+func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
+	yes := true
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "o", UID: "o", Controller: &yes}}
+	}
+}
+
+func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.Phase = phase }
+}
+
+func terminating(p *corev1.Pod) {
+	p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: noon}, []string{"kubemend.io/test"}
+}
+
+func attachment(name, node string, attached bool) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "csi", NodeName: node},
+		Status:     storagev1.VolumeAttachmentStatus{Attached: attached},
+	}
+}
+
+var seconds = int64(300)
+
+func TestWhatHasToLeaveAFencedNode(t *testing.T) {
+	cases := map[string]struct {
+		what client.Object
+		on   *corev1.Node
+		want []string
+	}{
+		"nothing":                                         {},
+		"W10: a pod that nobody has evicted yet":          {what: pod("p"), want: []string{"Pod ns/p"}},
+		"a pod that is terminating":                       {what: pod("p", terminating), want: []string{"Pod ns/p"}},
+		"a pod that has not started":                      {what: pod("p", inPhase(corev1.PodPending)), want: []string{"Pod ns/p"}},
+		"a pod of which nothing is known":                 {what: pod("p", inPhase(corev1.PodUnknown)), want: []string{"Pod ns/p"}},
+		"not a pod that succeeded":                        {what: pod("p", inPhase(corev1.PodSucceeded))},
+		"not a pod that failed":                           {what: pod("p", inPhase(corev1.PodFailed))},
+		"not one that podgc failed and a finalizer keeps": {what: pod("p", inPhase(corev1.PodFailed), terminating)},
+		"not a pod elsewhere":                             {what: pod("p", func(p *corev1.Pod) { p.Spec.NodeName = "m" })},
+		"not a pod that tolerates the taint":              {what: pod("p", tolerates(corev1.Toleration{Key: oosKey, Operator: corev1.TolerationOpExists}))},
+		"not a pod that tolerates it by value":            {what: pod("p", tolerates(corev1.Toleration{Key: oosKey, Value: "nodeshutdown", Effect: "NoExecute"}))},
+		"not a pod that tolerates everything":             {what: pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))},
+		"a pod that tolerates it for some time":           {what: pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds})), want: []string{"Pod ns/p"}},
+		"a pod that tolerates another value":              {what: pod("p", tolerates(corev1.Toleration{Key: oosKey, Value: "maintenance"})), want: []string{"Pod ns/p"}},
+		"a pod that tolerates another effect":             {what: pod("p", tolerates(corev1.Toleration{Key: oosKey, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"})), want: []string{"Pod ns/p"}},
+		"a pod that tolerates another taint":              {what: pod("p", tolerates(corev1.Toleration{Key: "node.kubernetes.io/unreachable", Operator: corev1.TolerationOpExists})), want: []string{"Pod ns/p"}},
+		"not one that tolerates somebody's value, if that is the taint": {
+			on:   node(tainted(oosKey, "maintenance", "NoExecute")),
+			what: pod("p", tolerates(corev1.Toleration{Key: oosKey, Value: "maintenance"})),
+		},
+		"not a pod of a DaemonSet":                             {what: pod("p", ownedBy("apps/v1", "DaemonSet"))},
+		"a pod of a ReplicaSet":                                {what: pod("p", ownedBy("apps/v1", "ReplicaSet")), want: []string{"Pod ns/p"}},
+		"a pod of what is called a DaemonSet by somebody else": {what: pod("p", ownedBy("example.org/v1", "DaemonSet")), want: []string{"Pod ns/p"}},
+		"not a static pod":                                     {what: pod("p", func(p *corev1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"} })},
+		"a volume that is attached":                            {what: attachment("v", "n", true), want: []string{"VolumeAttachment v"}},
+		"a volume that is about to be attached":                {what: attachment("v", "n", false), want: []string{"VolumeAttachment v"}},
+		"not a volume elsewhere":                               {what: attachment("v", "m", true)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.on == nil {
+				tc.on = node(outage)
+			}
+			objs := []client.Object{tc.on}
+			if tc.what != nil {
+				objs = append(objs, tc.what)
+			}
+			seen, err := nodesOf(worldOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, seen.Left); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			if seen.Drained != (len(tc.want) == 0) || seen.Count != len(tc.want) {
+				t.Errorf("drained: %t, %d left; want %d", seen.Drained, seen.Count, len(tc.want))
+			}
+		})
+	}
+}
+
+func TestOnlyAFewNamesAreTold(t *testing.T) {
+	objs := []client.Object{node(outage)}
+	for i := range 7 {
+		objs = append(objs, pod(fmt.Sprintf("p%d", 6-i)))
+	}
+	seen, err := nodesOf(worldOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"Pod ns/p0", "Pod ns/p1", "Pod ns/p2", "Pod ns/p3", "Pod ns/p4"}, seen.Left); diff != "" || seen.Count != 7 {
+		t.Errorf("%d left (-want +got):\n%s", seen.Count, diff)
+	}
+}
+
+// W18: pages, by field, of that node alone.
+func TestPodsComePageByPage(t *testing.T) {
+	pages := map[string]*corev1.PodList{
+		"":       {ListMeta: metav1.ListMeta{Continue: "second"}, Items: []corev1.Pod{*pod("p", inPhase(corev1.PodSucceeded))}},
+		"second": {ListMeta: metav1.ListMeta{Continue: "third"}},
+		"third":  {Items: []corev1.Pod{*pod("q")}},
+	}
+	list := func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+		pods, ok := into.(*corev1.PodList)
+		if !ok {
+			return c.List(ctx, into, opts...)
+		}
+		o := (&client.ListOptions{}).ApplyOptions(opts)
+		if o.Limit == 0 || o.FieldSelector.String() != "spec.nodeName=n" {
+			return fmt.Errorf("limit %d, selector %s", o.Limit, o.FieldSelector)
+		}
+		*pods = *pages[o.Continue]
+		return nil
+	}
+	seen, err := nodesOf(worldOf(interceptor.Funcs{List: list}, node(outage))).Look(t.Context(), cluster, "n", us)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"Pod ns/q"}, seen.Left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func TestLook(t *testing.T) {
+	since := metav1.NewTime(noon.Add(-time.Hour).Local())
+	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeDiskPressure}, {Type: corev1.NodeReady, Status: status, LastTransitionTime: since}}
+		}
+	}
+	leaving := func(n *corev1.Node) {
+		n.Finalizers, n.DeletionTimestamp = []string{"kubemend.io/test"}, &metav1.Time{Time: noon}
+	}
+	cases := map[string]struct {
+		world *world
+		name  string
+		want  Seen
+	}{
+		"a machine that never had a node": {world: &world{down: true}, want: Seen{Presence: Absent}},
+		"a cluster without a connection":  {world: &world{down: true}, name: "n", want: Seen{Presence: Unseen}},
+		"a node that is gone":             {world: worldOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: Absent}},
+		"a node that is well": {
+			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionTrue, ReadySince: since.Time},
+		},
+		"a node that is silent": {
+			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time},
+		},
+		"a node that has just registered": {world: worldOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown}},
+		"a node that is not fenced is not drained either, and what is there is not asked for": {
+			world: worldOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
+		},
+		"a node that we fenced": {
+			world: worldOf(interceptor.Funcs{}, node(outage, marked("us"))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Mark: "us", Drained: true},
+		},
+		"N10: a node that we fenced before a move": {
+			world: worldOf(interceptor.Funcs{}, node(outage, marked("us-before-the-move"))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Mark: "us-before-the-move", Drained: true},
+		},
+		"W14: a node that somebody else fenced": {
+			world: worldOf(interceptor.Funcs{}, node(outage)), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Drained: true},
+		},
+		"a node that another remediation fenced": {
+			world: worldOf(interceptor.Funcs{}, node(outage, marked("them"))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Mark: "them", Drained: true},
+		},
+		"a taint that evicts nobody is no fence": {
+			world: worldOf(interceptor.Funcs{}, node(tainted(oosKey, "nodeshutdown", "NoSchedule"))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
+		},
+		"our mark without a taint is ours, and no fence": {
+			world: worldOf(interceptor.Funcs{}, node(marked("us"))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Ours: true, Mark: "us"},
+		},
+		"a node that is being deleted is fenced": {
+			world: worldOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
+			want: Seen{Presence: Present, Leaving: true, Ready: corev1.ConditionUnknown, Fenced: true, Left: []string{"Pod ns/p"}, Count: 1},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			seen, err := nodesOf(tc.world).Look(t.Context(), cluster, tc.name, us)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (seen.Node != nil) != (seen.Presence == Present) || (seen.Cause != nil) != (seen.Presence == Unseen) {
+				t.Errorf("presence %d, node %v, cause %v", seen.Presence, seen.Node, seen.Cause)
+			}
+			seen.Node, seen.Cause = nil, nil
+			if diff := cmp.Diff(tc.want, seen); diff != "" {
+				t.Errorf("Look() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// W8, W10: what could not be asked is neither drained nor gone. That it could not be asked is no error, a refusal is one.
+func TestALookThatFailsConcludesNothing(t *testing.T) {
+	nodes := corev1.Resource("nodes")
+	cases := map[string]struct {
+		err   error
+		fails bool
+	}{
+		"the network fails":          {err: errors.New("dial tcp: connection refused")},
+		"the API server is too slow": {err: context.DeadlineExceeded},
+		"the API server has no etcd": {err: apierrors.NewInternalError(errors.New("etcdserver: request timed out"))},
+		"the API server starts":      {err: apierrors.NewServiceUnavailable("starting")},
+		"the API server is overrun":  {err: apierrors.NewTooManyRequests("later", 1)},
+		"C8: we may not":             {err: apierrors.NewForbidden(nodes, "n", errors.New("no")), fails: true},
+		"we are not known":           {err: apierrors.NewUnauthorized("who?"), fails: true},
+		"the page has expired":       {err: apierrors.NewResourceExpired("too old"), fails: true},
+	}
+	for name, tc := range cases {
+		for what, broken := range map[string]interceptor.Funcs{
+			"node": {Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return tc.err
+			}},
+			"pods":        {List: failing[*corev1.PodList](tc.err)},
+			"attachments": {List: failing[*storagev1.VolumeAttachmentList](tc.err)},
+		} {
+			t.Run(name+", asked for the "+what, func(t *testing.T) {
+				seen, err := nodesOf(worldOf(broken, node(outage, marked("us")))).Look(t.Context(), cluster, "n", us)
+				if (err != nil) != tc.fails || (seen.Cause != nil) == tc.fails {
+					t.Errorf("error %v, cause %v, fails: want %t", err, seen.Cause, tc.fails)
+				}
+				if !errors.Is(errors.Join(err, seen.Cause), tc.err) {
+					t.Errorf("the cause is lost: %v, %v", err, seen.Cause)
+				}
+				seen.Cause = nil
+				if diff := cmp.Diff(Seen{Presence: Unseen}, seen); diff != "" {
+					t.Errorf("Look() (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestALookThatIsCalledOffIsAnError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	broken := interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+		return ctx.Err()
+	}}
+	if _, err := nodesOf(worldOf(broken)).Look(ctx, cluster, "n", us); !errors.Is(err, context.Canceled) {
+		t.Errorf("Look() = %v", err)
+	}
+}
+
+// failing fails to list one kind.
+func failing[L client.ObjectList](err error) func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	return func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, is := list.(L); is {
+			return err
+		}
+		return c.List(ctx, list, opts...)
+	}
+}

@@ -1,0 +1,146 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+var (
+	errOther   = errors.New("another node has taken its name")
+	errGone    = errors.New("it is gone, and its labels and annotations cannot be given back yet")
+	errLeaving = errors.New("it is being deleted, and its labels and annotations cannot be given back yet")
+)
+
+// Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. To repeat it does no
+// harm, and a node that is gone needs no fence.
+//
+// With Taint, a taint of somebody else does as well, and is left as it is. With Delete, that very node is deleted, not another one of
+// its name; its backup must have been stored before.
+func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, mode Mode, now time.Time) error {
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	if err == nil {
+		switch mode {
+		case Taint:
+			err = change(ctx, live, node, func(is *corev1.Node) error {
+				if is.UID != node.UID {
+					return errOther
+				}
+				putOutOfService(is, by, now)
+				return nil
+			})
+		case Delete:
+			err = live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.Preconditions{UID: &node.UID})
+		default:
+			err = fmt.Errorf("%q is no way to do that", mode)
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("fence node %q of cluster %s: %w", node.Name, cluster, err)
+	}
+	return nil
+}
+
+// Unfence takes back what Fence did, in either mode: our taint and our mark, and it gives the node the labels and annotations of saved
+// that it lacks. node is as it was last seen. To repeat it does no harm.
+//
+// A node that is gone needs to be rid of no taint, but it is an error if there is something to give back: whoever keeps the backup
+// must not drop it before this has returned nil.
+func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, saved Backup) error {
+	err := n.unfence(ctx, cluster, node, by, saved)
+	if err != nil {
+		return fmt.Errorf("unfence node %q of cluster %s: %w", node.Name, cluster, err)
+	}
+	return nil
+}
+
+func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, saved Backup) error {
+	kept, err := saved.parse()
+	if err != nil {
+		return err
+	}
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	err = change(ctx, live, node, func(is *corev1.Node) error {
+		if !kept.empty() && !is.DeletionTimestamp.IsZero() {
+			return errLeaving
+		}
+		putBackInService(is, by)
+		kept.giveBack(is)
+		return nil
+	})
+	switch {
+	case !apierrors.IsNotFound(err):
+		return err
+	case !kept.empty():
+		return errGone
+	}
+	return nil
+}
+
+// change patches what edit changes in a node, if it changes anything. edit is given a copy of node, and after a conflict one of what the
+// API server has now.
+//
+// The patch holds what was changed alone, but the list of taints only as a whole, for there is no key by which the taints of two
+// writers could be merged. So it applies to no other version than the one that was edited.
+func change(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node) error) error {
+	was := node
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		is := was.DeepCopy()
+		if err := edit(is); err != nil {
+			return err
+		}
+		if equality.Semantic.DeepEqual(was, is) {
+			return nil
+		}
+		patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+		err := live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		fresh := &corev1.Node{}
+		if err := live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
+			return err
+		}
+		was = fresh
+		return err
+	})
+}
+
+// putOutOfService adds the taint and signs it, unless there is one. The mark of somebody whose taint is gone is written over.
+func putOutOfService(node *corev1.Node, by Owner, now time.Time) {
+	if outOfService(node) != nil {
+		return
+	}
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+		Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
+		TimeAdded: &metav1.Time{Time: now},
+	})
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, FencedByAnnotation, string(by.UID))
+}
+
+// putBackInService takes the taint and the mark away, if they are by's. Only the taint as we write it is taken: one of another value has
+// been put in its place by somebody else.
+func putBackInService(node *corev1.Node, by Owner) {
+	if !seenOf(node, by).Ours {
+		return
+	}
+	delete(node.Annotations, FencedByAnnotation)
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == infrav1.OutOfServiceTaintKey && t.Value == infrav1.OutOfServiceTaintValue && t.Effect == infrav1.OutOfServiceTaintEffect
+	})
+}

@@ -1,0 +1,177 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// openPatience is how long to wait for the API server to begin a watch.
+	openPatience = 10 * time.Second
+	// pauseAfterEnd is how long after the end of a watch its node is woken. A server that ends every watch at once would else be asked
+	// for the next as fast as it can refuse.
+	pauseAfterEnd = time.Second
+)
+
+// podWatch is an open watch on the pods of one node.
+type podWatch struct {
+	link   *link
+	cancel context.CancelFunc
+	// done is closed when nothing runs for this watch any more.
+	done chan struct{}
+}
+
+// Watch makes sure that the node wakes when something leaves it, until Unwatch, Forget or Close. It is to be asked for on every pass, and
+// before the Look on which the wait is founded: then nothing goes unseen between the two.
+//
+// One that is open and of the same connection is left as it is. When it ends for other reasons, because the API server or the network
+// ended it, the node is woken once, and the next pass asks again. A cluster without a connection is not watched, and this is no error:
+// that it is connected again is told by ClusterCache's own source.
+func (n *Nodes) Watch(ctx context.Context, cluster client.ObjectKey, node string) error {
+	err := n.watch(ctx, place{cluster, node})
+	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil
+	}
+	return fmt.Errorf("watch what leaves node %q of cluster %s: %w", node, cluster, err)
+}
+
+func (n *Nodes) watch(ctx context.Context, at place) error {
+	if err := n.clusters.Watch(ctx, at.cluster, attachmentStore{n, at.cluster}); err != nil {
+		return err
+	}
+	l, err := n.link(ctx, at.cluster)
+	if err != nil {
+		return err
+	}
+	alone, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the pass that asks for it
+	w := &podWatch{link: l, cancel: cancel, done: make(chan struct{})}
+	if !n.claim(at, w) {
+		cancel()
+		return nil
+	}
+	opening, opened := context.WithTimeout(ctx, openPatience)
+	defer opened()
+	inTime := context.AfterFunc(opening, cancel)
+	stream, err := l.pods(alone, at.node)
+	if !inTime() && err == nil {
+		stream.Stop()
+		err = opening.Err()
+	}
+	if err != nil {
+		n.drop(at, w)
+		close(w.done)
+		return fmt.Errorf("watch its pods: %w", err)
+	}
+	go n.follow(alone, at, w, stream)
+	return nil
+}
+
+// Unwatch ends the watch on a node, if there is one.
+func (n *Nodes) Unwatch(cluster client.ObjectKey, node string) {
+	at := place{cluster, node}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.watches[at]; w != nil {
+		w.cancel()
+		delete(n.watches, at)
+	}
+}
+
+// Close ends all watches, and returns when nothing of them runs any more. Nothing is watched afterwards.
+func (n *Nodes) Close() {
+	n.mu.Lock()
+	n.closed = true
+	open := make([]*podWatch, 0, len(n.watches))
+	for at, w := range n.watches {
+		w.cancel()
+		open = append(open, w)
+		delete(n.watches, at)
+	}
+	n.mu.Unlock()
+	for _, w := range open {
+		<-w.done
+	}
+}
+
+// claim puts w in place, unless there is one of the same connection already. One of a former connection makes way.
+func (n *Nodes) claim(at place, w *podWatch) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.watches[at]
+	if n.closed || was != nil && was.link == w.link {
+		return false
+	}
+	if was != nil {
+		was.cancel()
+	}
+	n.watches[at] = w
+	return true
+}
+
+// drop ends w, and makes room for the next one.
+func (n *Nodes) drop(at place, w *podWatch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w.cancel()
+	if n.watches[at] == w {
+		delete(n.watches, at)
+	}
+}
+
+func (n *Nodes) watched(at place) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.watches[at] != nil
+}
+
+// follow is the life of a watch: it listens, and when the stream has ended by itself, it makes room for the next one and has that asked
+// for.
+func (n *Nodes) follow(ctx context.Context, at place, w *podWatch, stream watch.Interface) {
+	defer close(w.done)
+	n.listen(ctx, at, stream)
+	select {
+	case <-ctx.Done():
+	case <-time.After(n.pause):
+		n.drop(at, w)
+		n.wake(at.cluster, at.node)
+	}
+}
+
+// listen wakes the node for as long as the watch is wanted and its stream lasts.
+func (n *Nodes) listen(ctx context.Context, at place, stream watch.Interface) {
+	defer stream.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, more := <-stream.ResultChan():
+			switch {
+			case !more, e.Type == watch.Error:
+				return
+			case hasLeft(e):
+				n.wake(at.cluster, at.node)
+			}
+		}
+	}
+}
+
+// hasLeft tells the events of a pod after which it may not have to move any more: it is gone, or it was deleted by force and is kept by a
+// finalizer alone. That it is told to end, which comes before, changes nothing, and on a full node is a hundred events.
+func hasLeft(e watch.Event) bool {
+	if e.Type == watch.Deleted {
+		return true
+	}
+	pod, err := meta.Accessor(e.Object)
+	if e.Type != watch.Modified || err != nil {
+		return false
+	}
+	grace := pod.GetDeletionGracePeriodSeconds()
+	return !pod.GetDeletionTimestamp().IsZero() && grace != nil && *grace == 0
+}

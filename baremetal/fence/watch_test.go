@@ -1,0 +1,342 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The tests below run in bubbles of synctest: one ends only when every goroutine that was started in it has ended, and fails if one
+// never does.
+
+// server is the API server as its watches are seen from here.
+type server struct {
+	*world
+	refuses error
+	hangs   bool
+
+	mu      sync.Mutex
+	streams []*watch.RaceFreeFakeWatcher
+	woken   []string
+}
+
+func (s *server) nodes() *Nodes {
+	s.world = &world{config: &rest.Config{}}
+	n := NewNodes(s, func(cluster client.ObjectKey, node string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.woken = append(s.woken, cluster.Name+"/"+node)
+	})
+	n.dial = func(config *rest.Config) (*link, error) { return &link{config: config, pods: s.open}, nil }
+	return n
+}
+
+func (s *server) open(ctx context.Context, _ string) (watch.Interface, error) {
+	if s.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if s.refuses != nil {
+		return nil, s.refuses
+	}
+	stream := watch.NewRaceFreeFake()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams = append(s.streams, stream)
+	return stream, nil
+}
+
+// wakes are the nodes that were woken since it was last asked.
+func (s *server) wakes() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	woken := s.woken
+	s.woken = nil
+	return woken
+}
+
+// ended tells which streams were let go of.
+func (s *server) ended() []bool {
+	synctest.Wait()
+	ended := make([]bool, 0, len(s.streams))
+	for _, stream := range s.streams {
+		ended = append(ended, stream.IsStopped())
+	}
+	return ended
+}
+
+func same[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func mustWatch(t *testing.T, n *Nodes, node string) {
+	t.Helper()
+	if err := n.Watch(t.Context(), cluster, node); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told is a pod of which only the metadata came, told to end within some seconds; none if negative.
+func told(grace int64) *metav1.PartialObjectMetadata {
+	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	if grace >= 0 {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: noon}, &grace
+	}
+	return pod
+}
+
+func TestWhatWakesANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		defer n.Close()
+		mustWatch(t, n, "n")
+		for _, tc := range []struct {
+			name string
+			send func(*watch.RaceFreeFakeWatcher)
+			want []string
+		}{
+			{"a pod is there", func(w *watch.RaceFreeFakeWatcher) { w.Add(told(-1)) }, nil},
+			{"a pod changes", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(-1)) }, nil},
+			{"a pod is told to end", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(30)) }, nil},
+			{"a pod is deleted by force, and kept by a finalizer", func(w *watch.RaceFreeFakeWatcher) { w.Modify(told(0)) }, []string{"c/n"}},
+			{"a pod is gone", func(w *watch.RaceFreeFakeWatcher) { w.Delete(told(-1)) }, []string{"c/n"}},
+		} {
+			tc.send(s.streams[0])
+			same(t, tc.name, tc.want, s.wakes())
+		}
+	})
+}
+
+func TestAWatchIsOpenedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		defer n.Close()
+		for range 3 {
+			mustWatch(t, n, "n")
+		}
+		mustWatch(t, n, "m")
+		same(t, "streams that have ended", []bool{false, false}, s.ended())
+	})
+}
+
+func TestAWatchOutlivesThePassThatAskedForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		defer n.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := n.Watch(ctx, cluster, "n"); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		same(t, "streams that have ended", []bool{false}, s.ended())
+		s.streams[0].Delete(told(-1))
+		same(t, "woken", []string{"c/n"}, s.wakes())
+	})
+}
+
+func TestAWatchEndsWhenToldTo(t *testing.T) {
+	for name, end := range map[string]func(*Nodes){
+		"unwatched":         func(n *Nodes) { n.Unwatch(cluster, "n") },
+		"cluster forgotten": func(n *Nodes) { n.Forget(cluster) },
+		"closed":            func(n *Nodes) { n.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{}
+				n := s.nodes()
+				mustWatch(t, n, "n")
+				end(n)
+				end(n) // to repeat it does no harm
+				same(t, "streams that have ended", []bool{true}, s.ended())
+				same(t, "woken", nil, s.wakes())
+				if n.watched(place{cluster, "n"}) {
+					t.Error("it is still watched")
+				}
+			})
+		})
+	}
+}
+
+func TestOtherWatchesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		defer n.Close()
+		mustWatch(t, n, "n")
+		mustWatch(t, n, "m")
+		n.Unwatch(cluster, "n")
+		n.Forget(client.ObjectKey{Namespace: "ns", Name: "another"})
+		same(t, "streams that have ended", []bool{true, false}, s.ended())
+	})
+}
+
+// What ends a stream is told like any other change, and the pass that follows opens the next one. Nothing is opened in between.
+func TestAStreamThatEndsWakesItsNodeAfterAPause(t *testing.T) {
+	for name, end := range map[string]func(*watch.RaceFreeFakeWatcher){
+		"the server ends it": func(w *watch.RaceFreeFakeWatcher) { w.Stop() },
+		"the server tells of an error": func(w *watch.RaceFreeFakeWatcher) {
+			w.Error(&metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{}
+				n := s.nodes()
+				defer n.Close()
+				mustWatch(t, n, "n")
+				began := time.Now() //nolint:forbidigo // the clock of the bubble
+				end(s.streams[0])
+				same(t, "woken at once", nil, s.wakes())
+				mustWatch(t, n, "n")
+				same(t, "streams that have ended", []bool{true}, s.ended()[:1])
+				waitFor(t, func() bool { return !n.watched(place{cluster, "n"}) })
+				if pause := time.Since(began); pause != pauseAfterEnd { //nolint:forbidigo // the clock of the bubble
+					t.Errorf("woken after %v, want %v", pause, pauseAfterEnd)
+				}
+				same(t, "woken", []string{"c/n"}, s.wakes())
+				mustWatch(t, n, "n")
+				same(t, "number of streams", 2, len(s.streams))
+			})
+		})
+	}
+}
+
+// waitFor lets the time of the bubble pass until something is so.
+func waitFor(t *testing.T, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 10_000 {
+		synctest.Wait()
+		if so() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatal("it never came to that")
+}
+
+func TestAWatchThatEndsIsNotMissedByWhoNeedsItNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		mustWatch(t, n, "n")
+		s.streams[0].Stop()
+		synctest.Wait()
+		n.Unwatch(cluster, "n")       // during the pause
+		time.Sleep(2 * pauseAfterEnd) //nolint:forbidigo // the clock of the bubble
+		same(t, "woken", nil, s.wakes())
+	})
+}
+
+func TestANewConnectionGetsANewWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		defer n.Close()
+		mustWatch(t, n, "n")
+		s.config = &rest.Config{}
+		mustWatch(t, n, "n")
+		same(t, "streams that have ended", []bool{true, false}, s.ended())
+		s.streams[1].Delete(told(-1))
+		same(t, "woken", []string{"c/n"}, s.wakes())
+	})
+}
+
+func TestAClusterWithoutAConnectionIsNotWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		s.down = true
+		mustWatch(t, n, "n")
+		if len(s.streams) > 0 || n.watched(place{cluster, "n"}) {
+			t.Error("it is watched")
+		}
+	})
+}
+
+func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
+	refused := errors.New("refused")
+	for name, s := range map[string]*server{"refused": {refuses: refused}, "no answer": {hangs: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := s.nodes()
+				if err := n.Watch(t.Context(), cluster, "n"); err == nil {
+					t.Error("no error")
+				}
+				if n.watched(place{cluster, "n"}) {
+					t.Error("it counts as watched")
+				}
+				s.refuses, s.hangs = nil, false
+				mustWatch(t, n, "n")
+				n.Close()
+				same(t, "streams that have ended", []bool{true}, s.ended())
+			})
+		})
+	}
+}
+
+func TestNothingIsWatchedAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		n.Close()
+		mustWatch(t, n, "n")
+		if len(s.streams) > 0 {
+			t.Error("a watch was opened")
+		}
+	})
+}
+
+// For the race detector, and for what is left running.
+func TestManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				name := fmt.Sprintf("n%d", i%4)
+				if err := n.Watch(t.Context(), cluster, name); err != nil {
+					t.Error(err)
+				}
+				if i%3 == 0 {
+					n.Unwatch(cluster, name)
+				}
+			})
+		}
+		all.Wait()
+		n.Close()
+		for i, ended := range s.ended() {
+			if !ended {
+				t.Errorf("stream %d goes on", i)
+			}
+		}
+	})
+}
+
+func TestEventsThatAreNoPods(t *testing.T) {
+	for _, e := range []watch.Event{{Type: watch.Bookmark, Object: &corev1.Pod{}}, {Type: watch.Modified}, {Type: watch.Modified, Object: &metav1.Status{}}} {
+		if hasLeft(e) {
+			t.Errorf("%s %T wakes", e.Type, e.Object)
+		}
+	}
+}
