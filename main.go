@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -94,7 +95,7 @@ func defaults() *options {
 	gates := featuregate.NewFeatureGate()
 	// Adding to a gate that is new and not yet frozen cannot fail.
 	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{warmStandby: {Default: false, PreRelease: featuregate.Alpha}})
-	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, gates: gates, logs: logs.NewOptions()}
+	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, fencing: fence.Auto, gates: gates, logs: logs.NewOptions()}
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
@@ -106,7 +107,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"HostRemediations are acted on wherever their CRD is installed.")
 	fs.Var(&o.fencing, "fencing",
 		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+
-			"If empty, by the taint where the workload cluster is of v1.28 or later, else by deleting.")
+			"auto: by the taint where the workload cluster is of v1.28 or later, else by deleting.")
 	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
@@ -281,7 +282,9 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 		WatchFilterValue: o.watchFilter,
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: machinehealthcheck.SlimMetadata,
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.SlimNode}},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}: {Transform: workload.SlimNode}, &storagev1.VolumeAttachment{}: {Transform: fence.SlimAttachment},
+			},
 		},
 		Client: clustercache.ClientOptions{QPS: o.clusterQPS, Burst: o.clusterBurst, UserAgent: userAgent},
 	}, controller.Options{MaxConcurrentReconciles: o.cacheConcurrency})

@@ -41,7 +41,11 @@ func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, cluster
 	r := remediations{
 		mgr: mgr, cc: cc, clusters: clusters, o: o, writer: writer, recorder: mgr.GetEventRecorder("kubemend"),
 		hosts: &host.Hosts{Client: writer, Live: mgr.GetAPIReader()},
-		nodes: &fence.Nodes{Clusters: cc, Volumes: clusters, Override: o.fencing}, turns: &hostremediation.Turns{},
+		turns: &hostremediation.Turns{}, wakeups: &hostremediation.Wakeups{},
+	}
+	r.nodes = fence.NewNodes(cc, r.wakeups.Wake)
+	if err := mgr.Add(closing{r.nodes}); err != nil {
+		return fmt.Errorf("set up the watches on nodes: %w", err)
 	}
 	if o.webhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
@@ -71,7 +75,8 @@ type remediations struct {
 	writer   client.Client
 	recorder events.EventRecorder
 	hosts    *host.Hosts
-	nodes    hostremediation.Nodes
+	nodes    *fence.Nodes
+	wakeups  *hostremediation.Wakeups
 	turns    *hostremediation.Turns
 }
 
@@ -79,7 +84,8 @@ func (r remediations) start(kind hostremediation.Kind) func(context.Context) err
 	return func(ctx context.Context) error {
 		return (&hostremediation.Reconciler{
 			Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(),
-			Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Turns: r.turns,
+			Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
+			Fencing:  r.o.fencing,
 			Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
 		}).SetupWithManager(ctx, r.mgr, r.cc, controller.Options{MaxConcurrentReconciles: r.o.remediationConcurrency})
 	}
@@ -89,6 +95,16 @@ func (r remediations) sweep(context.Context) error {
 	return (&hostremediation.Sweeper{
 		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
 	}).SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1})
+}
+
+// closing ends the watches on nodes with the manager.
+type closing struct{ nodes *fence.Nodes }
+
+// Start implements manager.Runnable.
+func (c closing) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.nodes.Close()
+	return nil
 }
 
 // installed are the kinds of remediations that exist, served by us or not.

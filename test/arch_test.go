@@ -53,7 +53,7 @@ var layers = []layer{
 	},
 	{
 		name:    "controller",
-		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/nodehealthcheck"},
+		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/nodehealthcheck", "controllers/serving"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{

@@ -38,10 +38,6 @@ const (
 	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
 	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
-
-	// FencedByAnnotation on a Node is the UID of the remediation that tainted it as out of service. It is written together with the
-	// taint, and tells it from one that somebody else set.
-	FencedByAnnotation = "kubemend.io/fenced-by"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the

@@ -72,7 +72,8 @@ func dial(config *rest.Config) (*link, error) {
 			if err != nil {
 				return info, err
 			}
-			return info, json.Unmarshal(raw, &info)
+			err = json.Unmarshal(raw, &info)
+			return info, err
 		},
 	}, nil
 }

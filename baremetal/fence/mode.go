@@ -23,14 +23,21 @@ const (
 	Delete Mode = "delete"
 )
 
-// ParseMode reads the value of a flag: auto, taint or delete.
-func ParseMode(value string) (Mode, error) {
-	switch m := Mode(value); m {
+// Set makes Mode the value of a flag: auto, taint or delete.
+func (m *Mode) Set(value string) error {
+	switch v := Mode(value); v {
 	case Auto, Taint, Delete:
-		return m, nil
+		*m = v
+		return nil
 	}
-	return "", fmt.Errorf("%q is no way to fence a node: it is %s, %s or %s", value, Auto, Taint, Delete)
+	return fmt.Errorf("must be one of %s, %s, %s", Auto, Taint, Delete)
 }
+
+// String makes Mode the value of a flag.
+func (m *Mode) String() string { return string(*m) }
+
+// Type makes Mode the value of a flag.
+func (m *Mode) Type() string { return "string" }
 
 // ModeFor returns the mode for the nodes of a cluster: override, if it is one; else by the version that the cluster's own API server
 // reports (CAPM3 asks the management cluster, once). It is asked for each time, for the cluster may have been upgraded meanwhile.

@@ -41,10 +41,11 @@ func TestModeOf(t *testing.T) {
 	}
 }
 
-func TestParseMode(t *testing.T) {
+func TestModeIsAFlag(t *testing.T) {
 	for value, wanted := range map[string]bool{"auto": true, "taint": true, "delete": true, "": false, "Taint": false, "off": false} {
-		if mode, err := ParseMode(value); (err == nil) != wanted || err == nil && string(mode) != value {
-			t.Errorf("ParseMode(%q) = %q, %v", value, mode, err)
+		var mode Mode
+		if err := mode.Set(value); (err == nil) != wanted || err == nil && mode.String() != value {
+			t.Errorf("Set(%q): %q, %v", value, mode, err)
 		}
 	}
 }
@@ -55,10 +56,10 @@ func TestALinkAsksTheWorkloadCluster(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.URL.Path == "/version":
-			fmt.Fprint(w, `{"major":"1","minor":"27+"}`)
+			_, _ = fmt.Fprint(w, `{"major":"1","minor":"27+"}`)
 		case r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("watch") != "" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=n" &&
 			strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"):
-			fmt.Fprint(w, `{"type":"DELETED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"p","namespace":"ns"}}}`)
+			_, _ = fmt.Fprint(w, `{"type":"DELETED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"p","namespace":"ns"}}}`)
 		default:
 			http.Error(w, r.URL.String(), http.StatusTeapot)
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -33,9 +34,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	case powercycle.MarkHost:
 		err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
 	case powercycle.Fence:
-		err = r.Nodes.Fence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), r.fencedBy(w))
+		err = r.fence(ctx, w)
 	case powercycle.Unfence:
-		err = r.Nodes.Unfence(ctx, client.ObjectKeyFromObject(w.cluster), w.nodeName(), r.fencedBy(w))
+		err = r.unfence(ctx, w)
 	case powercycle.HandOver:
 		err = r.handOver(ctx, w.machine, w.now)
 	case powercycle.TakeBack:
@@ -47,22 +48,52 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	return err == nil, err
 }
 
-// fencedBy is the remediation as the node knows it. A backup is stored in the remediation at once, and not with the rest of what is
-// remembered: the node is deleted as soon as it is.
-func (r *Reconciler) fencedBy(w *world) fence.By {
-	by := w.record.by(w.rem)
-	return fence.By{UID: by.UID, Before: by.Before, Backup: w.backup, Save: func(ctx context.Context, b fence.Backup) error {
-		next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
-		marks := maps.Clone(next.GetAnnotations())
-		maps.Copy(marks, b.Marks())
-		next.SetAnnotations(marks)
-		if err := r.patchMetadata(ctx, w.rem, next); err != nil {
+// fence lets the workload of the node move. Before a node is deleted, what it has to get back is stored, at once and not with the rest of
+// what is remembered.
+func (r *Reconciler) fence(ctx context.Context, w *world) error {
+	cluster := client.ObjectKeyFromObject(w.cluster)
+	mode, err := r.Nodes.ModeFor(ctx, cluster, r.Fencing)
+	if err != nil {
+		return err
+	}
+	if mode == fence.Delete {
+		if err := r.backUp(ctx, w); err != nil {
 			return err
 		}
-		w.rem.SetAnnotations(marks)
-		w.backup = &b
-		return nil
-	}}
+	}
+	return r.Nodes.Fence(ctx, cluster, w.seen.Node, w.signs(), mode, w.now)
+}
+
+func (r *Reconciler) backUp(ctx context.Context, w *world) error {
+	backup, err := fence.BackupOf(w.seen.Node, w.rem.GetAnnotations())
+	if err != nil {
+		return err
+	}
+	marks := maps.Clone(w.rem.GetAnnotations())
+	marks[infrav1.NodeAnnotationsBackupAnnotation], marks[infrav1.NodeLabelsBackupAnnotation] = backup.Annotations, backup.Labels
+	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
+	next.SetAnnotations(marks)
+	if err := r.patchMetadata(ctx, w.rem, next); err != nil {
+		return err
+	}
+	w.rem.SetAnnotations(marks)
+	return nil
+}
+
+// unfence takes all back that was done to the node.
+func (r *Reconciler) unfence(ctx context.Context, w *world) error {
+	cluster := client.ObjectKeyFromObject(w.cluster)
+	return r.Nodes.Unfence(ctx, cluster, w.seen.Node, w.signs(), fence.BackupIn(w.rem.GetAnnotations()))
+}
+
+// signs is the remediation as it signs a node.
+func (w *world) signs() fence.Owner {
+	by := w.record.by(w.rem)
+	owner := fence.Owner{UID: by.UID}
+	if by.Before != "" {
+		owner.Former = []types.UID{by.Before}
+	}
+	return owner
 }
 
 // takeBack undoes a hand-over: what was asked of the owner first, so that it does not replace a machine whose host is well.
@@ -98,9 +129,8 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	}
 	marks[mendv1.PowerCycleAnnotation] = string(content)
 	if step.Do == powercycle.Unfence {
-		for key := range (fence.Backup{}).Marks() {
-			delete(marks, key) // what they held is restored
-		}
+		delete(marks, infrav1.NodeAnnotationsBackupAnnotation) // what they held is restored
+		delete(marks, infrav1.NodeLabelsBackupAnnotation)
 	}
 	delete(marks, clusterctlv1.BlockMoveAnnotation)
 	if holds(w, step) {

@@ -45,13 +45,6 @@ const (
 	impatience = time.Second
 )
 
-// Nodes are the nodes of workload clusters, as package fence has them.
-type Nodes interface {
-	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.By) (fence.Seen, error)
-	Fence(ctx context.Context, cluster client.ObjectKey, node string, by fence.By) error
-	Unfence(ctx context.Context, cluster client.ObjectKey, node string, by fence.By) error
-}
-
 // Reconciler makes passes over the remediations of one kind.
 type Reconciler struct {
 	Kind Kind
@@ -63,11 +56,14 @@ type Reconciler struct {
 	Live     client.Reader
 	Hosts    *host.Hosts
 	Clusters *workload.Clusters
-	Nodes    Nodes
+	Nodes    *fence.Nodes
+	Wakeups  *Wakeups
 	Turns    *Turns
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
+	// Fencing is how the workload of nodes is made to move.
+	Fencing fence.Mode
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
 	WatchFilterValue string
 

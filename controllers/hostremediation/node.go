@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,16 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// maxLeft is how many of the things that are left on a node are named.
-const maxLeft = 3
-
-// drainRecheck is how soon to look again at a node that is being emptied. Nothing tells that a pod of one node has gone, but a watch of
-// all pods of the cluster.
-const drainRecheck = 2 * time.Second
+// drainRecheck is how soon to look again at a node that is being emptied, should the watch on it have told nothing.
+const drainRecheck = 20 * time.Second
 
 // blindRecheck is how soon to ask again a workload cluster that could not be asked.
 const blindRecheck = 10 * time.Second
@@ -39,24 +37,39 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 		return
 	}
 	r.observeCached(ctx, w, name)
+	if w.facts.State != powercycle.MovingWorkload {
+		r.Nodes.Unwatch(client.ObjectKeyFromObject(w.cluster), name)
+	}
 	if !needsNode(w) {
 		return
 	}
-	seen, err := r.Nodes.Look(ctx, client.ObjectKeyFromObject(w.cluster), name, r.fencedBy(w))
-	if err != nil {
+	r.look(ctx, w, name)
+}
+
+// look asks the workload cluster itself for the node, and what is left on it. While it is being emptied whatever leaves it wakes us.
+func (r *Reconciler) look(ctx context.Context, w *world, name string) {
+	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
+	var err error
+	if emptying {
+		err = r.Nodes.Watch(ctx, cluster, name)
+	}
+	seen, lookErr := r.Nodes.Look(ctx, cluster, name, w.signs())
+	if err = errors.Join(err, lookErr, seen.Cause); err != nil {
 		w.blindness = err.Error()
 		w.lookAgain(blindRecheck)
-		return
 	}
-	w.seen, w.facts.Node = seen, powercycle.NodePresent
-	if seen.Absent {
-		w.facts.Node = powercycle.NodeAbsent
-	}
-	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.ByUs, len(seen.Left) == 0
-	w.facts.Fencing = w.facts.Fencing || seen.ByUs // noticed after a crash between the two
-	if w.facts.State == powercycle.MovingWorkload && seen.Fenced && !w.facts.Drained {
+	backup := !fence.BackupIn(w.rem.GetAnnotations()).Empty()
+	w.seen, w.facts.Node = seen, presence[seen.Presence]
+	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || backup, seen.Drained
+	w.facts.Fencing = w.facts.Fencing || seen.Ours || backup // noticed after a crash between the two
+	if emptying && seen.Fenced && !seen.Drained {
 		w.lookAgain(drainRecheck)
 	}
+}
+
+// presence is what package fence calls what there is of a node.
+var presence = map[fence.Presence]powercycle.Node{
+	fence.Unseen: powercycle.NodeUnseen, fence.Absent: powercycle.NodeAbsent, fence.Present: powercycle.NodePresent,
 }
 
 // observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
@@ -83,7 +96,7 @@ func needsNode(w *world) bool {
 	case powercycle.MovingWorkload:
 		return true
 	case powercycle.Booting, powercycle.HandingOver, powercycle.Succeeded, powercycle.HandedOver, powercycle.Failed, powercycle.Ended:
-		return w.record.Fencing || w.backup != nil
+		return w.record.Fencing || !fence.BackupIn(w.rem.GetAnnotations()).Empty()
 	default:
 		return false
 	}
@@ -126,8 +139,9 @@ func (w *world) lookAgain(d time.Duration) {
 
 // left says what is left on the node.
 func (w *world) left() string {
-	if len(w.seen.Left) > maxLeft {
-		return fmt.Sprintf("%s and %d more", strings.Join(w.seen.Left[:maxLeft], ", "), len(w.seen.Left)-maxLeft)
+	text := strings.Join(w.seen.Left, ", ")
+	if more := w.seen.Count - len(w.seen.Left); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return strings.Join(w.seen.Left, ", ")
+	return text
 }

@@ -34,7 +34,6 @@ type world struct {
 	seen    fence.Seen   // as the workload cluster itself says, where that is needed
 
 	record record
-	backup *fence.Backup // of the node, if it was deleted
 	facts  powercycle.Facts
 	policy powercycle.Policy
 
@@ -56,9 +55,6 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	var err error
 	if w.record, err = recordOf(w.rem); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", r.Kind.Kind, key, err)
-	}
-	if w.backup, err = fence.BackupIn(w.rem.GetAnnotations()); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Kind.Kind, key, err)
 	}
 	if err := r.observeMachine(ctx, w); err != nil {

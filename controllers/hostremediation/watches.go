@@ -57,6 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.name(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
+		WatchesRawSource(r.Wakeups.source(func(ctx context.Context, at place) []reconcile.Request { return r.ofNode(ctx, at.cluster, at.node) })).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", r.Kind.Kind, err)

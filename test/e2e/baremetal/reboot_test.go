@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -157,6 +158,6 @@ func nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
 		for _, t := range n.Spec.Taints {
 			g.Expect(t.Key).NotTo(Equal(infrav1.OutOfServiceTaintKey))
 		}
-		g.Expect(n.Annotations).NotTo(HaveKey(mendv1.FencedByAnnotation))
+		g.Expect(n.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
 	}).Should(Succeed())
 }
