@@ -82,6 +82,9 @@ type remediations struct {
 
 func (r remediations) start(kind hostremediation.Kind) func(context.Context) error {
 	return func(ctx context.Context) error {
+		if _, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			return fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
+		}
 		return (&hostremediation.Reconciler{
 			Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(),
 			Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
