@@ -2,7 +2,6 @@ package powercycle
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -222,7 +221,20 @@ func TestWhenToLookAgain(t *testing.T) {
 	}
 }
 
-func TestDiagramIsUpToDate(t *testing.T) { golden(t, "testdata/states.mmd", Diagram()) }
+// The diagram in docs/power-cycle.md is drawn from the table.
+func TestStatesAreDocumented(t *testing.T) {
+	const path, begin, end = "../../docs/power-cycle.md", "<!-- begin generated -->\n", "<!-- end generated -->\n"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no generated part", path)
+	}
+	golden(t, path, before+begin+"```mermaid\n"+Diagram()+"```\n"+end+after)
+}
 
 // golden compares got with a file; -update rewrites the file.
 func golden(t *testing.T, path, got string) {
@@ -237,6 +249,6 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is stale; if the change is meant, run go test ./baremetal/powercycle -update\n%s", path, fmt.Sprint(strings.Count(got, "\n"), " lines:\n", got))
+		t.Errorf("%s is stale; if the change is meant, run go test ./baremetal/powercycle -update\ngot:\n%s", path, got)
 	}
 }

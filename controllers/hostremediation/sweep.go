@@ -16,7 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -150,8 +153,27 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 	marked := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(host.AllMarks(o.(*bmov1alpha1.BareMetalHost))) > 0 })
 	b := ctrl.NewControllerManagedBy(mgr).Named("hostsweep").WithOptions(options).
 		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked))
+	for _, kind := range s.Installed() {
+		b = b.Watches(kind.New().Unwrapped(), handler.EnqueueRequestsFromMapFunc(rememberedHost), builder.WithPredicates(deletions()))
+	}
 	if err := b.Complete(s); err != nil {
 		return fmt.Errorf("set up the controller that lets go of orphaned hosts: %w", err)
 	}
 	return nil
+}
+
+// rememberedHost maps a remediation to its host: when it goes without having let go, the host does not change.
+func rememberedHost(_ context.Context, o client.Object) []reconcile.Request {
+	rec, err := recordOf(o)
+	if err != nil || rec.Host == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: rec.Host}}}
+}
+
+func deletions() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
 }

@@ -1,0 +1,148 @@
+package hostremediation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// marks writes conditions in short: + True, - False, ? Unknown, in the order of an attempt, with the reasons of those that are False.
+func marks(conditions []metav1.Condition) string {
+	var b strings.Builder
+	for _, m := range milestones {
+		mark := " "
+		for _, c := range conditions {
+			switch {
+			case c.Type != m.kind:
+			case c.Status == metav1.ConditionTrue:
+				mark = "+"
+			case c.Status == metav1.ConditionUnknown:
+				mark = "?"
+			default:
+				mark = "-" + c.Reason
+			}
+		}
+		b.WriteString(mark)
+	}
+	return b.String()
+}
+
+func TestConditionsGoThroughAnAttempt(t *testing.T) {
+	in := func(state powercycle.State, moved string) powercycle.Memory {
+		return powercycle.Memory{State: state, Attempt: 1, Moved: moved}
+	}
+	because := func(reason string) powercycle.Step {
+		return powercycle.Step{Do: powercycle.Wait, Reason: reason, Why: "why"}
+	}
+	rem := Own.New()
+	for _, now := range []struct {
+		name   string
+		memory powercycle.Memory
+		facts  powercycle.Facts
+		step   powercycle.Step
+		want   string
+	}{
+		{"nothing was done", in(powercycle.Pending, ""), powercycle.Facts{}, because("WaitingForTurn"), "??????"},
+		{"the host is not ready", in(powercycle.Preparing, ""), powercycle.Facts{}, because("HostNotReady"), "-HostNotReady?????"},
+		{"it is asked", in(powercycle.PoweringOff, ""), powercycle.Facts{Held: true}, because("PoweringOff"), "+-PoweringOff????"},
+		{"it is off", in(powercycle.MovingWorkload, ""), powercycle.Facts{Held: true}, because("WorkloadMoving"), "++-WorkloadMoving???"},
+		{"it is to go on", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{Held: true}, because("WorkloadMoved"), "+++-WorkloadMoved-WorkloadMoved?"},
+		{"it was asked to", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{}, because("PoweringOn"), "++++-PoweringOn?"},
+		{"it is on", in(powercycle.Booting, "WorkloadMoved"), powercycle.Facts{}, because("Booting"), "+++++-Booting"},
+		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStayedBad"), "-NodeStayedBad?????"},
+		{"the workload is stuck", in(powercycle.Booting, "WorkloadStuck"), powercycle.Facts{}, because("Booting"), "++-WorkloadStuck++-Booting"},
+		{"what was reached stays when it is handed over", in(powercycle.HandedOver, "WorkloadStuck"), powercycle.Facts{}, because("HandedOver"), "++-WorkloadStuck++-HandedOver"},
+		{"a machine that is well has it all", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineWell"), "++++++"},
+		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
+	} {
+		sayConditions(rem, now.memory, now.facts, now.step, "why", noon)
+		if got := marks(rem.GetConditions()); got != now.want {
+			t.Errorf("%s: %s, want %s", now.name, got, now.want)
+		}
+	}
+}
+
+func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
+	policy := powercycle.Policy{Timeout: time.Minute, Queue: time.Hour}
+	for state, want := range map[powercycle.State]struct {
+		phase    infrav1.RemediationPhase
+		deadline time.Time
+	}{
+		powercycle.Pending:        {infrav1.PhaseRunning, noon.Add(time.Hour)},
+		powercycle.Preparing:      {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.PoweringOff:    {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.MovingWorkload: {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.Rebooting:      {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.PoweringOn:     {infrav1.PhaseWaiting, noon.Add(time.Minute)},
+		powercycle.Booting:        {infrav1.PhaseWaiting, noon.Add(time.Minute)},
+		powercycle.HandingOver:    {infrav1.PhaseWaiting, time.Time{}},
+		powercycle.Succeeded:      {infrav1.PhaseWaiting, time.Time{}},
+		powercycle.HandedOver:     {infrav1.PhaseDeleting, time.Time{}},
+		powercycle.Failed:         {infrav1.PhaseFailed, time.Time{}},
+	} {
+		w := &world{policy: policy, record: record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
+		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")
+		if got.Phase != want.phase || got.Deadline == nil != want.deadline.IsZero() || got.Deadline != nil && !got.Deadline.Time.Equal(want.deadline) {
+			t.Errorf("%s: phase %q until %v, want %q until %s", state, got.Phase, got.Deadline, want.phase, want.deadline)
+		}
+		m := metal3{&infrav1.Metal3Remediation{}}
+		m.Say(got)
+		if m.Status.RetryCount != 1 {
+			t.Errorf("%s: retryCount is %d; the first attempt is no retry, the second is one", state, m.Status.RetryCount)
+		}
+	}
+}
+
+func TestTheMessageNamesTheCause(t *testing.T) {
+	w := &world{
+		policy: powercycle.Policy{Retries: 1}, ahead: "HostRemediation b is under way", blindness: "no route",
+		found: host.Found{Why: "the host is another's"}, power: host.Power{Deaf: "the host is paused", Trouble: "power management error: timeout"},
+		seen: fence.Seen{Left: []string{"Pod a/b"}, Count: 3}, record: record{Memory: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1}},
+	}
+	for reason, want := range map[string]string{
+		"PoweringOff":        "Attempt 1 of 2: Waiting (power management error: timeout)",
+		"WaitingForTurn":     "Attempt 1 of 2: Waiting (HostRemediation b is under way; power management error: timeout)",
+		"HostMismatch":       "Attempt 1 of 2: Waiting (the host is another's; power management error: timeout)",
+		"HostNotReady":       "Attempt 1 of 2: Waiting (the host is paused; power management error: timeout)",
+		"ClusterUnreachable": "Attempt 1 of 2: Waiting (no route; power management error: timeout)",
+		"WorkloadStuck":      "Attempt 1 of 2: Waiting (Pod a/b and 2 more; power management error: timeout)",
+	} {
+		if got := explain(w, powercycle.Step{Reason: reason, Why: "Waiting"}); got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
+	aWorld := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *world {
+		w := &world{machine: &clusterv1.Machine{}, node: readyNode(boot), record: record{BootID: "before", Memory: powercycle.Memory{State: state}}}
+		if checked != "" {
+			w.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: checked}}
+		}
+		return w
+	}
+	for name, tc := range map[string]struct {
+		w    *world
+		want bool
+	}{
+		"a node that has booted is":                                  {aWorld(powercycle.Booting, "after", ""), true},
+		"one that was ready when its host went off is not":           {aWorld(powercycle.Booting, "before", ""), false},
+		"nor one that a health check calls bad for another reason":   {aWorld(powercycle.Booting, "after", metav1.ConditionFalse), false},
+		"before it was cycled its boot does not matter":              {aWorld(powercycle.Preparing, "before", ""), true},
+		"a machine whose health check has passed is, once it booted": {aWorld(powercycle.Booting, "after", metav1.ConditionTrue), true},
+	} {
+		if got := tc.w.well(); got != tc.want {
+			t.Errorf("%s: well: %t", name, got)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package hostremediation
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+func readyNode(boot string) *corev1.Node {
+	n := &corev1.Node{}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.NodeInfo.BootID = boot
+	return n
+}
+
+// remediation returns one that remembers this; nothing if it has not begun.
+func remediation(uid types.UID, remembers string) Object {
+	rem := Own.New()
+	rem.SetUID(uid)
+	rem.SetName(string(uid))
+	if remembers != "" {
+		rem.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: remembers})
+	}
+	return rem
+}
+
+func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
+	var turns Turns
+	one, two := client.ObjectKey{Name: "one"}, client.ObjectKey{Name: "two"}
+	for _, step := range []struct {
+		name    string
+		cluster client.ObjectKey
+		by      types.UID
+		at      time.Time
+		ahead   string
+	}{
+		{"the first has the turn", one, "a", noon, ""},
+		{"and keeps it", one, "a", noon.Add(time.Second), ""},
+		{"the second of that cluster waits, and knows for whom", one, "b", noon.Add(time.Second), "a"},
+		{"that of another cluster does not", two, "c", noon.Add(time.Second), ""},
+		{"when the caches show who has begun, they decide", one, "b", noon.Add(time.Second + cachesLag), ""},
+		{"and the one that was first waits", one, "a", noon.Add(2*time.Second + cachesLag), "b"},
+	} {
+		if got := turns.Take(step.cluster, step.by, string(step.by), step.at); got != step.ahead {
+			t.Errorf("%s: %q is ahead, want %q", step.name, got, step.ahead)
+		}
+	}
+}
+
+func TestWhoGoesBeforeWhom(t *testing.T) {
+	self := func(attempt int, began time.Time) *world {
+		return &world{rem: remediation("m", ""), record: record{Memory: powercycle.Memory{Attempt: attempt, Began: began}}}
+	}
+	const begun = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T12:00:00Z"}`
+	for name, tc := range map[string]struct {
+		other Object
+		w     *world
+		want  bool
+	}{
+		"one that has begun goes before one that has not": {remediation("x", begun), self(0, time.Time{}), true},
+		"one that has not begun goes before nobody":       {remediation("x", `{"state":"Pending"}`), self(0, time.Time{}), false},
+		"nor does one that is new":                        {remediation("x", ""), self(0, time.Time{}), false},
+		"nor one that is over":                            {remediation("x", `{"state":"Succeeded","attempt":1}`), self(0, time.Time{}), false},
+		"of two that have begun the earlier goes first":   {remediation("x", begun), self(1, noon.Add(time.Second)), true},
+		"and the later does not":                          {remediation("x", begun), self(1, noon.Add(-time.Second)), false},
+		"of two that began together one goes, by its UID": {remediation("a", begun), self(1, noon), true},
+		"and the other does not":                          {remediation("x", begun), self(1, noon), false},
+		"nobody goes before itself":                       {remediation("m", begun), self(0, time.Time{}), false},
+		"of what cannot be read the worst is assumed":     {remediation("x", "{"), self(1, noon.Add(-time.Hour)), true},
+	} {
+		if got := goesBefore(tc.other, tc.w); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestWhatIsRememberedSurvivesAMove(t *testing.T) {
+	rec, err := recordOf(remediation("new", `{"state":"PoweringOff","attempt":2,"uid":"old","host":"h","node":"n"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by := rec.by(remediation("new", "")); by.UID != "new" || by.Before != "old" {
+		t.Errorf("it is known as %+v, want new, and old before", by)
+	}
+	if by := rec.by(remediation("old", "")); by.Before != "" {
+		t.Errorf("one that was not moved was known as %q before", by.Before)
+	}
+	if rec.State != powercycle.PoweringOff || rec.Attempt != 2 || rec.Host != "h" || rec.Node != "n" {
+		t.Errorf("it remembers %+v", rec)
+	}
+	if _, err := recordOf(remediation("new", `{"state":7}`)); err == nil {
+		t.Error("what cannot be read is no error: it would begin anew")
+	}
+}
