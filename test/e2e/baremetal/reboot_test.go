@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -57,6 +58,7 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 			app := strings.ToLower(k.name)
 			Expect(builders.Apply(ctx, there, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
 			name := nodeOf(ctx, app)
+			identity := machine(ctx, name).UID
 			watched(ctx, k)
 			host := provider.Host(client.ObjectKey{Namespace: namespace, Name: name})
 			began := time.Now()
@@ -68,7 +70,14 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 			Eventually(func() corev1.ConditionStatus { return ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 			Eventually(func() bool { return gone(ctx, k, name) }).Should(BeTrue())
 			nothingIsLeft(ctx, host, name)
-			Expect(machine(ctx, name).UID).NotTo(BeEmpty(), "the machine was not replaced")
+			Expect(machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+			told := events(ctx, k.name, name, began)
+			for _, once := range []string{
+				"AttemptBegan", "PowerOffRequested", "PoweredOff", "Fenced", "WorkloadMoved", "PowerOnRequested", "PoweredOn", "Unfenced",
+			} {
+				Expect(told).To(HaveKeyWithValue(once, 1), "%v", told)
+			}
+			Expect(events(ctx, "BareMetalHost", host.Key().Name, began)).To(And(HaveKeyWithValue("PowerOffRequested", 1), HaveKeyWithValue("PowerOnRequested", 1)))
 		}, SpecTimeout(specPatience))
 	}
 })
@@ -142,6 +151,23 @@ func nodeOf(ctx context.Context, app string) (node string) {
 // gone reports whether there is no remediation of a machine.
 func gone(ctx context.Context, k kind, name string) bool {
 	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, k.empty()))
+}
+
+// events counts the events about an object since a moment, by reason.
+func events(ctx context.Context, kind, name string, since time.Time) map[string]int {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	told := map[string]int{}
+	for _, e := range list.Items {
+		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+			told[e.Reason]++
+			if e.Series != nil {
+				told[e.Reason] += int(e.Series.Count)
+			}
+		}
+	}
+	return told
 }
 
 // nothingIsLeft checks that no trace of a remediation is left on host and node.
