@@ -10,6 +10,7 @@ RUN go mod download
 # Every folder with Go code that the manager may need; test/arch_test.go fails when one is missing.
 COPY main.go ./
 COPY api/ api/
+COPY baremetal/ baremetal/
 COPY controllers/ controllers/
 
 ARG TARGETOS
