@@ -294,6 +294,18 @@ func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestCloseReturnsWhenNothingRunsAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		mustWatch(t, n, "n")
+		n.Close()
+		if !s.streams[0].IsStopped() { // nobody waits for it here but Close
+			t.Error("the stream is still open")
+		}
+	})
+}
+
 func TestNothingIsWatchedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
