@@ -53,6 +53,7 @@ type Nodes struct {
 	wake     Wake
 	dial     func(*rest.Config) (*link, error)
 	pause    time.Duration
+	running  sync.WaitGroup // the watches, also those that are told to end
 
 	mu          sync.Mutex
 	closed      bool

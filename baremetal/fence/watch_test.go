@@ -299,9 +299,13 @@ func TestCloseReturnsWhenNothingRunsAnyMore(t *testing.T) {
 		s := &server{}
 		n := s.nodes()
 		mustWatch(t, n, "n")
+		mustWatch(t, n, "m")
+		n.Unwatch(cluster, "m")
 		n.Close()
-		if !s.streams[0].IsStopped() { // nobody waits for it here but Close
-			t.Error("the stream is still open")
+		for i, stream := range s.streams {
+			if !stream.IsStopped() { // nobody waits for it here but Close
+				t.Errorf("stream %d is still open", i)
+			}
 		}
 	})
 }
