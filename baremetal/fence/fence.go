@@ -31,6 +31,8 @@ type Clusters interface {
 	Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error
 }
 
+var _ Clusters = clustercache.ClusterCache(nil)
+
 // Owner is a remediation as it signs a node: by its UID. clusterctl move gives it a new one, and what it signed before is still its own.
 type Owner struct {
 	UID    types.UID
@@ -51,6 +53,7 @@ type Nodes struct {
 	wake     Wake
 	dial     func(*rest.Config) (*link, error)
 	pause    time.Duration
+	running  sync.WaitGroup // the watches, also those that are told to end
 
 	mu          sync.Mutex
 	closed      bool

@@ -24,8 +24,6 @@ const (
 type podWatch struct {
 	link   *link
 	cancel context.CancelFunc
-	// done is closed when nothing runs for this watch any more.
-	done chan struct{}
 }
 
 // Watch makes sure that the node wakes when something leaves it, until Unwatch, Forget or Close. It is to be asked for on every pass, and
@@ -51,7 +49,7 @@ func (n *Nodes) watch(ctx context.Context, at place) error {
 		return err
 	}
 	alone, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the pass that asks for it
-	w := &podWatch{link: l, cancel: cancel, done: make(chan struct{})}
+	w := &podWatch{link: l, cancel: cancel}
 	if !n.claim(at, w) {
 		cancel()
 		return nil
@@ -66,7 +64,7 @@ func (n *Nodes) watch(ctx context.Context, at place) error {
 	}
 	if err != nil {
 		n.drop(at, w)
-		close(w.done)
+		n.running.Done()
 		return fmt.Errorf("watch its pods: %w", err)
 	}
 	go n.follow(alone, at, w, stream)
@@ -84,23 +82,21 @@ func (n *Nodes) Unwatch(cluster client.ObjectKey, node string) {
 	}
 }
 
-// Close ends all watches, and returns when nothing of them runs any more. Nothing is watched afterwards.
+// Close ends all watches, and returns when nothing of any watch runs any more, also of those that ended before. Nothing is watched, and
+// nothing wakes, afterwards.
 func (n *Nodes) Close() {
 	n.mu.Lock()
 	n.closed = true
-	open := make([]*podWatch, 0, len(n.watches))
 	for at, w := range n.watches {
 		w.cancel()
-		open = append(open, w)
 		delete(n.watches, at)
 	}
 	n.mu.Unlock()
-	for _, w := range open {
-		<-w.done
-	}
+	n.running.Wait()
 }
 
-// claim puts w in place, unless there is one of the same connection already. One of a former connection makes way.
+// claim puts w in place, unless there is one of the same connection already. One of a former connection makes way. What is claimed
+// counts as running.
 func (n *Nodes) claim(at place, w *podWatch) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,6 +108,7 @@ func (n *Nodes) claim(at place, w *podWatch) bool {
 		was.cancel()
 	}
 	n.watches[at] = w
+	n.running.Add(1)
 	return true
 }
 
@@ -134,7 +131,7 @@ func (n *Nodes) watched(at place) bool {
 // follow is the life of a watch: it listens, and when the stream has ended by itself, it makes room for the next one and has that asked
 // for.
 func (n *Nodes) follow(ctx context.Context, at place, w *podWatch, stream watch.Interface) {
-	defer close(w.done)
+	defer n.running.Done()
 	n.listen(ctx, at, stream)
 	select {
 	case <-ctx.Done():

@@ -294,6 +294,22 @@ func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestCloseReturnsWhenNothingRunsAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		mustWatch(t, n, "n")
+		mustWatch(t, n, "m")
+		n.Unwatch(cluster, "m")
+		n.Close()
+		for i, stream := range s.streams {
+			if !stream.IsStopped() { // nobody waits for it here but Close
+				t.Errorf("stream %d is still open", i)
+			}
+		}
+	})
+}
+
 func TestNothingIsWatchedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
