@@ -259,3 +259,27 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		t.Errorf("after they showed it and it went away: %d in flight, %d may start; want 0 and 1", s.population.InFlight, s.grant.Start)
 	}
 }
+
+func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
+	w := aWorld(a("m", health.Healthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
+	w.remedy.known = false
+	if say := plan(w, weigh(w).grant)[0].say; say.health != succeeded || say.external != 0 {
+		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", say)
+	}
+	w.remedy.known = true
+	if say := plan(w, weigh(w).grant)[0].say; say.external != removed {
+		t.Errorf("it says %+v, want what is said of no request taken back", say)
+	}
+}
+
+func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
+	stale := func(t *target) { // the machine was well since; nobody took the request to its owner away
+		saidTrue(t)
+		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
+	}
+	for _, state := range []health.State{health.Unjudged, health.Suspect, health.Healthy} {
+		if p := weigh(aWorld(a("m", state, stale))).population; p.InFlight != 0 {
+			t.Errorf("%v: %d in flight, want none", state, p.InFlight)
+		}
+	}
+}
