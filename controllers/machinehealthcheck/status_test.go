@@ -219,3 +219,27 @@ func TestEnded(t *testing.T) {
 		t.Errorf("without a pass before, %v ended", got)
 	}
 }
+
+// The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
+func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
+	allocations := func(machines int) float64 {
+		targets := make([]target, machines)
+		for i := range targets {
+			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, saidTrue)
+		}
+		w := aWorld(targets...)
+		w.check = statusAfter(w, weigh(w))
+		return testing.AllocsPerRun(20, func() {
+			s := weigh(w)
+			if steps := plan(w, s.grant); len(steps) > 0 {
+				t.Fatalf("a steady world needs %d steps", len(steps))
+			}
+			if next := statusAfter(w, s); !sameStatus(w.check.Status, next.Status) {
+				t.Fatal("a steady world is said otherwise")
+			}
+		})
+	}
+	if few, many := allocations(10), allocations(1000); many > few {
+		t.Errorf("%.0f allocations for 1000 machines, %.0f for 10", many, few)
+	}
+}
