@@ -59,6 +59,9 @@ const userAgent = "kubemend-controller-manager"
 // warmStandby lets a replica that is not the leader fill its caches, so that it takes over without reading everything first.
 const warmStandby featuregate.Feature = "WarmStandby"
 
+// hostRemediation power-cycles bare-metal hosts, for Metal3Remediations and HostRemediations.
+const hostRemediation featuregate.Feature = "HostRemediation"
+
 // options are what the flags set.
 type options struct {
 	leaderElection   bool
@@ -94,7 +97,10 @@ type options struct {
 func defaults() *options {
 	gates := featuregate.NewFeatureGate()
 	// Adding to a gate that is new and not yet frozen cannot fail.
-	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{warmStandby: {Default: false, PreRelease: featuregate.Alpha}})
+	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		warmStandby:     {Default: false, PreRelease: featuregate.Alpha},
+		hostRemediation: {Default: false, PreRelease: featuregate.Alpha},
+	})
 	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, fencing: fence.Auto, gates: gates, logs: logs.NewOptions()}
 }
 
@@ -178,8 +184,10 @@ func run(ctx context.Context, o *options) error {
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, o); err != nil {
 		return err
 	}
-	if err := addHostRemediations(mgr, cc, clusters, o); err != nil {
-		return err
+	if o.gates.Enabled(hostRemediation) {
+		if err := addHostRemediations(mgr, cc, clusters, o); err != nil {
+			return err
+		}
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)

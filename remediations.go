@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -110,15 +111,24 @@ func (c closing) Start(ctx context.Context) error {
 	return nil
 }
 
-// installed are the kinds of remediations that exist, served by us or not.
-func (r remediations) installed() []hostremediation.Kind {
+// installed are the kinds of remediations that exist, served by us or not. The error says that one may exist and cannot be read: CAPM3
+// before v1.13 has Metal3Remediations in v1beta1 alone. Whoever asks must then assume the worst.
+func (r remediations) installed() ([]hostremediation.Kind, error) {
 	var kinds []hostremediation.Kind
 	for _, kind := range []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own} {
-		if _, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
-			kinds = append(kinds, kind)
+		_, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind())
+		if meta.IsNoMatchError(err) {
+			continue
 		}
+		if err == nil {
+			_, err = r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
+		}
+		kinds = append(kinds, kind)
 	}
-	return kinds
+	return kinds, nil
 }
 
 // remediationKinds makes a scheme know hosts and their remediations.

@@ -102,7 +102,7 @@ var (
 
 	well      = is("machine well", func(s situation) bool { return s.Well })
 	recovered = is("machine well, and was not", func(s situation) bool {
-		return s.Well && !s.StartedWell && !s.Litter && s.Asked.IsZero()
+		return s.Well && s.StartedBad && !s.Litter && s.Asked.IsZero()
 	})
 	wellAfterAll  = is("machine well, host marked by us", func(s situation) bool { return s.Well && s.Marked && s.Machine == MachinePresent })
 	notAskedOwner = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })

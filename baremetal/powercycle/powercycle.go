@@ -129,9 +129,10 @@ type Memory struct {
 	Asked time.Time `json:"asked,omitzero"`
 	// WasOff says that the host was off when it was asked, so that nothing proves yet that it does not come on.
 	WasOff bool `json:"wasOff,omitempty"`
-	// StartedWell says that the machine was well when the remediation began: somebody wants it rebooted all the same.
-	StartedWell bool `json:"startedWell,omitempty"`
-	// Fencing says that we fenced the node and have not taken it back.
+	// StartedBad says that the machine was seen to be bad when the remediation began. One that was not is rebooted because somebody
+	// wants it, and does not become well by itself.
+	StartedBad bool `json:"startedBad,omitempty"`
+	// Fencing says that we may have fenced the node and have not taken it back.
 	Fencing bool `json:"fencing,omitempty"`
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
 	Unseen time.Time `json:"unseen,omitzero"`
@@ -151,6 +152,8 @@ type Facts struct {
 	Machine Machine
 	// Well says that the node is ready and that no health check calls the machine bad.
 	Well bool
+	// Bad says that the machine was seen not to be well. A node that cannot be seen is neither.
+	Bad bool
 	// OwnerAsked says that the owner of the machine was asked to remediate it.
 	OwnerAsked bool
 
@@ -175,6 +178,8 @@ type Facts struct {
 	HostMarked bool
 
 	Node Node
+	// Looked says that the node was asked for just now, and is not as a cache has it.
+	Looked bool
 	// Fenced says that the node is fenced, by whomever; FencedByUs, that there is something of ours to take back.
 	Fenced, FencedByUs bool
 	// Drained says that nothing is left on the node that would have to move.
@@ -213,6 +218,9 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	if f.State == "" {
 		f.State = Pending
 	}
+	if f.Since.IsZero() {
+		f.Since = now // it is new; no patience has run out
+	}
 	if f.Node == NodeUnseen && f.Unseen.IsZero() {
 		f.Unseen = now
 	}
@@ -229,12 +237,20 @@ func Next(f Facts, p Policy, now time.Time) Step {
 // After returns what to remember once step was carried out.
 func After(f Facts, step Step, now time.Time) Memory {
 	m := f.Memory
-	if m.State != step.Next {
+	if m.State != step.Next || m.Since.IsZero() {
 		m.State, m.Since = step.Next, now
 	}
 	m = m.did(f, step.Do, now)
 	if f.State == MovingWorkload && step.Next == PoweringOn {
 		m.Moved = step.Reason
+	}
+	// Before a node is fenced it is remembered that it may be: a crash right after that must not leave a fence behind that nobody
+	// looks for. It is forgotten when the node was seen without one, once nothing can be fenced any more.
+	switch {
+	case step.Next == MovingWorkload:
+		m.Fencing = true
+	case f.Node == NodePresent && !f.FencedByUs && f.Looked:
+		m.Fencing = false
 	}
 	switch {
 	case step.Next != MovingWorkload || f.Node != NodeUnseen:
@@ -249,14 +265,12 @@ func After(f Facts, step Step, now time.Time) Memory {
 func (m Memory) did(f Facts, do Action, now time.Time) Memory {
 	switch do {
 	case BeginAttempt:
-		m.StartedWell = m.StartedWell || (m.Attempt == 0 && f.Well)
+		m.StartedBad = m.StartedBad || (m.Attempt == 0 && f.Bad)
 		m.Attempt, m.Began, m.Asked, m.WasOff, m.Moved, m.Since = m.Attempt+1, now, time.Time{}, false, "", now
 	case HoldOff, NoteAsked:
 		m.Asked, m.WasOff = now, !f.PoweredOn
 	case NoteOn:
 		m.WasOff = false
-	case Fence:
-		m.Fencing = true
 	case Unfence:
 		m.Fencing = false
 	case MarkHost:

@@ -44,7 +44,7 @@ func deleting(f *Facts)        { f.Deleting = true }
 func machineGoing(f *Facts)    { f.Machine = MachineLeaving }
 func machineVanished(f *Facts) { f.Machine = MachineGone }
 func wellNow(f *Facts)         { f.Well = true }
-func startedWell(f *Facts)     { f.StartedWell = true }
+func startedBad(f *Facts)      { f.StartedBad = true }
 func ownerAsked(f *Facts)      { f.OwnerAsked = true }
 func controlPlane(f *Facts)    { f.ControlPlane = true }
 func anothersTurn(f *Facts)    { f.ControlPlane, f.Turn = true, false }
@@ -97,8 +97,8 @@ func TestNext(t *testing.T) {
 		"a finalizer comes before power-off":                           {in(Preparing, free), AddFinalizer, Preparing, "AttemptBegan"},
 		"W23: somebody else's host is not touched":                     {in(Preparing, anothersHost), Wait, Preparing, "HostMismatch"},
 		"and the remediation fails in the end":                         {in(Preparing, anothersHost, attemptOver), Advance, Failed, "HostMismatch"},
-		"N15: a machine that recovered is not touched":                 {in(Preparing, wellNow), Advance, Succeeded, "Recovered"},
-		"unless it was well from the beginning":                        {in(Preparing, wellNow, startedWell), Advance, PoweringOff, "PowerOffRequested"},
+		"N15: a machine that recovered is not touched":                 {in(Preparing, wellNow, startedBad), Advance, Succeeded, "Recovered"},
+		"unless it was not seen to be bad in the beginning":            {in(Preparing, wellNow), Advance, PoweringOff, "PowerOffRequested"},
 		"W25: a paused host is waited for":                             {in(Preparing, paused), Wait, Preparing, "HostNotReady"},
 		"and retried":                                                  {in(Preparing, paused, attemptOver), BeginAttempt, Preparing, "HostNotReady"},
 		"and handed over":                                              {in(Preparing, paused, attemptOver, second), Advance, HandingOver, "HostNotReady"},

@@ -76,7 +76,7 @@ func play(t *testing.T, c *cast) (Facts, string) {
 
 func TestStories(t *testing.T) {
 	ordinary := func(changes ...func(*cast)) *cast {
-		c := &cast{f: Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true}, off: 20 * time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second}
+		c := &cast{f: Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Bad: true, Looked: true}, off: 20 * time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second}
 		for _, change := range changes {
 			change(c)
 		}

@@ -137,6 +137,7 @@ var table = map[State][]row{
 		{litter, Release, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
 		{unfenceable, Unfence, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
 		{wellAfterAll, TakeBack, Succeeded, "MachineWell", "The machine is well after all; its owner is not asked any more"},
+		{fenceToBeSeen, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it; waiting for the node, to take the fence away"},
 		{finalizer, DropFinalizer, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
 		{always, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
 	},

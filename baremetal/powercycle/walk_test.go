@@ -53,8 +53,8 @@ func (s scene) key() [16]byte {
 		}
 	}
 	for i, b := range []bool{
-		f.Moved != "", f.WasOff, f.StartedWell, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
-		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, s.rising, s.cured,
+		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
+		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
 	} {
 		if b {
 			bits |= 1 << i
@@ -204,6 +204,8 @@ func wrong(s scene, step Step) string {
 		return "hands over a machine that is well, or a host that is held or not marked"
 	case !step.Next.Final() && step.Again.IsZero():
 		return "8: waits without an end"
+	case step.Reason == "TurnTimedOut" && (f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
+		return "4: hands a control-plane host over although its turn may still come"
 	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs):
 		return "2: ends without having let go"
 	}
@@ -260,9 +262,9 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 	}
 	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind} {
 		for _, cured := range []bool{true, false} {
-			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true}
+			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Looked: true}
 			change(&f)
-			f.State, f.Since = Pending, noon
+			f.State = Pending
 			visit(scene{f: f, cured: cured, disturbances: disturbances, rising: !f.PoweredOn})
 		}
 	}

@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -16,8 +17,12 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
+
+// errChanged says that what a step was decided on is not so any more.
+var errChanged = errors.New("the host has changed meanwhile")
 
 // act carries a step out, but for what is only remembered. It reports false if somebody else was faster and the step has to be
 // decided anew.
@@ -42,7 +47,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	case powercycle.TakeBack:
 		err = r.takeBack(ctx, w)
 	}
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || errors.Is(err, errChanged) {
 		return false, nil
 	}
 	return err == nil, err
@@ -60,6 +65,14 @@ func (r *Reconciler) fence(ctx context.Context, w *world) error {
 		if err := r.backUp(ctx, w); err != nil {
 			return err
 		}
+	}
+	// All that took its time. That the host is off must be true now.
+	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
+		return err
+	}
+	power, marks := host.PowerOf(w.found.Host), host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
+	if w.found.Is != powercycle.HostOurs || power.On || power.Deaf != "" || !marks.Held {
+		return errChanged
 	}
 	return r.Nodes.Fence(ctx, cluster, w.seen.Node, w.signs(), mode, w.now)
 }
@@ -100,6 +113,9 @@ func (w *world) signs() fence.Owner {
 func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
 	if err := r.withdraw(ctx, w.machine); err != nil {
 		return err
+	}
+	if w.found.Host == nil {
+		return nil
 	}
 	return r.Hosts.MarkHealthy(ctx, w.found.Host, w.machine.UID)
 }
@@ -157,9 +173,9 @@ func (rec *record) name(w *world) {
 	}
 }
 
-// claim makes the record that of the remediation as it is called now, once nothing on the host is known by its former name.
+// claim makes the record that of the remediation as it is called now, once nothing on host and node is known by its former name.
 func (rec *record) claim(w *world, step powercycle.Step) {
-	if !w.facts.Litter || step.Do == powercycle.Release {
+	if (!w.facts.Litter || step.Do == powercycle.Release) && !rec.Fencing {
 		rec.UID = w.rem.GetUID()
 	}
 }

@@ -28,7 +28,7 @@ var milestones = []struct {
 // rank orders the states of an attempt.
 var rank = map[powercycle.State]int{
 	powercycle.Pending: 0, powercycle.Preparing: 1, powercycle.PoweringOff: 2, powercycle.MovingWorkload: 3, powercycle.PoweringOn: 4,
-	powercycle.Rebooting: 4, powercycle.Booting: 5, powercycle.Succeeded: 6,
+	powercycle.Rebooting: 4, powercycle.Booting: 5,
 }
 
 // Reasons of conditions that no step has.
@@ -47,6 +47,9 @@ func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycl
 	waiting := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: step.Reason, Message: message}
 	switch {
 	case !live: // an end: what was reached stays reached
+		if m.State == powercycle.Succeeded {
+			waiting.Status = metav1.ConditionTrue
+		}
 		return waiting, kind == infrav1.NodeHealthyCondition
 	case at < awaited:
 		return metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: notYetReason}, true
@@ -126,6 +129,9 @@ func moment(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
+// maxMessage is how long a message may be; the field holds more, and an error may be added.
+const maxMessage = 4096
+
 // explain is the sentence of a step, with what is known of its cause.
 func explain(w *world, step powercycle.Step) string {
 	var details []string
@@ -153,6 +159,9 @@ func explain(w *world, step powercycle.Step) string {
 	}
 	if w.record.Attempt > 0 && !w.record.State.Final() {
 		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
+	}
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
 	}
 	return text
 }

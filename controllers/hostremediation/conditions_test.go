@@ -62,7 +62,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStayedBad"), "-NodeStayedBad?????"},
 		{"the workload is stuck", in(powercycle.Booting, "WorkloadStuck"), powercycle.Facts{}, because("Booting"), "++-WorkloadStuck++-Booting"},
 		{"what was reached stays when it is handed over", in(powercycle.HandedOver, "WorkloadStuck"), powercycle.Facts{}, because("HandedOver"), "++-WorkloadStuck++-HandedOver"},
-		{"a machine that is well has it all", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineWell"), "++++++"},
+		{"a machine that is well says so, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineWell"), "++-WorkloadStuck+++"},
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
 		sayConditions(rem, now.memory, now.facts, now.step, "why", noon)

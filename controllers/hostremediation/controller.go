@@ -49,7 +49,7 @@ const (
 type Reconciler struct {
 	Kind Kind
 	// Installed returns the kinds of remediations that exist, whoever serves them: two of one cluster must not be at work together.
-	Installed func() []Kind
+	Installed func() ([]Kind, error)
 
 	// Client reads from caches and writes to the management cluster, Live reads past the caches.
 	Client   client.Client

@@ -61,7 +61,7 @@ func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 	backup := !fence.BackupIn(w.rem.GetAnnotations()).Empty()
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || backup, seen.Drained
-	w.facts.Fencing = w.facts.Fencing || seen.Ours || backup // noticed after a crash between the two
+	w.facts.Looked = seen.Presence != fence.Unseen
 	if emptying && seen.Fenced && !seen.Drained {
 		w.lookAgain(drainRecheck)
 	}
@@ -88,6 +88,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	}
 	w.node = link.Node(name)
 	w.facts.Well = w.well()
+	w.facts.Bad = !w.facts.Well && w.node != nil
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows.

@@ -109,8 +109,11 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 		return nil
 	}
 	w.machine = m
-	cluster := &clusterv1.Cluster{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	err = r.Client.Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, cluster)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read the cluster of machine %s: %w", key, err)
 	}
@@ -197,12 +200,16 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 // observeTurn finds out whether another control-plane host of the cluster is at work.
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) error {
 	w.facts.Turn = true
-	if !w.facts.ControlPlane || w.facts.State.Final() || w.cluster == nil {
+	if !w.facts.ControlPlane || w.facts.State.Final() || w.facts.Held || w.facts.Deleting {
+		return nil
+	}
+	if w.cluster == nil {
+		w.facts.Turn, w.ahead = false, "the Cluster of the machine does not exist"
 		return nil
 	}
 	ahead, err := r.ahead(ctx, w)
-	if err != nil {
-		return err
+	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
+		ahead = err.Error()
 	}
 	if ahead == "" && w.record.Attempt == 0 && !w.facts.Deleting {
 		ahead = r.Turns.Take(client.ObjectKeyFromObject(w.cluster), w.rem.GetUID(), w.rem.GetName(), w.now)

@@ -30,7 +30,7 @@ import (
 // stays off for ever, also for the next machine that is put on it.
 type Sweeper struct {
 	// Installed returns the kinds of remediations that exist, also those that are not ours to act on: any may have made a mark.
-	Installed func() []Kind
+	Installed func() ([]Kind, error)
 	// Client reads from caches and writes, Live reads past the caches.
 	Client   client.Client
 	Live     client.Reader
@@ -103,8 +103,12 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1alpha1.BareMetalHost, marks
 
 // remediations returns the UIDs of all remediations of a namespace, and those that they had before they were moved.
 func (s *Sweeper) remediations(ctx context.Context, reader client.Reader, namespace string) (map[types.UID]bool, error) {
+	kinds, err := s.Installed()
+	if err != nil {
+		return nil, err
+	}
 	known := map[types.UID]bool{}
-	for _, kind := range s.Installed() {
+	for _, kind := range kinds {
 		list := kind.List()
 		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
@@ -153,7 +157,11 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 	marked := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(host.AllMarks(o.(*bmov1alpha1.BareMetalHost))) > 0 })
 	b := ctrl.NewControllerManagedBy(mgr).Named("hostsweep").WithOptions(options).
 		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked))
-	for _, kind := range s.Installed() {
+	kinds, err := s.Installed()
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
 		b = b.Watches(kind.New().Unwrapped(), handler.EnqueueRequestsFromMapFunc(rememberedHost), builder.WithPredicates(deletions()))
 	}
 	if err := b.Complete(s); err != nil {

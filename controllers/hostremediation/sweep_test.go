@@ -34,7 +34,7 @@ func sweeperOf(t *testing.T, annotations map[string]string, remediations ...clie
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).Build()
 	clock := clocktesting.NewFakePassiveClock(noon)
 	return &Sweeper{
-		Installed: func() []Kind { return []Kind{Metal3, Own} }, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
+		Installed: func() ([]Kind, error) { return []Kind{Metal3, Own}, nil }, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
 	}, c, clock
 }
 

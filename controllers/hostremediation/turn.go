@@ -70,7 +70,11 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 			return fmt.Sprintf("BareMetalHost %s of machine %s is held off", found.Host.Name, others[i].Name), nil
 		}
 	}
-	for _, kind := range r.Installed() {
+	kinds, err := r.Installed()
+	if err != nil {
+		return "", err
+	}
+	for _, kind := range kinds {
 		list := kind.List()
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.rem.GetNamespace())); err != nil {
 			return "", fmt.Errorf("list %s in %s: %w", kind.Kind, w.rem.GetNamespace(), err)

@@ -38,13 +38,13 @@ const (
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
-	if err := r.addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
 	options.ReconciliationTimeout = passTimeout
 	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](conflicted, retryAtMost)
 	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
 	if err != nil {
+		return err
+	}
+	if err := r.addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	c, err := ctrl.NewControllerManagedBy(mgr).

@@ -4,6 +4,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -89,24 +90,27 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var errs []error
 	for _, s := range r.Services {
-		if why, known := r.reasons[s.CRD]; known && why == "" {
-			continue
+		if why, known := r.reasons[s.CRD]; !known || why != "" {
+			errs = append(errs, r.serve(ctx, s))
 		}
-		why, detail, err := r.why(ctx, s)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if why == "" {
-			err = s.Start(ctx)
-		}
-		if err != nil {
-			r.say(ctx, s, "Failed", err.Error())
-			return ctrl.Result{}, fmt.Errorf("start to serve %s: %w", s.CRD, err)
-		}
-		r.say(ctx, s, why, detail)
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
+// serve starts s if it can run, and says why not if it cannot.
+func (r *Reconciler) serve(ctx context.Context, s *Service) error {
+	why, detail, err := r.why(ctx, s)
+	if err == nil && why == "" {
+		err = s.Start(ctx)
+	}
+	if err != nil {
+		r.say(ctx, s, "Failed", err.Error())
+		return fmt.Errorf("start to serve %s: %w", s.CRD, err)
+	}
+	r.say(ctx, s, why, detail)
+	return nil
 }
 
 // why says why s cannot run, in a word and in a sentence; empty if it can.

@@ -85,7 +85,7 @@ var _ = Describe("A power cycle", func() {
 			Eventually(step(ctx, rem)).WithTimeout(2 * time.Minute).Should(Or(Equal(at), Equal("Succeeded")))
 			manager.Kill()
 			var err error
-			manager, err = management.Kubemend(ctx, "baremetal", nil)
+			manager, err = management.Kubemend(ctx, "baremetal", nil, gate)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Eventually(step(ctx, rem)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))

@@ -31,6 +31,7 @@ import (
 
 const (
 	namespace    = "rack"
+	gate         = "--feature-gates=HostRemediation=true"
 	specPatience = 4 * time.Minute
 	workers      = 4 // with fewer that are healthy, kube-controller-manager takes an outage for one of the network
 )
@@ -75,7 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	here, there = clientFor(management.Config()), clientFor(plane.Config())
 	startWorld()
-	manager, err = management.Kubemend(ctx, "baremetal", nil)
+	manager, err = management.Kubemend(ctx, "baremetal", nil, gate)
 	Expect(err).NotTo(HaveOccurred())
 	build(ctx)
 }, NodeTimeout(3*time.Minute))
