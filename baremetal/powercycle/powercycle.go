@@ -80,6 +80,16 @@ const (
 	DropFinalizer Action = "drop the finalizer"
 )
 
+// Visible reports whether a does something that is to be seen on the host, the node or the machine afterwards, and not only remembered.
+func (a Action) Visible() bool {
+	switch a {
+	case HoldOff, Reboot, Fence, Release, Unfence, MarkHost, HandOver, TakeBack:
+		return true
+	default:
+		return false
+	}
+}
+
 // Machine is what there is of the machine.
 type Machine int
 

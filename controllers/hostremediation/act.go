@@ -209,7 +209,12 @@ func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Ob
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
 	}
+	if saved.ResourceVersion == "" {
+		r.fresh.forget(was.GetUID()) // it is gone
+		return nil
+	}
 	was.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
+	r.fresh.note(was)
 	return nil
 }
 

@@ -7,6 +7,7 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,8 @@ const (
 	queue = 2 * time.Hour
 	// conflicted is how long to wait for the cache after somebody else wrote first.
 	conflicted = 200 * time.Millisecond
+	// lag is how long to wait for the cache to show what was written.
+	lag = 20 * time.Millisecond
 	// impatience is when to look again after an action whose event does not come.
 	impatience = time.Second
 )
@@ -68,12 +71,16 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	controller controller.Controller
+	fresh      freshness
 }
 
 // Reconcile makes one pass over the remediation called req. It takes at most one step.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	now := r.Clock.Now()
 	w, err := r.observe(ctx, req.NamespacedName, now)
+	if errors.Is(err, errStale) {
+		return ctrl.Result{RequeueAfter: lag}, nil
+	}
 	if err != nil || w == nil {
 		return ctrl.Result{}, err
 	}
@@ -82,6 +89,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil && done {
 		w.record.Memory = powercycle.After(w.facts, step, now)
 		err = r.remember(ctx, w, step)
+		// What was done to the world is told also if it could not be remembered: the next pass sees it, and does not do it again.
+		if err == nil || step.Do.Visible() {
+			r.tell(ctx, w, step)
+		}
 	}
 	if sayErr := r.say(ctx, w, step, err); err == nil {
 		err = sayErr
@@ -91,9 +102,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
-	}
-	if done {
-		r.tell(ctx, w, step)
 	}
 	return r.next(w, step), nil
 }

@@ -53,6 +53,9 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	} else if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
+	if r.fresh.stale(w.rem) {
+		return nil, errStale
+	}
 	var err error
 	if w.record, err = recordOf(w.rem); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Kind.Kind, key, err)
@@ -68,7 +71,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
-	return w, r.observeTurn(ctx, w)
+	r.observeTurn(ctx, w)
+	return w, nil
 }
 
 // standsBack reports whether the remediation is none of ours, or is paused.
@@ -198,14 +202,14 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 }
 
 // observeTurn finds out whether another control-plane host of the cluster is at work.
-func (r *Reconciler) observeTurn(ctx context.Context, w *world) error {
+func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	w.facts.Turn = true
 	if !w.facts.ControlPlane || w.facts.State.Final() || w.facts.Held || w.facts.Deleting {
-		return nil
+		return
 	}
 	if w.cluster == nil {
 		w.facts.Turn, w.ahead = false, "the Cluster of the machine does not exist"
-		return nil
+		return
 	}
 	ahead, err := r.ahead(ctx, w)
 	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
@@ -218,5 +222,4 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) error {
 	if !w.facts.Turn {
 		w.recheck = w.now.Add(cachesLag)
 	}
-	return nil
 }

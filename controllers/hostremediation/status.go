@@ -32,5 +32,8 @@ func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, fa
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
 	}
+	if err == nil {
+		r.fresh.note(next)
+	}
 	return nil
 }
