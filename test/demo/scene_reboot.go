@@ -169,6 +169,8 @@ func (s *stage) poweredOn(ctx context.Context, of trace) error {
 	); err != nil {
 		return err
 	}
+	from := s.cursor // the kubelet need not wait for the taint to go
+	defer func() { s.cursor = from }()
 	return s.inAnyOrder(ctx,
 		expectation{text: "the taint is taken off", within: reactsWithin, fact: nodeUnfenced, each: each},
 		expectation{text: "kubemend waits for the machine", within: reactsWithin, fact: bootAwaited, each: each},

@@ -73,7 +73,7 @@ func movedChanged(was, is *mendv1.HostRemediation) *sighting {
 	}
 	return &sighting{
 		by: kubemendHost, fact: workloadMoved,
-		text: fmt.Sprintf("finds the workload of Node %s moved: no pod and no volume is left there", is.Name),
+		text: fmt.Sprintf("finds no pod and no volume left on Node %s", is.Name),
 	}
 }
 
