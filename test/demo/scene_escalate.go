@@ -31,23 +31,30 @@ func escalate(ctx context.Context, s *stage) error {
 	}
 	s.narrator.note("\nNow the failure. Times count from here.\n")
 	s.narrator.countFrom(s.begin())
+	from := s.cursor
 	if err := s.ruin([]string{lost}); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("breaks BareMetalHost %s below Machine %s: its kubelet is silent, and no boot brings it back", before.host.Key().Name, lost))
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("breaks BareMetalHost %s below Machine %s: its kubelet is silent, and no boot brings it back",
+		before.host.Key().Name, lost))
 	if err := s.requested(ctx, before); err != nil {
 		return err
 	}
 	if err := s.cycled(ctx, before); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, "waits as well: nothing is to happen until then")
+	s.narrator.line(time.Now(), demo, "waits as well; nothing else is to happen until then")
 	if err := s.inOrder(ctx, s.attempt(2, attemptInVain, lost)); err != nil {
 		return err
 	}
 	if err := s.cycled(ctx, before); err != nil {
 		return err
 	}
+	// No attempt is cut short: up to here nobody may have given the machine up.
+	if err := s.never(ctx, from, 0, hostMarked, handedOver, takenUp, machineDeleting, machineCreated); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, "waits once more; this was the last attempt")
 	if err := s.givenUp(ctx, before); err != nil {
 		return err
 	}
@@ -114,6 +121,7 @@ func (s *stage) replacedElsewhere(ctx context.Context, before trace) error {
 	if err := s.hostIsFree(ctx, bad); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("has looked: no Machine is on BareMetalHost %s, and nothing holds it off; a person can repair it and remove the mark", bad.Name))
+	s.narrator.line(time.Now(), demo, fmt.Sprintf(
+		"has looked: no Machine is on BareMetalHost %s, and nothing holds it off; a person can repair it and remove the mark", bad.Name))
 	return nil
 }

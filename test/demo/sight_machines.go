@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
 // machineChanged is what there is to say about a change of a Machine.
@@ -50,9 +52,10 @@ func hostChanged(was, is *unstructured.Unstructured) []sighting {
 	if was == nil || is == nil || provisioned(was) || !provisioned(is) {
 		return nil
 	}
+	host := strings.TrimPrefix(is.GetAnnotations()[infrav1.HostAnnotation], namespace+"/")
 	return []sighting{{
 		by: provider, fact: hostProvisioned, about: is.GetName(),
-		text: fmt.Sprintf("Metal3Machine %s has a host, and the host boots", is.GetName()),
+		text: fmt.Sprintf("Metal3Machine %s has a host, %s, which is switched on", is.GetName(), host),
 	}}
 }
 

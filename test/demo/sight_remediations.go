@@ -63,7 +63,7 @@ func attemptChanged(was, is *mendv1.HostRemediation, written func(time.Time) str
 	}
 	return &sighting{
 		by: kubemendHost, fact: attemptBegun, number: int(is.Status.Attempt),
-		text: fmt.Sprintf("%s; its host has until %s to be off and without workload", text, written(is.Status.Deadline.Time)),
+		text: fmt.Sprintf("%s. Its host has until %s to be off and without workload", text, written(is.Status.Deadline.Time)),
 	}
 }
 

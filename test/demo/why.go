@@ -77,7 +77,8 @@ func (s *stage) state(ctx context.Context) string {
 		_, _ = fmt.Fprintf(table, "\n%v\n", err)
 	}
 	for i := range remediations.Items {
-		_, _ = fmt.Fprintf(table, "\nHostRemediation %s: %s: %s\n", remediations.Items[i].Name, remediations.Items[i].Status.Step, remediations.Items[i].Status.Message)
+		rem := &remediations.Items[i]
+		_, _ = fmt.Fprintf(table, "\nHostRemediation %s: %s: %s\n", rem.Name, rem.Status.Step, rem.Status.Message)
 	}
 	_ = table.Flush() // a buffer takes everything
 	return out.String()
