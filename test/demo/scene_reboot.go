@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -202,15 +205,22 @@ func (s *stage) nothingIsLeft(ctx context.Context, before trace) error {
 	if changes := before.host.History().Since(before.at); len(changes) != 2 {
 		return fmt.Errorf("the power of host %s changed %d times, and not off and on", before.host.Key().Name, len(changes))
 	}
-	if err := s.hostIsFree(ctx, before.host.Key()); err != nil {
+	if err := s.hostIsFree(ctx, before.host.Key(), "kubemend.io/", infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation); err != nil {
 		return err
+	}
+	requests := &mendv1.HostRemediationList{}
+	if err := s.here.List(ctx, requests); err != nil {
+		return fmt.Errorf("look for requests that are left: %w", err)
+	}
+	if len(requests.Items) > 0 {
+		return fmt.Errorf("%d HostRemediations are left", len(requests.Items))
 	}
 	node := &corev1.Node{}
 	if err := s.there.Get(ctx, client.ObjectKey{Name: before.machine}, node); err != nil {
 		return fmt.Errorf("read node %s: %w", before.machine, err)
 	}
-	if outOfService(node) {
-		return fmt.Errorf("node %s still has the taint", before.machine)
+	if _, signed := node.Annotations[fence.FencedByAnnotation]; signed || outOfService(node) {
+		return fmt.Errorf("node %s is still fenced", before.machine)
 	}
 	s.narrator.line(time.Now(), demo, "has looked: the same Machine on the same host, which went off and on once; no annotation, no taint, no request is left")
 	return nil

@@ -25,7 +25,7 @@ func podChanged(was, is *corev1.Pod) []sighting {
 	case was.DeletionTimestamp.IsZero() && !is.DeletionTimestamp.IsZero():
 		s := sighting{by: "somebody", fact: podEvicted, about: is.Spec.NodeName, text: fmt.Sprintf("Pod %s is deleted, and made anew", is.Name)}
 		if why := podCondition(is, corev1.DisruptionTarget); why != nil && why.Reason == "DeletionByTaintManager" {
-			s.by, s.text = controllerManager, fmt.Sprintf("evicts Pod %s because of the taint", is.Name)
+			s.by, s.text = controllerManager, fmt.Sprintf("evicts Pod %s because of the taint; no kubelet is there to end it", is.Name)
 		}
 		return []sighting{s}
 	case !runs(was) && runs(is):
