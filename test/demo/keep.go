@@ -16,7 +16,7 @@ import (
 
 const commands = `Commands: list
           stop <machine>...     hang kubelets: they fall silent, and the power stays on
-          start <machine>...    let them go on
+          start <machine>...    let them go on, and their hosts boot again
           ruin <machine>...     hang kubelets, and let no boot of their hosts bring them back
           quit                  (or Ctrl-C) stop everything`
 
@@ -99,7 +99,7 @@ func (s *stage) obey(ctx context.Context, words []string) error {
 		s.narrator.countFrom(time.Now())
 		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
 	case len(words) > 1 && words[0] == "start":
-		return s.eachKubelet(words[1:], (*simulator.Kubelet).Start)
+		return s.mend(words[1:])
 	case len(words) > 1 && words[0] == "ruin":
 		s.narrator.countFrom(time.Now())
 		return s.ruin(words[1:])

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // attemptInVain is how long a host may take to boot in vain, and a little more.
@@ -66,18 +64,6 @@ func (s *stage) cycled(ctx context.Context, of trace) error {
 		return err
 	}
 	return s.poweredOn(ctx, of)
-}
-
-// ruin makes kubelets hang, and their hosts never boot again.
-func (s *stage) ruin(machines []string) error {
-	for _, machine := range machines {
-		host, err := s.host(machine)
-		if err != nil {
-			return err
-		}
-		host.Mute(-1)
-	}
-	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
 }
 
 // givenUp expects the host to be marked before the machine is handed to its owner, which replaces it.

@@ -45,7 +45,10 @@ func makerOfRequest(rem *mendv1.HostRemediation) string {
 // requestDeleted is about a remediation that is gone: its check deleted it because the Machine was healthy again, or Kubernetes
 // because the Machine was gone after it had been handed over.
 func requestDeleted(was *mendv1.HostRemediation) sighting {
-	s := sighting{by: makerOfRequest(was), fact: requestGone, about: was.Name, text: fmt.Sprintf("HostRemediation %s is deleted, for its Machine is well again", was.Name)}
+	s := sighting{
+		by: makerOfRequest(was), fact: requestGone, about: was.Name,
+		text: fmt.Sprintf("HostRemediation %s is deleted, for its Machine is well again", was.Name),
+	}
 	if was.Status.Phase == infrav1.PhaseDeleting {
 		s.by, s.text = controllerManager, fmt.Sprintf("HostRemediation %s goes with its Machine", was.Name)
 	}

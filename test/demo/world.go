@@ -64,6 +64,35 @@ func (s *stage) host(machine string) (*simulator.Host, error) {
 	return nil, fmt.Errorf("machine %s has no host", machine)
 }
 
+// ruin makes kubelets hang, and their hosts never boot again.
+func (s *stage) ruin(machines []string) error {
+	if err := s.eachHost(machines, func(host *simulator.Host) { host.Mute(-1) }); err != nil {
+		return err
+	}
+	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
+}
+
+// mend takes back what ruin does. The kubelet of a host that is off waits for its next boot.
+func (s *stage) mend(machines []string) error {
+	return s.eachHost(machines, func(host *simulator.Host) {
+		host.Mute(0)
+		if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
+			kubelet.Start()
+		}
+	})
+}
+
+func (s *stage) eachHost(machines []string, do func(*simulator.Host)) error {
+	for _, machine := range machines {
+		host, err := s.host(machine)
+		if err != nil {
+			return err
+		}
+		do(host)
+	}
+	return nil
+}
+
 // eachKubelet does something to the kubelets of several machines at the same moment.
 func (s *stage) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
 	var group errgroup.Group
