@@ -3,19 +3,26 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 )
 
-// attemptInVain is how long a host may take to boot in vain, and a little more.
-const attemptInVain = 2 * time.Minute
+const (
+	rebootingCheckV1beta2 = "machine-health-check-workers-host-remediation-v1beta2.yaml"
+	// attemptInVain is how long a host may take to boot in vain, and a little more.
+	attemptInVain = 2 * time.Minute
+)
 
 // escalate: a host never boots again; it is tried twice, and then the machine is replaced on another one.
 func escalate(ctx context.Context, s *stage) error {
 	s.narrator.heading("Scene escalate: a host never boots again",
-		"A power cycle does not help here, and neither does a second one: templates/"+rebootTemplate+" allows one retry. Then the host is "+
+		"A power cycle does not help here, and neither does a second one: templates/"+rebootTemplate+", which the check names by "+
+			"templates/"+rebootingCheckV1beta2+", allows one retry. Then the host is "+
 			"marked and the Machine replaced on a spare host. An attempt has "+attemptSeconds+" s, the least that the API allows, so this takes a while.")
 	s.narrator.countFrom(s.begin())
-	if err := s.checkReboots(ctx); err != nil {
+	// The other scene has the file for the older version.
+	seconds := strconv.Itoa(int(nodeTimeout.Seconds()))
+	if err := s.checkReboots(ctx, rebootingCheckV1beta2, map[string]string{"NODE_UNHEALTHY_TIMEOUT_SECONDS": seconds}); err != nil {
 		return err
 	}
 	names, err := s.workerNames(ctx, 1)

@@ -38,7 +38,7 @@ func reboot(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkReboots(ctx); err != nil {
+	if err := s.checkReboots(ctx, rebootingCheck, map[string]string{"NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()}); err != nil {
 		return err
 	}
 	before, err := s.trace(ctx, lost)
@@ -77,16 +77,14 @@ func (s *stage) startWorkload(ctx context.Context) (string, error) {
 	return node, err
 }
 
-// checkReboots gives the check a template, and waits until it uses it.
-func (s *stage) checkReboots(ctx context.Context) error {
+// checkReboots gives the check a template, by a file of templates/ with its variables, and waits until the check uses it.
+func (s *stage) checkReboots(ctx context.Context, file string, variables map[string]string) error {
 	template, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
 	if err != nil {
 		return err
 	}
-	check, err := builders.Template(rebootingCheck, map[string]string{
-		"CLUSTER_NAME":           clusterName,
-		"NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String(),
-	})
+	variables["CLUSTER_NAME"] = clusterName
+	check, err := builders.Template(file, variables)
 	if err != nil {
 		return err
 	}
