@@ -60,7 +60,7 @@ run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
 	$(GO) run -ldflags '$(LDFLAGS)' . $(ARGS)
 
 .PHONY: demo
-demo: build rig ## Show a repair on a real control plane, from start to end (KEEP=1, SCENE=name)
+demo: build rig ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
 	$(GO) run ./test/demo
 
 .PHONY: image

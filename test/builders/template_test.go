@@ -7,9 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
@@ -38,6 +43,59 @@ func TestTemplatesAreTheSeedsManifestsClaimed(t *testing.T) {
 				t.Errorf("not what the documentation has (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A check that has hosts power-cycled is the plain one with a template, and names the one that is beside it.
+func TestChecksThatRebootAreThePlainOnesWithATemplate(t *testing.T) {
+	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
+	template, err := builders.Template("host-remediation-template.yaml", given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for suffix, field := range map[string][]string{
+		"":         {"spec", "remediationTemplate"},
+		"-v1beta2": {"spec", "remediation", "templateRef"},
+	} {
+		plain, err := builders.Template("machine-health-check-workers"+suffix+".yaml", given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reboots, err := builders.Template("machine-health-check-workers-host-remediation"+suffix+".yaml", given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, _, err := unstructured.NestedMap(reboots.Object, field...)
+		want := map[string]any{"apiVersion": template.GetAPIVersion(), "kind": template.GetKind(), "name": template.GetName()}
+		if diff := cmp.Diff(want, named); err != nil || diff != "" || template.GetNamespace() != reboots.GetNamespace() {
+			t.Errorf("it names another template than the one beside it (-want +got): %v\n%s", err, diff)
+		}
+		unstructured.RemoveNestedField(reboots.Object, field...)
+		if diff := cmp.Diff(plain.Object, reboots.Object); diff != "" {
+			t.Errorf("not the plain check (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// With nothing but the name of the cluster given, a template of remediations has the defaults of the API.
+func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
+	rendered, err := builders.Template("host-remediation-template.yaml", map[string]string{"CLUSTER_NAME": "capi-quickstart"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &mendv1.HostRemediationTemplate{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, got, true); err != nil {
+		t.Fatal(err)
+	}
+	want := &mendv1.HostRemediationTemplate{
+		TypeMeta:   metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "capi-quickstart-reboot"},
+	}
+	want.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{
+		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

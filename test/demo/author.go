@@ -9,20 +9,23 @@ import (
 
 // The actors, as the commentary calls them.
 const (
-	kubemend          = "kubemend"
-	nodeLifecycle     = "node-lifecycle"
+	kubemend          = "kubemend (check)" // its controller of MachineHealthChecks
+	kubemendHost      = "kubemend (host)"  // its controller of HostRemediations
+	controllerManager = "kube-controller-manager"
 	kubelet           = "kubelet"
 	machineSet        = "MachineSet"
 	machineController = "Machine controller"
 	clusterAPI        = "Cluster API core"
-	provider          = "simulator"
+	provider          = "CAPM3 (simulated)"
+	operator          = "BMO (simulated)"
+	attacher          = "CSI (simulated)"
 	demo              = "demo"
 )
 
 // writers are the actors behind the names under which the API server knows who writes.
 var writers = map[string]string{
 	"kubemend":                kubemend,
-	"kube-controller-manager": nodeLifecycle,
+	"kube-controller-manager": controllerManager,
 	"capi-core":               clusterAPI,
 	"capi-machineset":         machineSet,
 	"demo":                    kubelet, // on nodes; the simulated kubelets are part of this program

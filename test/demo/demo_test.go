@@ -3,10 +3,16 @@ package main
 import (
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
 func recordOf(sightings ...sighting) *record {
@@ -87,5 +93,77 @@ func TestLongLinesAreBrokenAtSpaces(t *testing.T) {
 	got := wrap("one two three\nfour incomprehensibilities", 9)
 	if diff := cmp.Diff([]string{"one two", "three", "four", "incomprehensibilities"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestScenesThatTakeMinutesAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
+	names := func(chosen []scene) (names []string) {
+		for _, s := range chosen {
+			names = append(names, s.name)
+		}
+		return names
+	}
+	for asked, want := range map[string]struct {
+		names []string
+		hint  bool
+	}{
+		"":         {[]string{"replace", "short-circuit", "reboot"}, true},
+		"all":      {[]string{"replace", "short-circuit", "reboot"}, true},
+		"replace":  {[]string{"replace"}, false},
+		"escalate": {[]string{"escalate"}, false},
+	} {
+		chosen, err := choose(asked)
+		if diff := cmp.Diff(want.names, names(chosen)); err != nil || diff != "" {
+			t.Errorf("SCENE=%s: error %v, difference %s", asked, err, diff)
+		}
+		if hint := strings.Contains(leftOut(chosen), "make demo SCENE=escalate"); hint != want.hint {
+			t.Errorf("SCENE=%s: is the scene that was left out named? %t", asked, hint)
+		}
+	}
+	if _, err := choose("no such scene"); err == nil || !strings.Contains(err.Error(), "escalate") {
+		t.Errorf("the error does not name the scenes: %v", err)
+	}
+}
+
+func TestAPodThatItsKubeletDidNotEndWasRemovedByKubernetes(t *testing.T) {
+	pod := func(phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": workload}},
+			Spec:       corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	for phase, by := range map[corev1.PodPhase]string{corev1.PodFailed: controllerManager, corev1.PodRunning: kubelet} {
+		if seen := podChanged(pod(phase), nil); len(seen) != 1 || seen[0].fact != podGone || seen[0].by != by || seen[0].about != "n" {
+			t.Errorf("%s: %+v", phase, seen)
+		}
+	}
+}
+
+func TestAHostIsHeldByOurAnnotationAlone(t *testing.T) {
+	host := func(annotations ...string) *bmov1alpha1.BareMetalHost {
+		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "h", Annotations: map[string]string{}}}
+		for _, key := range annotations {
+			h.Annotations[key] = ""
+		}
+		return h
+	}
+	ours := infrav1.PowerOffAnnotationPrefix + "1"
+	for name, tc := range map[string]struct {
+		was, is *bmov1alpha1.BareMetalHost
+		want    []fact
+	}{
+		"asked to be off":           {host(), host(ours), []fact{offAsked}},
+		"let go":                    {host(ours), host(), []fact{onAsked}},
+		"let go and marked at once": {host(ours), host(infrav1.UnhealthyAnnotation), []fact{onAsked, hostMarked}},
+		"held by somebody else":     {host(), host("reboot.metal3.io/somebody"), nil},
+		"still held":                {host(ours), host(ours, "reboot.metal3.io"), nil},
+	} {
+		var got []fact
+		for _, s := range bareMetalChanged(tc.was, tc.is) {
+			got = append(got, s.fact)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }

@@ -8,12 +8,16 @@ import (
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
 const commands = `Commands: list
-          stop <machine>...     cut the power of hosts: their kubelets fall silent
-          start <machine>...    switch them on again
+          stop <machine>...     hang kubelets: they fall silent, and the power stays on
+          start <machine>...    let them go on, and their hosts boot again
+          ruin <machine>...     hang kubelets, and let no boot of their hosts bring them back
           quit                  (or Ctrl-C) stop everything`
 
 const guide = `In another terminal:
@@ -23,16 +27,17 @@ const guide = `In another terminal:
 
 Look around:
 
-  kubectl --kubeconfig $MANAGEMENT get machinehealthchecks,machinesets,machines
+  kubectl --kubeconfig $MANAGEMENT get machinehealthchecks,machinesets,machines,baremetalhosts
+  kubectl --kubeconfig $MANAGEMENT get hostremediations --watch
   kubectl --kubeconfig $MANAGEMENT describe machinehealthcheck %[3]s
   kubectl --kubeconfig $MANAGEMENT events --watch
-  kubectl --kubeconfig $WORKLOAD get nodes --watch
+  kubectl --kubeconfig $WORKLOAD get nodes,pods,volumeattachments
   curl -s %[4]s | grep ^kubemend_
   less +F %[5]s
 
-Try, with a machine's name for NAME (its node has the same):
+Try, with a machine's name for NAME (its node has the same). %[7]s
 
-  kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/remediate-machine=    (replaced now)
+  kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
   kubectl --kubeconfig $MANAGEMENT annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
   kubectl --kubeconfig $MANAGEMENT edit machinehealthcheck %[3]s
   kubectl --kubeconfig $WORKLOAD delete node NAME                                               (unhealthy at once)
@@ -46,7 +51,7 @@ func (s *stage) keep(ctx context.Context, in io.Reader) {
 		return // it did not get that far
 	}
 	s.narrator.heading("Everything goes on running", "What happens is told here, with times since the last stop.")
-	s.narrator.note(guide, s.management.KubeconfigFile(), s.workload.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
+	s.narrator.note(guide, s.management.KubeconfigFile(), s.workload.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands, s.way(ctx))
 	typed := linesOf(ctx, in)
 	for {
 		select {
@@ -94,7 +99,22 @@ func (s *stage) obey(ctx context.Context, words []string) error {
 		s.narrator.countFrom(time.Now())
 		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
 	case len(words) > 1 && words[0] == "start":
-		return s.eachKubelet(words[1:], (*simulator.Kubelet).Start)
+		return s.mend(words[1:])
+	case len(words) > 1 && words[0] == "ruin":
+		s.narrator.countFrom(time.Now())
+		return s.ruin(words[1:])
 	}
 	return fmt.Errorf("%q is no command.\n%s", strings.Join(words, " "), commands)
+}
+
+// way is a sentence on what is done to bad machines now, which depends on the scenes that were played.
+func (s *stage) way(ctx context.Context) string {
+	check := &clusterv1.MachineHealthCheck{}
+	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
+		return ""
+	}
+	if check.Spec.Remediation.TemplateRef.IsDefined() {
+		return "The hosts of bad machines are power-cycled now."
+	}
+	return "Bad machines are replaced now."
 }

@@ -2,7 +2,7 @@
 // hosts and their kubelets are simulated.
 //
 // It takes its settings from the environment, so that `make demo KEEP=1 SCENE=replace` reaches it:
-// SCENE is the name of one scene, or all; KEEP leaves everything running at the end, with a prompt.
+// SCENE is the name of one scene, or all, which are those that do not take minutes; KEEP leaves everything running at the end, with a prompt.
 //
 // A line of commentary is printed only because an object, an event or a metric showed it. A scene that does not show
 // all it should within its deadlines fails, and the exit code is 1. It is 130 after Ctrl-C.
@@ -60,6 +60,9 @@ func perform(ctx context.Context, n *narrator) int {
 		code = failed
 	default:
 		n.verdict(fmt.Sprintf("All of it was seen, in %.0f s.", time.Since(began).Seconds()))
+		if more := leftOut(chosen); more != "" {
+			n.note("%s", more)
+		}
 	}
 	if keep := os.Getenv("KEEP"); keep != "" && keep != "0" && ctx.Err() == nil {
 		s.keep(ctx, os.Stdin)

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	width     = 110 // of the whole commentary
-	actorWide = 20
+	width     = 115 // of the whole commentary
+	actorWide = 25
 	timeWide  = 8
 )
 

@@ -33,6 +33,26 @@ const (
 	allowedAgain    fact = "a check is not short-circuited any more"
 	reachability    fact = "the workload cluster is or is not within reach"
 	restrictedEvent fact = "the event RemediationRestricted"
+
+	templateUsed   fact = "a check uses a template"
+	requestMade    fact = "a remediation is made"
+	attemptBegun   fact = "an attempt begins"
+	bootAwaited    fact = "a machine is to become healthy after a power cycle"
+	workloadMoved  fact = "the workload has moved"
+	requestGone    fact = "a remediation is gone"
+	offAsked       fact = "a host is to be off"
+	onAsked        fact = "a host may be on"
+	hostOff        fact = "a host is off"
+	hostOn         fact = "a host is on"
+	hostMarked     fact = "a host is marked unhealthy"
+	nodeFenced     fact = "a node has the out-of-service taint"
+	nodeUnfenced   fact = "a node has no out-of-service taint any more"
+	podRuns        fact = "a pod runs"
+	podEvicted     fact = "a pod is to go"
+	podGone        fact = "a pod is gone"
+	volumeAttached fact = "a volume is attached"
+	volumeToDetach fact = "a volume is to be detached"
+	volumeDetached fact = "a volume is detached"
 )
 
 // sighting is one change that the world showed.

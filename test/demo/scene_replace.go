@@ -20,7 +20,7 @@ func replace(ctx context.Context, s *stage) error {
 	if err := s.eachKubelet(chosen, (*simulator.Kubelet).Stop); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost+", as a power cut would")
+	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost+": it falls silent")
 
 	const soon = 30 * time.Second
 	mine := func(seen sighting) bool { return seen.by == kubemend }

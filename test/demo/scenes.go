@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -10,20 +11,24 @@ import (
 type scene struct {
 	name string // for SCENE=
 	play func(context.Context, *stage) error
+	// long is how long it takes, if that is too long to be played with all others.
+	long string
 }
 
 // scenes are all there are, in the order in which they are played.
 func scenes() []scene {
 	return []scene{
-		{"replace", replace},
-		{"short-circuit", shortCircuit},
+		{name: "replace", play: replace},
+		{name: "short-circuit", play: shortCircuit},
+		{name: "reboot", play: reboot},
+		{name: "escalate", play: escalate, long: "four minutes"},
 	}
 }
 
-// choose returns the scenes that are called so; without a name, all of them.
+// choose returns the scenes that are called so; without a name, all that are not too long.
 func choose(name string) ([]scene, error) {
 	if name == "" || name == "all" {
-		return scenes(), nil
+		return slices.DeleteFunc(scenes(), func(s scene) bool { return s.long != "" }), nil
 	}
 	var names []string
 	for _, s := range scenes() {
@@ -35,9 +40,23 @@ func choose(name string) ([]scene, error) {
 	return nil, fmt.Errorf("there is no scene %q; SCENE is one of: %s, all", name, strings.Join(names, ", "))
 }
 
+// leftOut says which scenes were left out for their length when all were asked for; it is empty if none was.
+func leftOut(chosen []scene) string {
+	if len(chosen) < 2 {
+		return ""
+	}
+	var hints []string
+	for _, s := range scenes() {
+		if s.long != "" {
+			hints = append(hints, fmt.Sprintf("Not shown, because it takes %s: make demo SCENE=%s", s.long, s.name))
+		}
+	}
+	return strings.Join(hints, "\n")
+}
+
 // play plays the opening, and then the scenes.
 func (s *stage) play(ctx context.Context, chosen []scene) error {
-	for _, next := range append([]scene{{"opening", opening}}, chosen...) {
+	for _, next := range append([]scene{{name: "opening", play: opening}}, chosen...) {
 		if err := next.play(ctx, s); err != nil {
 			return fmt.Errorf("scene %s: %w", next.name, err)
 		}

@@ -24,7 +24,7 @@ func checkChanged(was, is *clusterv1.MachineHealthCheck) []sighting {
 	}
 	var seen []sighting
 	for _, look := range []func(was, is *clusterv1.MachineHealthCheck) *sighting{
-		pauseChanged, reachChanged, countChanged, limitChanged,
+		pauseChanged, reachChanged, templateFound, countChanged, limitChanged,
 	} {
 		if s := look(was, is); s != nil {
 			s.about = is.Name
@@ -55,6 +55,17 @@ func reachChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
 		return nil
 	}
 	return s
+}
+
+func templateFound(was, is *clusterv1.MachineHealthCheck) *sighting {
+	if !turned(was, is, mendv1.RemediationTemplateAvailable, metav1.ConditionTrue) {
+		return nil
+	}
+	template := is.Spec.Remediation.TemplateRef
+	return &sighting{
+		by: authorOf(is, mendv1.RemediationTemplateAvailable), fact: templateUsed,
+		text: fmt.Sprintf("finds %s %s: from now on a bad machine gets a request made from it", template.Kind, template.Name),
+	}
 }
 
 func countChanged(was, is *clusterv1.MachineHealthCheck) *sighting {
@@ -97,7 +108,7 @@ var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
 // eventChanged is what there is to say about a new event, or one that was repeated. What other objects tell as well is
 // not told twice.
 func eventChanged(_, is *eventsv1.Event) []sighting {
-	if is == nil || is.ReportingController != kubemend || is.Reason != mendv1.EventRemediationRestricted {
+	if is == nil || is.ReportingController != mendv1.FieldOwner || is.Reason != mendv1.EventRemediationRestricted {
 		return nil
 	}
 	s := sighting{

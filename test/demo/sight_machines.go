@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
 // machineChanged is what there is to say about a change of a Machine.
@@ -50,9 +52,10 @@ func hostChanged(was, is *unstructured.Unstructured) []sighting {
 	if was == nil || is == nil || provisioned(was) || !provisioned(is) {
 		return nil
 	}
+	host := strings.TrimPrefix(is.GetAnnotations()[infrav1.HostAnnotation], namespace+"/")
 	return []sighting{{
 		by: provider, fact: hostProvisioned, about: is.GetName(),
-		text: fmt.Sprintf("Metal3Machine %s has a host, and the host boots", is.GetName()),
+		text: fmt.Sprintf("Metal3Machine %s has a host, %s, which is switched on", is.GetName(), host),
 	}}
 }
 
@@ -75,7 +78,7 @@ func healthChanged(was, is *clusterv1.Machine) *sighting {
 		why := conditions.GetMessage(is, clusterv1.MachineHealthCheckSucceededCondition)
 		why = strings.TrimPrefix(why, "Health check failed:")
 		why = strings.ReplaceAll(why, "\n  * ", " ")
-		return &sighting{by: by, fact: machineFailed, text: fmt.Sprintf("Machine %s is unhealthy:%s", is.Name, why)}
+		return &sighting{by: by, fact: machineFailed, text: fmt.Sprintf("marks Machine %s as unhealthy:%s", is.Name, why)}
 	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue):
 		return &sighting{by: by, fact: machineHealthy, text: fmt.Sprintf("Machine %s is healthy", is.Name)}
 	}
@@ -89,8 +92,12 @@ func ownerChanged(was, is *clusterv1.Machine) *sighting {
 	case now == nil || (before != nil && before.Status == now.Status && before.Reason == now.Reason):
 		return nil
 	case now.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
+		by := authorOf(is, now.Type)
+		if by == kubemend && conditions.Has(is, clusterv1.MachineExternallyRemediatedCondition) {
+			by = kubemendHost // both write under the name of kubemend, but the check asks either the owner or somebody else
+		}
 		return &sighting{
-			by: authorOf(is, now.Type), fact: handedOver,
+			by: by, fact: handedOver,
 			text: fmt.Sprintf("Machine %s is handed to its owner, %s", is.Name, ownerOf(is)),
 		}
 	default:

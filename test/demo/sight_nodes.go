@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
 // nodeChanged is what there is to say about a change of a Node.
@@ -18,8 +21,27 @@ func nodeChanged(was, is *corev1.Node) []sighting {
 		}
 		return []sighting{s}
 	default:
-		return readyChanged(nodeCondition(was, corev1.NodeReady), is)
+		return append(fenceChanged(was, is), readyChanged(nodeCondition(was, corev1.NodeReady), is)...)
 	}
+}
+
+// fenceChanged looks at the taint that makes Kubernetes move what is on a node. Only kubemend sets and removes it here.
+func fenceChanged(was, is *corev1.Node) []sighting {
+	before, now := outOfService(was), outOfService(is)
+	switch {
+	case !before && now:
+		return []sighting{{
+			by: kubemendHost, fact: nodeFenced, about: is.Name,
+			text: fmt.Sprintf("puts the taint %s on Node %s: its host is off for certain, so pods and volumes may move", infrav1.OutOfServiceTaintKey, is.Name),
+		}}
+	case before && !now:
+		return []sighting{{by: kubemendHost, fact: nodeUnfenced, about: is.Name, text: fmt.Sprintf("takes the taint off Node %s", is.Name)}}
+	}
+	return nil
+}
+
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == infrav1.OutOfServiceTaintKey })
 }
 
 // readyChanged is what there is to say if the condition Ready is not what it was.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -28,10 +30,10 @@ const (
 	pool            = "workers"
 	controlPlanes   = 3
 	workers         = 5
+	spareHosts      = 3 // one for each machine that a scene gives up, and one more
 	workerTemplate  = "machine-health-check-workers.yaml"
 	checkName       = clusterName + "-node-unhealthy-5m"
 	nodeTimeout     = 5 * time.Second
-	hostsBoot       = 2 * time.Second // how long the simulated hosts take to be provisioned
 	machinesRunning = time.Minute
 )
 
@@ -45,6 +47,7 @@ type stage struct {
 	management *rig.ControlPlane
 	workload   *rig.ControlPlane
 	manager    *rig.Kubemend
+	hosts      *simulator.Hosts
 	provider   *simulator.Infrastructure
 	here       client.Client // the management cluster
 	there      client.Client // the workload cluster
@@ -58,10 +61,10 @@ type stage struct {
 func raise(ctx context.Context, n *narrator) (*stage, error) {
 	background, end := context.WithCancel(context.Background())
 	s := &stage{narrator: n, record: newRecord(n), end: end}
-	n.heading("The stage: two control planes, a cluster of 3 + 5 machines, kubemend", "")
+	n.heading("The stage: two control planes, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", "")
 	for _, step := range []func(context.Context) error{
 		s.startControlPlanes,
-		func(context.Context) error { return s.startInfrastructure(background) },
+		func(context.Context) error { return s.startWorld(background) },
 		s.startManager,
 		s.buildCluster,
 		func(context.Context) error { return s.watch(background) },
@@ -90,11 +93,13 @@ func (s *stage) startControlPlanes(ctx context.Context) error {
 	}
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		s.management, err = s.rig.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true})
+		s.management, err = s.rig.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true, CRDs: []string{ownKinds}})
 		return err
 	})
 	group.Go(func() (err error) {
-		s.workload, err = s.rig.Workload(booting, "workload", rig.WorkloadOptions{})
+		s.workload, err = s.rig.Workload(booting, "workload", rig.WorkloadOptions{
+			Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()),
+		})
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -109,7 +114,8 @@ func (s *stage) startControlPlanes(ctx context.Context) error {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	if err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -125,19 +131,6 @@ func clientFor(config *rest.Config) (client.Client, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	return c, nil
-}
-
-// startInfrastructure starts the simulated provider. It goes on until the stage is struck.
-func (s *stage) startInfrastructure(background context.Context) (err error) {
-	s.provider, err = simulator.NewInfrastructure(s.management.Config(), simulator.InfrastructureOptions{Delay: hostsBoot})
-	if err != nil {
-		return err
-	}
-	s.background.Go(func() {
-		// If it ends early no machine comes up, and the scene that waits for one says so.
-		_ = s.provider.Start(background)
-	})
-	return nil
 }
 
 func (s *stage) startManager(ctx context.Context) (err error) {
@@ -164,7 +157,8 @@ func (s *stage) buildCluster(ctx context.Context) error {
 		rig.KubeconfigSecret(key, s.workload), builders.Metal3Cluster(s.cluster), s.cluster,
 		builders.Metal3MachineTemplate(s.cluster, pool), deployment,
 	}, builders.ControlPlane(s.cluster, controlPlanes)...)
-	if err := builders.Apply(ctx, s.here, objects...); err != nil {
+	hosts := builders.BareMetalHosts(namespace, "host", controlPlanes+workers+spareHosts)
+	if err := builders.Apply(ctx, s.here, append(objects, hosts...)...); err != nil {
 		return err
 	}
 	var running int
@@ -181,8 +175,9 @@ func (s *stage) buildCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("build the cluster: %d of %d machines run: %w", running, controlPlanes+workers, err)
 	}
-	s.narrator.note("cluster %s: %d machines run, %d of them workers in pool nodepool-0 (%.1fs)",
-		clusterName, running, workers, time.Since(began).Seconds())
+	s.slowDown(hosts)
+	s.narrator.note("cluster %s: %d machines run on BareMetalHosts, %d of them workers in pool nodepool-0; %d hosts are spare (%.1fs)",
+		clusterName, running, workers, spareHosts, time.Since(began).Seconds())
 	return nil
 }
 
@@ -220,24 +215,4 @@ func (s *stage) workerNames(ctx context.Context, number int) ([]string, error) {
 		return nil, fmt.Errorf("%d workers are needed, there are %d", number, len(names))
 	}
 	return names[:number], nil
-}
-
-func (s *stage) kubelet(machine string) *simulator.Kubelet {
-	return s.provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
-}
-
-// eachKubelet does something to the kubelets of several machines at the same moment.
-func (s *stage) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
-	var group errgroup.Group
-	for _, machine := range machines {
-		kubelet := s.kubelet(machine)
-		if kubelet == nil {
-			return fmt.Errorf("machine %s has no kubelet", machine)
-		}
-		group.Go(func() error {
-			do(kubelet)
-			return nil
-		})
-	}
-	return group.Wait()
 }

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
@@ -27,12 +30,16 @@ func (s *stage) watch(background context.Context) error {
 		&clusterv1.Machine{}:            changes(s.record, machineChanged),
 		&clusterv1.MachineHealthCheck{}: changes(s.record, checkChanged),
 		&eventsv1.Event{}:               changes(s.record, eventChanged),
+		&bmov1alpha1.BareMetalHost{}:    changes(s.record, bareMetalChanged),
+		&mendv1.HostRemediation{}:       changes(s.record, remediationChanged(s.narrator.at)),
 	})
 	if err != nil {
 		return err
 	}
 	there, err := s.observe(background, s.workload.Config(), map[client.Object]toolscache.ResourceEventHandler{
-		&corev1.Node{}: changes(s.record, nodeChanged),
+		&corev1.Node{}:                changes(s.record, nodeChanged),
+		&corev1.Pod{}:                 changes(s.record, podChanged),
+		&storagev1.VolumeAttachment{}: changes(s.record, volumeChanged),
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 const (
@@ -45,7 +47,7 @@ func (s *stage) state(ctx context.Context) string {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(cells ...any) { _, _ = fmt.Fprintf(table, strings.Repeat("%v\t", len(cells))+"\n", cells...) }
-	row("MACHINE", "PHASE", "KUBELET", "NODE READY", "HEALTH CHECK", "OWNER REMEDIATED")
+	row("MACHINE", "PHASE", "HOST", "POWER", "KUBELET", "NODE READY", "HEALTH CHECK", "OWNER REMEDIATED")
 	machines, err := s.machines(ctx)
 	if err != nil {
 		return err.Error()
@@ -56,7 +58,8 @@ func (s *stage) state(ctx context.Context) string {
 		if k := s.kubelet(m.Name); k != nil {
 			kubelet = map[bool]string{true: "runs", false: "stopped"}[k.Running()]
 		}
-		row(m.Name, m.Status.Phase, kubelet, s.nodeReady(ctx, m.Status.NodeRef.Name),
+		host, power := s.lodging(m.Name)
+		row(m.Name, m.Status.Phase, host, power, kubelet, s.nodeReady(ctx, m.Status.NodeRef.Name),
 			said(m, clusterv1.MachineHealthCheckSucceededCondition), said(m, clusterv1.MachineOwnerRemediatedCondition))
 	}
 	check := &clusterv1.MachineHealthCheck{}
@@ -69,8 +72,25 @@ func (s *stage) state(ctx context.Context) string {
 			_, _ = fmt.Fprintf(table, "  %s=%s (%s) %s\n", c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
+	remediations := &mendv1.HostRemediationList{}
+	if err := s.here.List(ctx, remediations, client.InNamespace(namespace)); err != nil {
+		_, _ = fmt.Fprintf(table, "\n%v\n", err)
+	}
+	for i := range remediations.Items {
+		rem := &remediations.Items[i]
+		_, _ = fmt.Fprintf(table, "\nHostRemediation %s: %s: %s\n", rem.Name, rem.Status.Step, rem.Status.Message)
+	}
 	_ = table.Flush() // a buffer takes everything
 	return out.String()
+}
+
+// lodging is the host of a machine, and its power as it really is.
+func (s *stage) lodging(machine string) (name, power string) {
+	host, err := s.host(machine)
+	if err != nil {
+		return "-", "-"
+	}
+	return host.Key().Name, map[bool]string{true: "on", false: "off"}[host.Powered()]
 }
 
 func said(m *clusterv1.Machine, kind string) string {

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const (
+	workload         = "database" // a Deployment of one pod with a volume that only one node at a time can have
+	workloadStarts   = 30 * time.Second
+	rebootTemplate   = "host-remediation-template.yaml"
+	rebootingCheck   = "machine-health-check-workers-host-remediation.yaml"
+	attemptSeconds   = "100" // the least that the API allows
+	claimNamespace   = "default"
+	reactsWithin     = 30 * time.Second
+	workloadMoves    = time.Minute // kube-controller-manager removes the pods of such nodes in rounds of 20 s
+	replacedMachines = 40 * time.Second
+)
+
+// reboot: a kubelet hangs, and the host below it is power-cycled instead of the machine being replaced.
+func reboot(ctx context.Context, s *stage) error {
+	s.narrator.heading("Scene reboot: a kubelet hangs, and its host is power-cycled",
+		"The same check, now with a template: templates/"+rebootingCheck+" and templates/"+rebootTemplate+". A bad machine is not "+
+			"replaced, but its host is switched off and on, and what ran on it runs elsewhere meanwhile. kubemend (check) is the "+
+			"controller of MachineHealthChecks, kubemend (host) that of HostRemediations.")
+	s.narrator.countFrom(s.begin())
+	lost, err := s.startWorkload(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.checkReboots(ctx, rebootingCheck, map[string]string{"NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()}); err != nil {
+		return err
+	}
+	before, err := s.trace(ctx, lost)
+	if err != nil {
+		return err
+	}
+	s.narrator.note("\nNow the failure. Times count from here.\n")
+	s.narrator.countFrom(s.begin())
+	if err := s.eachKubelet([]string{lost}, (*simulator.Kubelet).Stop); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("hangs the kubelet of Machine %s, on BareMetalHost %s; its power is on", lost, before.host.Key().Name))
+	for _, part := range []func(context.Context, trace) error{s.requested, s.poweredOff, s.moved, s.nothingIsLeft} {
+		if err := part(ctx, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startWorkload starts one pod with a volume, and returns the node that it runs on.
+func (s *stage) startWorkload(ctx context.Context) (string, error) {
+	objects := append(builders.Volume(claimNamespace, workload), builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
+	if err := builders.Apply(ctx, s.there, objects...); err != nil {
+		return "", err
+	}
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that one Node at a time can have", workload))
+	var node string
+	err := s.inAnyOrder(ctx,
+		expectation{text: "the volume is attached", within: workloadStarts, fact: volumeAttached},
+		expectation{text: "the pod runs", within: workloadStarts, fact: podRuns, where: func(seen sighting) bool {
+			node = seen.about
+			return true
+		}},
+	)
+	return node, err
+}
+
+// checkReboots gives the check a template, by a file of templates/ with its variables, and waits until the check uses it.
+func (s *stage) checkReboots(ctx context.Context, file string, variables map[string]string) error {
+	template, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
+	if err != nil {
+		return err
+	}
+	variables["CLUSTER_NAME"] = clusterName
+	check, err := builders.Template(file, variables)
+	if err != nil {
+		return err
+	}
+	if err := builders.Apply(ctx, s.here, template, check); err != nil {
+		return err
+	}
+	return s.inOrder(ctx, expectation{text: "the check uses the template", within: reactsWithin, fact: templateUsed})
+}
+
+// requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
+func (s *stage) requested(ctx context.Context, of trace) error {
+	each := []string{of.machine}
+	if err := s.inOrder(ctx,
+		expectation{text: "the Node becomes Unknown", within: reactsWithin, fact: nodeUnknown, each: each},
+		expectation{text: "kubemend suspects the machine, and says until when", within: reactsWithin, fact: suspected},
+	); err != nil {
+		return err
+	}
+	return s.inAnyOrder(ctx,
+		expectation{
+			text: "kubemend finds the machine unhealthy", within: reactsWithin, fact: machineFailed, each: each,
+			where: func(seen sighting) bool { return seen.by == kubemend },
+		},
+		expectation{
+			text: "the check makes a HostRemediation", within: reactsWithin, fact: requestMade, each: each,
+			where: func(seen sighting) bool { return seen.by == kubemend },
+		},
+		s.attempt(1, reactsWithin, of.machine),
+	)
+}
+
+func (s *stage) attempt(number int, within time.Duration, lost string) expectation {
+	return expectation{
+		text: fmt.Sprintf("attempt %d begins", number), within: within, fact: attemptBegun, each: []string{lost},
+		where: func(seen sighting) bool { return seen.number == number },
+	}
+}
+
+// poweredOff expects the host to be off before its node is fenced.
+func (s *stage) poweredOff(ctx context.Context, of trace) error {
+	host := []string{of.host.Key().Name}
+	return s.inOrder(ctx,
+		expectation{text: "the host is asked to be off", within: reactsWithin, fact: offAsked, each: host},
+		expectation{text: "the host is off", within: reactsWithin, fact: hostOff, each: host},
+		expectation{text: "the node gets the out-of-service taint", within: reactsWithin, fact: nodeFenced, each: []string{of.machine}},
+	)
+}
+
+// moved expects the pod to go, and then two things side by side: the host comes back, and the pod's replacement runs elsewhere.
+func (s *stage) moved(ctx context.Context, of trace) error {
+	each := []string{of.machine}
+	theirs := func(seen sighting) bool { return seen.by == controllerManager }
+	if err := s.inAnyOrder(ctx,
+		expectation{text: "kube-controller-manager evicts the pod", within: workloadMoves, fact: podEvicted, each: each, where: theirs},
+		expectation{text: "kube-controller-manager removes the pod", within: workloadMoves, fact: podGone, each: each, where: theirs},
+		expectation{text: "kube-controller-manager deletes the VolumeAttachment", within: workloadMoves, fact: volumeToDetach, each: each, where: theirs},
+		expectation{text: "the volume is detached", within: workloadMoves, fact: volumeDetached, each: each},
+		expectation{text: "kubemend finds the workload moved", within: workloadMoves, fact: workloadMoved, each: each},
+	); err != nil {
+		return err
+	}
+	from := s.cursor
+	if err := s.poweredOn(ctx, of); err != nil {
+		return err
+	}
+	if err := s.cured(ctx, of.machine); err != nil {
+		return err
+	}
+	s.cursor = from
+	other := func(seen sighting) bool { return seen.about != of.machine }
+	return s.inAnyOrder(ctx,
+		expectation{text: "the volume is attached to another node", within: workloadMoves, fact: volumeAttached, where: other},
+		expectation{text: "the new pod runs on another node", within: workloadMoves, fact: podRuns, where: other},
+	)
+}
+
+// poweredOn expects the host to be released and to be on, and then its node to be free again.
+func (s *stage) poweredOn(ctx context.Context, of trace) error {
+	host, each := []string{of.host.Key().Name}, []string{of.machine}
+	if err := s.inOrder(ctx,
+		expectation{text: "the host may be on", within: reactsWithin, fact: onAsked, each: host},
+		expectation{text: "the host is on", within: reactsWithin, fact: hostOn, each: host},
+	); err != nil {
+		return err
+	}
+	from := s.cursor // the kubelet need not wait for the taint to go
+	defer func() { s.cursor = from }()
+	return s.inAnyOrder(ctx,
+		expectation{text: "the taint is taken off", within: reactsWithin, fact: nodeUnfenced, each: each},
+		expectation{text: "kubemend waits for the machine", within: reactsWithin, fact: bootAwaited, each: each},
+	)
+}
+
+// cured expects the node to be Ready, and the machine to be healthy and left alone.
+func (s *stage) cured(ctx context.Context, lost string) error {
+	each := []string{lost}
+	if err := s.inOrder(ctx, expectation{text: "the Node is Ready", within: reactsWithin, fact: nodeReady, each: each}); err != nil {
+		return err
+	}
+	return s.inAnyOrder(ctx,
+		expectation{text: "the machine is healthy", within: reactsWithin, fact: machineHealthy, each: each},
+		expectation{text: "the HostRemediation is gone", within: reactsWithin, fact: requestGone, each: each},
+		allHealthy(reactsWithin),
+	)
+}
+
+// nothingIsLeft looks at everything that a power cycle touches.
+func (s *stage) nothingIsLeft(ctx context.Context, before trace) error {
+	machine, err := s.machine(ctx, before.machine)
+	if err != nil {
+		return err
+	}
+	if machine.UID != before.uid {
+		return fmt.Errorf("machine %s was replaced, although its host was power-cycled", before.machine)
+	}
+	if changes := before.host.History().Since(before.at); len(changes) != 2 {
+		return fmt.Errorf("the power of host %s changed %d times, and not off and on", before.host.Key().Name, len(changes))
+	}
+	if err := s.hostIsFree(ctx, before.host.Key(), "kubemend.io/", infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation); err != nil {
+		return err
+	}
+	requests := &mendv1.HostRemediationList{}
+	if err := s.here.List(ctx, requests); err != nil {
+		return fmt.Errorf("look for requests that are left: %w", err)
+	}
+	if len(requests.Items) > 0 {
+		return fmt.Errorf("%d HostRemediations are left", len(requests.Items))
+	}
+	node := &corev1.Node{}
+	if err := s.there.Get(ctx, client.ObjectKey{Name: before.machine}, node); err != nil {
+		return fmt.Errorf("read node %s: %w", before.machine, err)
+	}
+	if _, signed := node.Annotations[fence.FencedByAnnotation]; signed || outOfService(node) {
+		return fmt.Errorf("node %s is still fenced", before.machine)
+	}
+	s.narrator.line(time.Now(), demo, "has looked: the same Machine on the same host, which went off and on once; no annotation, no taint, no request is left")
+	return nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// hostTimes are how long the simulated hosts take once the cluster stands; real ones take minutes. Until then they answer at
+// once: Cluster API core watches nodes only when it has seen that of a first control-plane machine, and it looks for that one
+// only when something else about the machine changes.
+var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
+
+// ownKinds is the folder with the kinds that kubemend defines, seen from where `make demo` runs.
+var ownKinds = filepath.Join("config", "crd", "bases")
+
+// startWorld starts everybody who plays what this computer cannot have: hosts, and what needs a container runtime. They go on
+// until the stage is struck. If one ends early, what it should do is not seen, and a scene says so.
+func (s *stage) startWorld(background context.Context) error {
+	var err error
+	if s.hosts, err = simulator.NewHosts(s.management.Config(), simulator.HostsOptions{}); err != nil {
+		return err
+	}
+	if s.provider, err = simulator.NewInfrastructure(s.management.Config(), simulator.InfrastructureOptions{Hosts: s.hosts}); err != nil {
+		return err
+	}
+	scheduler, err := simulator.NewScheduler(s.workload.Config(), logr.Discard())
+	if err != nil {
+		return err
+	}
+	volumes, err := simulator.NewAttacher(s.workload.Config(), logr.Discard())
+	if err != nil {
+		return err
+	}
+	for _, start := range []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start} {
+		s.background.Go(func() { _ = start(background) })
+	}
+	return nil
+}
+
+// slowDown makes every host take its time from now on.
+func (s *stage) slowDown(hosts []client.Object) {
+	for _, host := range hosts {
+		s.hosts.Host(client.ObjectKeyFromObject(host)).Take(hostTimes)
+	}
+}
+
+func (s *stage) kubelet(machine string) *simulator.Kubelet {
+	return s.provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
+}
+
+// host is the host that a machine is on.
+func (s *stage) host(machine string) (*simulator.Host, error) {
+	if host := s.provider.Host(client.ObjectKey{Namespace: namespace, Name: machine}); host != nil {
+		return host, nil
+	}
+	return nil, fmt.Errorf("machine %s has no host", machine)
+}
+
+// ruin makes kubelets hang, and their hosts never boot again.
+func (s *stage) ruin(machines []string) error {
+	if err := s.eachHost(machines, func(host *simulator.Host) { host.Mute(-1) }); err != nil {
+		return err
+	}
+	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
+}
+
+// mend takes back what ruin does. The kubelet of a host that is off waits for its next boot.
+func (s *stage) mend(machines []string) error {
+	return s.eachHost(machines, func(host *simulator.Host) {
+		host.Mute(0)
+		if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
+			kubelet.Start()
+		}
+	})
+}
+
+func (s *stage) eachHost(machines []string, do func(*simulator.Host)) error {
+	for _, machine := range machines {
+		host, err := s.host(machine)
+		if err != nil {
+			return err
+		}
+		do(host)
+	}
+	return nil
+}
+
+// eachKubelet does something to the kubelets of several machines at the same moment.
+func (s *stage) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
+	var group errgroup.Group
+	for _, machine := range machines {
+		kubelet := s.kubelet(machine)
+		if kubelet == nil {
+			return fmt.Errorf("machine %s has no kubelet", machine)
+		}
+		group.Go(func() error {
+			do(kubelet)
+			return nil
+		})
+	}
+	return group.Wait()
+}
