@@ -45,15 +45,6 @@ func (t *Turns) Take(cluster client.ObjectKey, by types.UID, name string, now ti
 	return ""
 }
 
-// Give gives the turn back, if by has it.
-func (t *Turns) Give(cluster client.ObjectKey, by types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.taken[cluster].by == by {
-		delete(t.taken, cluster)
-	}
-}
-
 // ahead says who has the turn of the machine's cluster, if it is somebody else: a control-plane host that is held off, by whomever, or
 // another remediation of one that has begun and is not over. Of two that have begun, the one that began first has it.
 func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
