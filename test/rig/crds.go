@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -149,6 +150,7 @@ func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("make a client for CRDs: %w", err)
 	}
+	waiting := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	for _, crd := range all {
 		group.Go(func() error {
@@ -158,7 +160,44 @@ func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
 			return served(ctx, client.RESTClient(), crd)
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return all.listed(waiting, client.RESTClient())
+}
+
+// listed waits until the API server also lists the kinds that it serves already: managers go by that list, and give up if it lacks one.
+func (all catalogue) listed(ctx context.Context, client rest.Interface) error {
+	var missing error
+	err := wait.PollUntilContextCancel(ctx, askKindEvery, true, func(context.Context) (bool, error) {
+		_, lists, err := discovery.NewDiscoveryClient(client).ServerGroupsAndResources()
+		missing = errors.Join(err, all.missing(lists))
+		return missing == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the list of kinds: %w, last answer: %w", err, missing)
+	}
+	return nil
+}
+
+// missing says which kinds are in none of lists.
+func (all catalogue) missing(lists []*metav1.APIResourceList) error {
+	known := map[string]bool{}
+	for _, list := range lists {
+		for i := range list.APIResources {
+			known[list.GroupVersion+"/"+list.APIResources[i].Name] = true
+		}
+	}
+	var errs []error
+	for _, crd := range all {
+		for _, version := range crd.Spec.Versions {
+			name := strings.Join([]string{crd.Spec.Group, version.Name, crd.Spec.Names.Plural}, "/")
+			if version.Served && !known[name] {
+				errs = append(errs, fmt.Errorf("%s is not listed", name))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func installOne(ctx context.Context, crds apiextensions.CustomResourceDefinitionInterface, crd *apiextensionsv1.CustomResourceDefinition) error {
