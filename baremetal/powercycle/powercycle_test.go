@@ -278,3 +278,23 @@ func golden(t *testing.T, path, got string) {
 		t.Errorf("%s is stale; if the change is meant, run go test ./baremetal/powercycle -update\ngot:\n%s", path, got)
 	}
 }
+
+// Every reason that a user may read is explained.
+func TestReasonsAreExplained(t *testing.T) {
+	const path = "../../docs/conditions-and-events.md"
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]bool{"StateUnknown": true}
+	for _, s := range order {
+		for _, r := range rowsOf[s] {
+			reasons[r.reason] = true
+		}
+	}
+	for reason := range reasons {
+		if !strings.Contains(string(content), "`"+reason+"`") {
+			t.Errorf("%s does not explain %s", path, reason)
+		}
+	}
+}
