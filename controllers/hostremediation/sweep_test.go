@@ -11,14 +11,18 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	realhost "github.com/kubemend/kubemend/baremetal/host"
 )
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
@@ -27,14 +31,16 @@ const holdOff = infrav1.PowerOffAnnotationPrefix
 func sweeperOf(t *testing.T, annotations map[string]string, remediations ...client.Object) (*Sweeper, client.Client, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(
+		bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
+	); err != nil {
 		t.Fatal(err)
 	}
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: annotations}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
 	clock := clocktesting.NewFakePassiveClock(noon)
 	return &Sweeper{
-		Installed: func() ([]Kind, error) { return []Kind{Metal3, Own}, nil }, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
+		Installed: func() ([]Kind, error) { return []Kind{Metal3, Own}, nil }, Client: c, Live: c, Hosts: &realhost.Hosts{Client: c, Live: c}, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
 	}, c, clock
 }
 
@@ -92,5 +98,84 @@ func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 	}
 	if len(s.since) != 0 {
 		t.Error("it is still taken for an orphan: the next grace period would be short")
+	}
+}
+
+func TestAnOrphanedRebootIsTakenBackIfItIsInOurWords(t *testing.T) {
+	for asked, left := range map[string]int{`{"mode":"hard"}`: 0, `{"mode":"soft"}`: 1} {
+		s, c, clock := sweeperOf(t, map[string]string{mendv1.RebootedForAnnotation: "gone/1", infrav1.RebootAnnotation: asked})
+		sweep(t, s, c)
+		clock.SetTime(noon.Add(time.Hour))
+		if got, _ := sweep(t, s, c); len(got) != left {
+			t.Errorf("of a reboot asked for with %s these are left: %v", asked, got)
+		}
+	}
+}
+
+func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
+	marked := map[string]string{
+		mendv1.MarkedForAnnotation: "machine", infrav1.UnhealthyAnnotation: infrav1.UnhealthyAnnotationValue,
+		infrav1.LegacyUnhealthyAnnotation: infrav1.UnhealthyAnnotationValue,
+	}
+	anotherRemediation := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", UID: "r", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine"},
+	}}}
+	for name, tc := range map[string]struct {
+		uid     types.UID
+		checked metav1.ConditionStatus
+		node    metav1.ConditionStatus
+		others  []client.Object
+		back    bool
+	}{
+		"the health check says so":                        {uid: "machine", checked: metav1.ConditionTrue, back: true},
+		"its node says so, and nobody else":               {uid: "machine", node: metav1.ConditionTrue, back: true},
+		"but the health check goes first":                 {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue},
+		"one of which nothing is known is not":            {uid: "machine"},
+		"nor does another machine's being well count":     {uid: "another", checked: metav1.ConditionTrue},
+		"nor is a machine touched that is remediated now": {uid: "machine", checked: metav1.ConditionTrue, others: []client.Object{anotherRemediation}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: tc.uid}}
+			for kind, status := range map[string]metav1.ConditionStatus{
+				clusterv1.MachineHealthCheckSucceededCondition: tc.checked, clusterv1.MachineNodeHealthyCondition: tc.node,
+			} {
+				if status != "" {
+					conditions.Set(m, metav1.Condition{Type: kind, Status: status, Reason: "R"})
+				}
+			}
+			conditions.Set(m, metav1.Condition{
+				Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+			})
+			s, c, _ := sweeperOf(t, marked, append(tc.others, m)...)
+			left, _ := sweep(t, s, c)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+				t.Fatal(err)
+			}
+			if back := len(left) == 0; back != tc.back {
+				t.Errorf("the host keeps %v", left)
+			}
+			if asked := conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition); asked == tc.back {
+				t.Errorf("its owner is asked: %t", asked)
+			}
+		})
+	}
+}
+
+// CAPM3 before v1.13 has its kind in v1beta1 alone. What is known of it is metadata, and that is enough.
+func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
+	old := Foreign(Metal3.GroupKind().WithVersion("v1beta1"))
+	rem := old.watched().(*metav1.PartialObjectMetadata)
+	rem.Namespace, rem.Name, rem.UID = "ns", "a", "old"
+	scheme := runtime.NewScheme()
+	if err := bmov1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypeWithName(old.GroupVersionKind, &metav1.PartialObjectMetadata{})
+	scheme.AddKnownTypeWithName(old.GroupVersion().WithKind(old.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rem).Build()
+	s := &Sweeper{Installed: func() ([]Kind, error) { return []Kind{old}, nil }}
+	known, err := s.remediations(t.Context(), c, "ns")
+	if err != nil || !known["old"] || known["other"] {
+		t.Errorf("known are %v, %v", known, err)
 	}
 }

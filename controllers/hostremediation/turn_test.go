@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -49,6 +50,24 @@ func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
 		if got := turns.Take(step.queue, step.by, string(step.by), step.at); got != step.ahead {
 			t.Errorf("%s: %q is ahead, want %q", step.name, got, step.ahead)
 		}
+	}
+}
+
+func TestWhoWaitsIsKnownUntilItDoesNot(t *testing.T) {
+	var turns Turns
+	a, b := client.ObjectKey{Namespace: "ns", Name: "a"}, client.ObjectKey{Namespace: "other", Name: "b"}
+	turns.await("X", a)
+	turns.await("X", b)
+	turns.await("Y", a)
+	if got := turns.waiters("X", "ns"); len(got) != 1 || got[0] != a {
+		t.Errorf("%v wait, want %v", got, a)
+	}
+	turns.leave("X", a)
+	if got := turns.waiters("X", "ns"); len(got) != 0 {
+		t.Errorf("%v wait, want nobody", got)
+	}
+	if got := turns.waiters("Y", "ns"); len(got) != 1 {
+		t.Errorf("of another kind %v wait, want %v", got, a)
 	}
 }
 

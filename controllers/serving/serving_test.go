@@ -1,0 +1,171 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+const kind, needed = "things.example.org", "parts.example.org"
+
+// stage is a management cluster whose CRDs come and go, with one service in it that writes down what it is told.
+type stage struct {
+	t       *testing.T
+	client  client.Client
+	service *Service
+	r       *Reconciler
+	told    []string
+	broken  error
+}
+
+func stageOf(t *testing.T, choice Choice) *stage {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	scheme.AddKnownTypeWithName(crds, &metav1.PartialObjectMetadata{})
+	scheme.AddKnownTypeWithName(crds.GroupVersion().WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
+	s := &stage{t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	s.service = &Service{
+		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: "infrastructure-x",
+		Start: func(context.Context) error {
+			s.told = append(s.told, "start")
+			return s.broken
+		},
+		Serve: func(does bool) { s.told = append(s.told, map[bool]string{true: "serve", false: "stand idle"}[does]) },
+	}
+	s.r = &Reconciler{Client: s.client, Services: []*Service{s.service}}
+	return s
+}
+
+// has makes a CRD be there with these labels.
+func (s *stage) has(name string, labels map[string]string) {
+	s.t.Helper()
+	crd := crdMetadata()
+	crd.Name = name
+	err := s.client.Get(s.t.Context(), client.ObjectKeyFromObject(crd), crd)
+	crd.Labels = labels
+	if err != nil {
+		err = s.client.Create(s.t.Context(), crd)
+	} else {
+		err = s.client.Update(s.t.Context(), crd)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// looks makes a pass, and returns what the service was told, and why it is not served; "served" if it is.
+func (s *stage) looks() (told []string, why string) {
+	s.t.Helper()
+	s.told = nil
+	_, err := s.r.Reconcile(s.t.Context(), ctrl.Request{})
+	if !errors.Is(err, s.broken) {
+		s.t.Fatalf("the pass: %v, want %v", err, s.broken)
+	}
+	for reason, n := range series(s.t) {
+		if why != "" {
+			s.t.Errorf("the metric has more than one reason: %q and %q", why, reason)
+		}
+		if why = reason; n == 1 {
+			why = "served" + reason
+		}
+	}
+	return s.told, why
+}
+
+// series are the values of the metric for kind, by reason.
+func series(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(Metrics()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["kind"] == kind {
+			all[labels["reason"]] = m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
+
+var theirs = map[string]string{clusterv1.ProviderNameLabel: "infrastructure-x"}
+
+func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
+	s := stageOf(t, Auto)
+	for _, step := range []struct {
+		name string
+		do   func()
+		told []string
+		why  string
+	}{
+		{"before its CRD is installed it is not", func() {}, nil, "NotInstalled"},
+		{"nor before what it needs is", func() { s.has(kind, nil) }, nil, "Waiting"},
+		{"then it is started", func() { s.has(needed, nil) }, []string{"start"}, "served"},
+		{"once", func() {}, []string{"serve"}, "served"},
+		{"when it becomes somebody else's it stands idle", func() { s.has(kind, theirs) }, []string{"stand idle"}, "Foreign"},
+		{"and works again when it is ours again", func() { s.has(kind, nil) }, []string{"serve"}, "served"},
+	} {
+		step.do()
+		if told, why := s.looks(); !slices.Equal(told, step.told) || why != step.why {
+			t.Errorf("%s: told %v, %q; want %v, %q", step.name, told, why, step.told, step.why)
+		}
+	}
+}
+
+func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
+	for choice, want := range map[Choice]struct {
+		told []string
+		why  string
+	}{
+		Auto: {nil, "Foreign"},
+		On:   {[]string{"start"}, "served"},
+		Off:  {nil, "Off"},
+	} {
+		s := stageOf(t, choice)
+		s.has(kind, theirs)
+		s.has(needed, nil)
+		if told, why := s.looks(); !slices.Equal(told, want.told) || why != want.why {
+			t.Errorf("%s: told %v, %q; want %v, %q", choice, told, why, want.told, want.why)
+		}
+	}
+}
+
+func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
+	s := stageOf(t, Auto)
+	s.has(kind, nil)
+	s.has(needed, nil)
+	s.broken = errors.New("broken")
+	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "Failed" {
+		t.Errorf("told %v, %q; want it to fail", told, why)
+	}
+	s.broken = nil
+	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "served" {
+		t.Errorf("told %v, %q; want it to be started", told, why)
+	}
+}
+
+func TestAChoiceIsOneOfThree(t *testing.T) {
+	for value, valid := range map[string]bool{"auto": true, "on": true, "off": true, "": false, "yes": false} {
+		var c Choice
+		if err := c.Set(value); (err == nil) != valid {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
