@@ -38,12 +38,13 @@ type Kinds struct {
 
 	mu    sync.Mutex
 	known map[schema.GroupVersionKind]cache.Informer
+	begun map[schema.GroupVersionKind]int // how many of the watchers watch it
 }
 
 // NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
 // asked whether it can be: an informer of a kind that may not be listed would try for ever and say nothing.
 func NewKinds(c cache.Cache, live client.Reader, namespace string) *Kinds {
-	return &Kinds{cache: c, live: live, namespace: namespace, known: map[schema.GroupVersionKind]cache.Informer{}}
+	return &Kinds{cache: c, live: live, namespace: namespace, known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{}}
 }
 
 // Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Ready.
@@ -73,10 +74,11 @@ func (k *Kinds) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, 
 	if err != nil {
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
-	for i, w := range k.watchers {
-		if err := w.Watch(source.TypedKind(k.cache, obj, k.handlers[i])); err != nil {
+	for i := k.begun[kind]; i < len(k.watchers); i++ { // those that were told before one failed are not told twice
+		if err := k.watchers[i].Watch(source.TypedKind(k.cache, obj, k.handlers[i])); err != nil {
 			return false, fmt.Errorf("watch %s: %w", kind, err)
 		}
+		k.begun[kind] = i + 1
 	}
 	k.known[kind] = informer
 	return informer.HasSynced(), nil
