@@ -273,15 +273,30 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if f.State == MovingWorkload && step.Next == PoweringOn {
 		m.Moved = step.Reason
 	}
-	// The first cause counts: of a machine that is handed over it is what the last attempt failed for.
+	m.Cause = causeOf(f, step)
+	m = m.withFence(f, step, now)
+	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
+		m.Since, m.Began, m.Asked, m.Unseen, m.Paused = before.Since, before.Began, before.Asked, before.Unseen, before.Paused // the same is remembered
+	}
+	return m
+}
+
+// causeOf is why a remediation ends, or is handed over, as far as it is known after step. The first cause counts: of a machine that is
+// handed over it is what the last attempt failed for.
+func causeOf(f Facts, step Step) string {
 	switch over := step.Next.Final() || step.Next == HandingOver; {
 	case !over:
-		m.Cause = ""
-	case m.Cause == "" && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
-		m.Cause = step.Why
+		return ""
+	case f.Cause == "" && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
+		return step.Why
 	}
-	// Before a node is fenced it is remembered that it may be: a crash right after that must not leave a fence behind that nobody
-	// looks for. It is forgotten when the node was seen without one, once nothing can be fenced any more.
+	return f.Cause
+}
+
+// withFence is m with what there is to remember of the node. Before a node is fenced it is remembered that it may be: a crash right after
+// that must not leave a fence behind that nobody looks for. It is forgotten when the node was seen without one, once nothing can be
+// fenced any more.
+func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	switch {
 	case step.Next == MovingWorkload:
 		m.Fencing = true
@@ -293,9 +308,6 @@ func After(f Facts, step Step, now time.Time) Memory {
 		m.Unseen = time.Time{}
 	case m.Unseen.IsZero():
 		m.Unseen = now
-	}
-	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
-		m.Since, m.Began, m.Asked, m.Unseen, m.Paused = before.Since, before.Began, before.Asked, before.Unseen, before.Paused // the same is remembered
 	}
 	return m
 }

@@ -83,8 +83,8 @@ func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
-	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
-	if w.found.Is != powercycle.HostOurs || !host.PowerOf(w.found.Host).Same(w.power) || marks.Held != w.facts.Held || marks.RebootAsked != w.facts.RebootAsked {
+	marks, power := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt), host.PowerOf(w.found.Host)
+	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.Held != w.facts.Held || marks.RebootAsked != w.facts.RebootAsked {
 		return errChanged
 	}
 	return nil

@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,11 +25,11 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	samples := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			name := f.GetName()
+			name := []string{f.GetName()}
 			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
+				name = append(name, l.GetValue())
 			}
-			samples[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			samples[strings.Join(name, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return samples
@@ -82,7 +83,7 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	if got := gathered(t, current)[heldNow]; got != 0 {
 		t.Errorf("%g hosts are held off after it, want none", got)
 	}
-	if err := k.client.Delete(t.Context(), k.machine()); err != nil {
+	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	k.pass()

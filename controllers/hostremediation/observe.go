@@ -205,7 +205,8 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Paused:    w.pausedBy() != "",
 		Machine:   powercycle.MachineGone,
-		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "", NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails,
+		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
+		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails,
 		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 	}
 	w.policy = policyOf(w.rem.Strategy())

@@ -149,8 +149,8 @@ func (k *rack) unfences() *gomock.Call {
 
 func (k *rack) marks() *gomock.Call {
 	return k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, types.UID("machine-uid")).DoAndReturn(
-		func(context.Context, *bmov1alpha1.BareMetalHost, types.UID) error {
-			if conditions.Has(k.machine(), clusterv1.MachineOwnerRemediatedCondition) {
+		func(ctx context.Context, _ *bmov1alpha1.BareMetalHost, _ types.UID) error {
+			if conditions.Has(k.machine(ctx), clusterv1.MachineOwnerRemediatedCondition) {
 				k.t.Error("the machine was handed over before its host was marked")
 			}
 			for _, key := range []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
@@ -160,10 +160,10 @@ func (k *rack) marks() *gomock.Call {
 		}).Call
 }
 
-func (k *rack) machine() *clusterv1.Machine {
+func (k *rack) machine(ctx context.Context) *clusterv1.Machine {
 	k.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
 		k.t.Fatal(err)
 	}
 	return m
@@ -235,7 +235,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 		}
 		k.wait(10 * time.Minute)
 	}
-	rem, m := k.remediation(), k.machine()
+	rem, m := k.remediation(), k.machine(t.Context())
 	if rem.Status.Step != string(powercycle.HandedOver) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
 		t.Errorf("in %s, phase %q, finalizers %v; want it to be handed over", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
 	}

@@ -133,8 +133,9 @@ func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []rec
 
 // waiting are the remediations of a namespace that wait for their turn.
 func (r *Reconciler) waiting(namespace string) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, key := range r.Turns.waiters(r.Kind.Kind, namespace) {
+	waiters := r.Turns.waiters(r.Kind.Kind, namespace)
+	requests := make([]reconcile.Request, 0, len(waiters))
+	for _, key := range waiters {
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
 	return requests

@@ -40,7 +40,9 @@ var _ = Describe("A manager as it is installed", func() {
 		}).Should(Succeed())
 
 		metrics := strings.Replace(installed.Metrics, "http:", "https:", 1)
-		asked := func(bearer string) func() (int, error) { return func() (int, error) { return status(ctx, metrics, bearer) } }
+		asked := func(bearer string) func() (int, error) {
+			return func() (int, error) { return status(ctx, metrics, bearer) }
+		}
 		Eventually(asked("")).Should(Equal(http.StatusUnauthorized)) // it is there a moment after the manager is ready: it makes a certificate first
 		reader := account(ctx, namespace, "metrics-reader")
 		Eventually(asked(token(ctx, reader))).Should(Equal(http.StatusForbidden))
