@@ -80,7 +80,9 @@ func (s *scene) add(ctx context.Context, name string, o *origin, edits []func(*o
 	machine := builders.ControlPlaneMachine(s.cluster, name, o.machine...)
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: s.namespace + "/" + name})
-	s.create(ctx, machine, between)
+	s.create(ctx, machine)
+	between.SetOwnerReferences(ownedBy(machine)) // as Cluster API does
+	s.create(ctx, between)
 	machine.Status.Conditions = []metav1.Condition{longSince(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue)}
 	if !o.noNode {
 		machine.Status.NodeRef.Name = m.node()
@@ -180,12 +182,16 @@ func (m *member) remediate(ctx context.Context) {
 	m.remediateBy(ctx, m.scene.kind)
 }
 
+func ownedBy(m *clusterv1.Machine) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}}
+}
+
 func (m *member) remediateBy(ctx context.Context, k kind) {
 	GinkgoHelper()
 	owner := m.machine(ctx)
 	m.scene.create(ctx, k.make(metav1.ObjectMeta{
 		Namespace: m.scene.namespace, Name: m.name, Labels: map[string]string{clusterv1.ClusterNameLabel: m.scene.cluster.Name},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: owner.Name, UID: owner.UID}},
+		OwnerReferences: ownedBy(owner),
 	}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: int32(timeout / time.Second)}))
 }
 

@@ -244,6 +244,8 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.inVain(ctx, 1)
 		m.inVain(ctx, 2)
 		m.ends(ctx, "HandedOver")
+		vanishes(ctx, builders.Metal3Machine(m.machine(ctx))) // its owner replaces it
+		vanishes(ctx, m.machine(ctx))
 		provider, err := simulator.NewInfrastructure(unhurried(plane.Config()), simulator.InfrastructureOptions{Namespace: s.namespace, Hosts: hosts})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(provider.Serve(client.ObjectKeyFromObject(s.cluster), plane.Config())).To(Succeed())
@@ -261,7 +263,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		next := builders.ControlPlaneMachine(s.cluster, "next", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
 		s.create(ctx, next)
 		between := builders.Metal3Machine(next)
-		between.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: next.Name, UID: next.UID}})
+		between.SetOwnerReferences(ownedBy(next))
 		s.create(ctx, between)
 		Consistently(func() any { return m.bmh(ctx).Spec.ConsumerRef }).Should(BeNil())
 

@@ -38,6 +38,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		"host": func(m *member) client.Object { return builders.BareMetalHost(m.scene.namespace, m.name) },
 	}) {
 		atEvery("N3: whose "+what+" vanishes ends and lets go, whatever it was about", func(ctx context.Context, st standstill, m *member) {
+			m.host.Mute(-1) // a machine that became well meanwhile would be handed over to nobody
 			vanishes(ctx, of(m))
 
 			ended := "HandedOver"
@@ -59,6 +60,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 
 	bothKinds("N4: power-cycles, tries again and hands over while the workload cluster cannot be asked at all", func(ctx context.Context, s *scene) {
 		s.refuse(down)
+		s.wanted.down = true
 		s.start()
 		m := s.worker(ctx, "w")
 		m.fails(ctx)
@@ -232,29 +234,54 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m := s.worker(ctx, "w")
 		m.fails(ctx)
 		m.remediate(ctx)
-		Consistently(m.remediation).WithArguments(ctx).Should(And(HaveField("ObjectMeta.Annotations", BeEmpty()), HaveField("ObjectMeta.Finalizers", BeEmpty())))
+		Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("paused"))
+		s.clock.Step(timeout)
+		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()))
+		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
 
 		s.pause(ctx, false)
 		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
 	})
 
-	bothKinds("N10: lets go of its host when the cluster is paused, so that clusterctl can move it, and goes on under its new name", func(ctx context.Context, s *scene) {
+	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.worker(ctx, "w")
-		pod := m.pod(ctx)
+		m.host.Die(true)
 		m.fails(ctx)
 		m.remediate(ctx)
-		m.comesTo(ctx, "MovingWorkload")
 		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
 
 		s.pause(ctx, true)
-		Eventually(m.remediation).WithArguments(ctx).ShouldNot(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
-		Eventually(m.holds).WithArguments(ctx).Should(BeFalse(), "or it would be held off by a name that nobody has")
+		m.mayBeMoved(ctx)
 		m.isMoved(ctx)
-		Expect(here.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		m.host.Die(false)
+		Consistently(m.holds).WithArguments(ctx).Should(BeFalse())
 		s.pause(ctx, false)
 
 		m.ends(ctx, "Succeeded")
+		Expect(m.says(ctx).Retries).To(BeZero(), "the attempt is not counted again")
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.pod(ctx)
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+		s.pause(ctx, true)
+		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+		Expect(m.holds(ctx)).To(BeTrue(), "to let it on now could run the pod twice")
+		m.evict(ctx)
+		m.mayBeMoved(ctx)
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeFalse())
+		m.isMoved(ctx)
+		s.pause(ctx, false)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
@@ -409,6 +436,13 @@ func (m *member) isLeaving(ctx context.Context) {
 	machine.Finalizers = []string{"test.kubemend.io/keep"}
 	Expect(here.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
 	Expect(here.Delete(ctx, machine)).To(Succeed())
+}
+
+// mayBeMoved waits until clusterctl would move the remediation: it must hold on to nothing by a name that it is about to lose.
+func (m *member) mayBeMoved(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(m.remediation).WithArguments(ctx).ShouldNot(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+	Expect(m.holds(ctx)).To(BeFalse())
 }
 
 // isMoved makes the remediation be another object of the same content, without a status, as clusterctl does.
