@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -50,21 +51,42 @@ func newChronicle(config *rest.Config) *chronicle {
 	} {
 		events, err := watcher.Watch(ctx, list)
 		Expect(err).NotTo(HaveOccurred())
-		go c.write(ctx, fmt.Sprintf("%T", list), events.ResultChan())
+		go c.follow(ctx, watcher, list, events)
 	}
 	return c
 }
 
-func (c *chronicle) write(ctx context.Context, kind string, events <-chan watch.Event) {
+// follow writes down all that happens to objects of a kind. The API server ends a watch that does not keep up with it, as may happen on a
+// busy machine; the next one begins where that one has ended.
+func (c *chronicle) follow(ctx context.Context, watcher client.WithWatch, list client.ObjectList, events watch.Interface) {
+	for {
+		last := c.write(events.ResultChan())
+		if ctx.Err() != nil {
+			return
+		}
+		var err error
+		events, err = watcher.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: last}})
+		if err != nil {
+			c.mu.Lock()
+			c.broken = append(c.broken, fmt.Sprintf("%T after %s: %v", list, last, err))
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+// write returns the last resource version that it wrote down, when the events have ended.
+func (c *chronicle) write(events <-chan watch.Event) (last string) {
 	for e := range events {
 		o, is := e.Object.(client.Object)
 		revision, err := uint64(0), error(nil)
 		if is {
-			revision, err = strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+			last = o.GetResourceVersion()
+			revision, err = strconv.ParseUint(last, 10, 64)
 		}
 		c.mu.Lock()
 		if !is || err != nil {
-			c.broken = append(c.broken, fmt.Sprintf("%s: %v %+v", kind, err, e.Object))
+			c.broken = append(c.broken, fmt.Sprintf("%v %+v", err, e.Object))
 		} else {
 			o.SetManagedFields(nil) // nobody asks, and there are many versions
 			at := placeOf(o)
@@ -72,11 +94,7 @@ func (c *chronicle) write(ctx context.Context, kind string, events <-chan watch.
 		}
 		c.mu.Unlock()
 	}
-	if ctx.Err() == nil {
-		c.mu.Lock()
-		c.broken = append(c.broken, kind+": the watch has ended")
-		c.mu.Unlock()
-	}
+	return last
 }
 
 // placeOf is the namespace of a scene. The name of a node begins with it.

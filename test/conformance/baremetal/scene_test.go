@@ -189,7 +189,7 @@ func bothKinds(text string, tell func(context.Context, *scene)) {
 }
 
 // crowd is how many scenes are played at the same time.
-const crowd = 8
+const crowd = 10
 
 // atOnce does the same for every number below n, some of them at a time. What fails in one stops no other.
 func atOnce(n int, do func(i int)) {
