@@ -83,7 +83,7 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 	GinkgoHelper()
 	s := newScene(ctx, k)
 	defer s.end()
-	s.wanted.fencing = t.fencing
+	s.wanted.fencing, s.wanted.mute = t.fencing, true
 	m := s.worker(ctx, "w")
 	// What takes its time is waited for, and that it is waited for is written: so there are as many writes each time.
 	m.host.Take(simulator.Times{PowerOff: 150 * time.Millisecond, PowerOn: 150 * time.Millisecond, Boot: 150 * time.Millisecond})
@@ -114,16 +114,18 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 			s.begin(0, "")
 			s.start()
 		}
-		if !settled && m.says(ctx).Conditions[infrav1.PoweredOffCondition] == "False/PowerSettling" {
+		rem := m.remediation(ctx)
+		at := memoryOf(rem)
+		if !settled && saidBy(rem).Conditions[infrav1.PoweredOffCondition] == "False/PowerSettling" {
 			settled = true // that it was asked was not noted in time, and now nobody knows what it was before
 			s.clock.Step(settle)
 		}
-		if at := m.at(ctx); t.muted && at.State == "Booting" && at.Attempt > vain {
+		if t.muted && at.State == "Booting" && at.Attempt > vain {
 			is.first, vain = max(is.first, len(done)*(2-at.Attempt)), at.Attempt
 			s.clock.Step(timeout)
 		}
-		return m.isOver(ctx, t.ends)
-	}).Should(BeTrue(), "the end is to be %s", t.ends)
+		return at.State == t.ends && len(rem.GetFinalizers()) == 0
+	}).WithPolling(100*time.Millisecond).Should(BeTrue(), "the end is to be %s", t.ends)
 	m.settles(ctx)
 	why := func() string {
 		done, _ := s.plan.Written()

@@ -70,7 +70,7 @@ func (s *scene) add(ctx context.Context, name string, o *origin, edits []func(*o
 		edit(o)
 	}
 	m := &member{scene: s, name: name, host: hosts.Host(client.ObjectKey{Namespace: s.namespace, Name: name})}
-	m.kubelet = simulator.NewKubelet(here, simulator.KubeletOptions{Node: m.node(), ProviderID: "metal3://" + m.node(), Every: time.Second})
+	m.kubelet = simulator.NewKubelet(here, simulator.KubeletOptions{Node: m.node(), ProviderID: "metal3://" + m.node(), Every: 5 * time.Second})
 	s.members = append(s.members, m)
 	if !o.noNode {
 		m.host.Carry(m.kubelet)

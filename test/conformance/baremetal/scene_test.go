@@ -28,7 +28,7 @@ import (
 const neighbour = "neighbour"
 
 // timeout is that of the attempts of all remediations here.
-const timeout = 100 * time.Second
+const timeout = 10 * time.Minute
 
 // blockMove keeps clusterctl from moving what has it.
 const blockMove = "clusterctl.cluster.x-k8s.io/block-move"
@@ -129,7 +129,25 @@ func (s *scene) end() {
 		panic(failure)
 	}
 	s.wasSafe()
+	s.goes()
 	history.forget(s.namespace)
+}
+
+// goes takes away what other scenes would have to look at: all have one workload cluster.
+func (s *scene) goes() {
+	GinkgoHelper()
+	for _, name := range append([]string{neighbour}, s.names()...) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name}}
+		Expect(client.IgnoreNotFound(here.Delete(context.Background(), node))).To(Succeed())
+	}
+}
+
+func (s *scene) names() []string {
+	names := make([]string, 0, len(s.members))
+	for _, m := range s.members {
+		names = append(names, m.name)
+	}
+	return names
 }
 
 // wasSafe checks all that has happened.
