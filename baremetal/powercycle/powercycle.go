@@ -139,7 +139,7 @@ type Memory struct {
 	Asked time.Time `json:"asked,omitzero"`
 	// WasOff says that the host was off when it was asked, so that nothing proves yet that it does not come on.
 	WasOff bool `json:"wasOff,omitempty"`
-	// StartedBad says that the machine was seen to be bad when the remediation began. One that was not is rebooted because somebody
+	// StartedBad says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
 	// wants it, and does not become well by itself.
 	StartedBad bool `json:"startedBad,omitempty"`
 	// Fencing says that we may have fenced the node and have not taken it back.
@@ -345,9 +345,12 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
 		m.Asked, m.WasOff, m.Moved = time.Time{}, false, ""
 	}
+	// Not only when the attempt begins: a node may not be in the cache yet then.
+	if untouched := step.Next == Pending || step.Next == Preparing; untouched && m.Attempt <= 1 && m.Asked.IsZero() {
+		m.StartedBad = m.StartedBad || f.Bad
+	}
 	switch step.Do {
 	case BeginAttempt:
-		m.StartedBad = m.StartedBad || (m.Attempt == 0 && f.Bad)
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case HoldOff, NoteAsked:
 		m.Asked, m.WasOff = now, !f.PoweredOn

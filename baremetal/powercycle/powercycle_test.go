@@ -298,3 +298,24 @@ func TestReasonsAreExplained(t *testing.T) {
 		}
 	}
 }
+
+// Whether the machine was bad is known only when its node is, which may be after the attempt has begun.
+func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f    Facts
+		want bool
+	}{
+		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Bad: true}, true},
+		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Bad: true}, true},
+		"not by a node that is well":            {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Well: true}, false},
+		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon}, Bad: true, Held: true}, false},
+		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2}, Bad: true}, false},
+		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedBad: true}}, true},
+	} {
+		tc.f.Wanted, tc.f.Finalizer, tc.f.Began = true, true, noon
+		step := Next(tc.f, Policy{Timeout: time.Hour, Queue: time.Hour}, noon)
+		if got := After(tc.f, step, noon).StartedBad; got != tc.want {
+			t.Errorf("%s: started bad %t, want %t, after %+v", name, got, tc.want, step)
+		}
+	}
+}

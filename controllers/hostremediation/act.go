@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,13 +191,14 @@ func blockMove(marks map[string]string, block bool) {
 	}
 }
 
-// name notes the names of host and node while they are known, and under which boot the node was before the cycle.
+// name notes the names of host, node and cluster while they are known, and under which boot the node was before the cycle.
 func (rec *record) name(w *world) {
 	if w.found.Is == powercycle.HostOurs {
 		rec.Host = w.found.Host.Name
 	}
-	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
-		rec.Node = w.machine.Status.NodeRef.Name
+	if w.machine != nil {
+		rec.Cluster = w.machine.Spec.ClusterName
+		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
 	}
 	if before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff; before && w.node != nil {
 		rec.BootID = w.node.Status.NodeInfo.BootID

@@ -107,7 +107,8 @@ func asked(rem Object) bool {
 	return s != nil && s.Type == infrav1.RebootRemediationStrategy
 }
 
-// observeMachine reads the machine that owns the remediation, and its cluster.
+// observeMachine reads the machine that owns the remediation, and its cluster. Of a machine that is gone the cluster is remembered: its
+// node may still be there, and be fenced by us.
 func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 	owner := ownerOf(w.rem)
 	if owner == nil {
@@ -122,17 +123,24 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 	if err != nil && !missing {
 		return fmt.Errorf("read machine %s: %w", key, err)
 	}
-	if missing || m.UID != owner.UID {
+	cluster := w.record.Cluster
+	if !missing && m.UID == owner.UID {
+		w.machine, cluster = m, m.Spec.ClusterName
+	}
+	if cluster == "" {
 		return nil
 	}
-	w.machine = m
-	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
-	err = r.Client.Get(ctx, key, cluster)
+	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: key.Namespace, Name: cluster})
+}
+
+func (r *Reconciler) observeCluster(ctx context.Context, w *world, key client.ObjectKey) error {
+	cluster := &clusterv1.Cluster{}
+	err := r.Client.Get(ctx, key, cluster)
 	if apierrors.IsNotFound(err) {
 		err = r.Live.Get(ctx, key, cluster)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the cluster of machine %s: %w", key, err)
+		return fmt.Errorf("read cluster %s: %w", key, err)
 	}
 	if err == nil {
 		w.cluster = cluster

@@ -19,9 +19,10 @@ type record struct {
 
 	// UID is that of the remediation that wrote this; a moved one has another, and is known on its host by the old one.
 	UID types.UID `json:"uid,omitempty"`
-	// Host and Node are their names, for when nothing else names them any more.
-	Host string `json:"host,omitempty"`
-	Node string `json:"node,omitempty"`
+	// Host, Node and Cluster are their names, for when nothing else names them any more.
+	Host    string `json:"host,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
 	BootID string `json:"bootID,omitempty"`
 }

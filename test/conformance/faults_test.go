@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -19,7 +20,7 @@ import (
 // breaks, and a new check finds a machine to hand to its owner. It is what the writes of a manager are tried on.
 type upheaval struct {
 	*scene
-	plan *plan
+	plan *gateway.Plan
 }
 
 // calm makes the scene, as it is before.
@@ -44,9 +45,9 @@ func (u *upheaval) isCalm(ctx context.Context) {
 }
 
 // strike lets it all happen, under a plan.
-func (u *upheaval) strike(ctx context.Context, g *gateway, nth int, f fate) {
+func (u *upheaval) strike(ctx context.Context, g passage, nth int, f gateway.Fate) {
 	GinkgoHelper()
-	u.plan = g.expect(u.cluster.Namespace, nth, f)
+	u.plan = g.Expect(u.cluster.Namespace, nth, f)
 	u.comesBack(ctx, "recovers")
 	u.fallsSilent(ctx, "breaks")
 	u.nodeReports(ctx, "wavers", corev1.NodeReady, corev1.ConditionUnknown, 0) // so the check's own status changes too
@@ -92,7 +93,7 @@ var raised = []string{
 	"check RemediationEnded", "check RemediationStarted", "owned RemediationStarted",
 }
 
-func (u *upheaval) title(nth int, f fate) string { return fmt.Sprintf("write %d %s", nth, f) }
+func (u *upheaval) title(nth int, f gateway.Fate) string { return fmt.Sprintf("write %d %s", nth, f) }
 
 // happenedOnce checks that nothing was done twice.
 func (u *upheaval) happenedOnce(c *chronicle, done []string, why string) {
@@ -110,7 +111,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 	const name = "faults"
 	args := []string{"--watch-filter=" + name, "--unclaimed-machine-health-checks=act"}
 	var (
-		g     *gateway
+		g     passage
 		m     *rig.Kubemend
 		c     *chronicle
 		total int // how many writes an undisturbed upheaval makes
@@ -121,7 +122,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 		m = startManager(ctx, name, g.kubeconfig(), args...)
 	})
 	// strikeAll begins an upheaval for every write and each of the fates.
-	strikeAll := func(ctx context.Context, fates ...fate) []*upheaval {
+	strikeAll := func(ctx context.Context, fates ...gateway.Fate) []*upheaval {
 		var all []*upheaval
 		for range total * len(fates) {
 			all = append(all, calm(ctx, name))
@@ -140,7 +141,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 
 		Eventually(u.state(ctx)).Should(Equal(over))
 		u.settles(ctx, m)
-		done, _ := g.written(u.plan)
+		done, _ := u.plan.Written()
 		total = len(done)
 		u.happenedOnce(c, done, "undisturbed")
 		Expect(done).To(ContainElements("PATCH machines/recovers/status", "PATCH machines/breaks/status", "PATCH machines/owned/status",
@@ -149,53 +150,53 @@ var _ = Describe("When writes fail", Ordered, func() {
 	})
 
 	It("ends in the same state, having done nothing twice, whichever write fails", func(ctx SpecContext) {
-		all := strikeAll(ctx, refused, carried)
+		all := strikeAll(ctx, gateway.Refused, gateway.Carried)
 
 		for _, u := range all {
-			why := u.title(u.plan.nth, u.plan.fate)
+			why := u.title(u.plan.Nth, u.plan.Fate)
 			Eventually(u.state(ctx)).Should(Equal(over), why)
 		}
 		all[0].settles(ctx, m)
 		for _, u := range all {
-			why := u.title(u.plan.nth, u.plan.fate)
+			why := u.title(u.plan.Nth, u.plan.Fate)
 			Expect(u.state(ctx)()).To(Equal(over), why)
-			done, struck := g.written(u.plan)
+			done, struck := u.plan.Written()
 			Expect(struck).To(BeTrue(), why)
 			u.happenedOnce(c, done, why)
 			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("check", `kind="Metal3Remediation"`)...)()).To(BeEquivalentTo(2), why)
 			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("owned", `kind="Owner"`)...)()).To(BeEquivalentTo(1), why)
 			Expect(number(ctx, m, "kubemend_remediations_finished_total", u.labels("check", `result="recovered"`)...)()).To(BeEquivalentTo(1), why)
-			u.toldOnce(ctx, u.plan.fate == refused, why)
+			u.toldOnce(ctx, u.plan.Fate == gateway.Refused, why)
 		}
 	})
 
 	It("ends in the same state, having done nothing twice, after a crash between any two writes", func(ctx SpecContext) {
-		all := strikeAll(ctx, lastWrite)
+		all := strikeAll(ctx, gateway.Last)
 		for _, u := range all {
 			Eventually(func() bool {
-				done, _ := g.written(u.plan)
+				done, _ := u.plan.Written()
 				// Two writes of a status may become one, and then the last one never comes.
-				return len(done) == u.plan.nth || u.plan.nth == total && maps.Equal(u.state(ctx)(), over)
-			}).Should(BeTrue(), u.title(u.plan.nth, u.plan.fate))
+				return len(done) == u.plan.Nth || u.plan.Nth == total && maps.Equal(u.state(ctx)(), over)
+			}).Should(BeTrue(), u.title(u.plan.Nth, u.plan.Fate))
 		}
 		m.Kill()
-		g.forget()
-		before := make([]*plan, len(all))
+		g.Forget()
+		before := make([]*gateway.Plan, len(all))
 		for i, u := range all {
-			before[i], u.plan = u.plan, g.expect(u.cluster.Namespace, 0, "")
+			before[i], u.plan = u.plan, g.Expect(u.cluster.Namespace, 0, "")
 		}
 		m = startManager(ctx, name, g.kubeconfig(), args...)
 
 		for i, u := range all {
-			why := u.title(before[i].nth, before[i].fate)
+			why := u.title(before[i].Nth, before[i].Fate)
 			Eventually(u.state(ctx)).Should(Equal(over), why)
 		}
 		all[0].settles(ctx, m)
 		for i, u := range all {
-			why := u.title(before[i].nth, before[i].fate)
-			done, _ := g.written(before[i])
-			Expect(len(done)).To(BeNumerically(">=", min(before[i].nth, total-1)), why)
-			after, _ := g.written(u.plan)
+			why := u.title(before[i].Nth, before[i].Fate)
+			done, _ := before[i].Written()
+			Expect(len(done)).To(BeNumerically(">=", min(before[i].Nth, total-1)), why)
+			after, _ := u.plan.Written()
 			u.happenedOnce(c, append(done, after...), why)
 			u.toldOnce(ctx, false, why)
 		}

@@ -39,9 +39,10 @@ type Host struct {
 	orders      int
 
 	// The state that BMO has the host in.
-	pinned *bmov1alpha1.ProvisioningState
-	state  bmov1alpha1.ProvisioningState
-	since  time.Time
+	pinned    *bmov1alpha1.ProvisioningState
+	state     bmov1alpha1.ProvisioningState
+	since     time.Time
+	clearsAll bool
 }
 
 // Take changes how long the host takes for everything from now on.
@@ -64,6 +65,9 @@ func (h *Host) Pin(state bmov1alpha1.ProvisioningState) { h.set(func() { h.pinne
 
 // Unpin lets the provisioning state follow what is asked of the host.
 func (h *Host) Unpin() { h.set(func() { h.pinned = nil }) }
+
+// ClearAllReboots makes BMO treat the host as up to 0.13, or as since 0.14; see HostsOptions.ClearsAllReboots.
+func (h *Host) ClearAllReboots(all bool) { h.set(func() { h.clearsAll = all }) }
 
 // Mute makes the next few boots bring up no kubelet; all of them if the number is negative, none if it is zero.
 func (h *Host) Mute(boots int) { h.set(func() { h.mute = boots }) }

@@ -126,7 +126,7 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known[key] == nil {
-		h.known[key] = &Host{hosts: h, key: key, times: h.options.Times}
+		h.known[key] = &Host{hosts: h, key: key, times: h.options.Times, clearsAll: h.options.ClearsAllReboots}
 	}
 	return h.known[key]
 }

@@ -101,7 +101,7 @@ func isReboot(key string) bool {
 // clearReboots deletes the reboot annotations that do not outlive a change of the provisioning state.
 func (h *Host) clearReboots(bmh *bmov1alpha1.BareMetalHost) {
 	maps.DeleteFunc(bmh.Annotations, func(key, _ string) bool {
-		return key == bmov1alpha1.RebootAnnotationPrefix || h.hosts.options.ClearsAllReboots && isReboot(key)
+		return key == bmov1alpha1.RebootAnnotationPrefix || h.clearsAll && isReboot(key)
 	})
 }
 

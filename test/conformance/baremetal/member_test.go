@@ -1,0 +1,371 @@
+package baremetal
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// member is a Machine of a scene, with its Metal3Machine, its host and its remediation, all of the same name, and its node.
+type member struct {
+	scene   *scene
+	name    string
+	host    *simulator.Host
+	kubelet *simulator.Kubelet
+}
+
+// origin is how a member is made.
+type origin struct {
+	host    []func(*bmov1alpha1.BareMetalHost)
+	machine []func(*clusterv1.Machine)
+	noNode  bool
+}
+
+// worker adds a machine that is well: its host is on, and its node is ready.
+func (s *scene) worker(ctx context.Context, name string, edits ...func(*origin)) *member {
+	GinkgoHelper()
+	o := &origin{
+		host: []func(*bmov1alpha1.BareMetalHost){builders.ExternallyDeployed},
+		machine: []func(*clusterv1.Machine){func(m *clusterv1.Machine) {
+			delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+			m.Labels["pool"] = "workers"
+		}},
+	}
+	return s.add(ctx, name, o, edits)
+}
+
+// controlPlane adds a control-plane machine that is well.
+func (s *scene) controlPlane(ctx context.Context, name string, edits ...func(*origin)) *member {
+	GinkgoHelper()
+	labelled := func(h *bmov1alpha1.BareMetalHost) { // so that the chronicle knows
+		h.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	}
+	o := &origin{
+		host:    []func(*bmov1alpha1.BareMetalHost){builders.ExternallyDeployed, labelled},
+		machine: []func(*clusterv1.Machine){func(m *clusterv1.Machine) { m.Labels["pool"] = "control-plane" }},
+	}
+	return s.add(ctx, name, o, edits)
+}
+
+func (s *scene) add(ctx context.Context, name string, o *origin, edits []func(*origin)) *member {
+	GinkgoHelper()
+	for _, edit := range edits {
+		edit(o)
+	}
+	m := &member{scene: s, name: name, host: hosts.Host(client.ObjectKey{Namespace: s.namespace, Name: name})}
+	m.kubelet = simulator.NewKubelet(here, simulator.KubeletOptions{Node: m.node(), ProviderID: "metal3://" + m.node(), Every: 5 * time.Second})
+	s.members = append(s.members, m)
+	if !o.noNode {
+		m.host.Carry(m.kubelet)
+	}
+	s.create(ctx, builders.BareMetalHost(s.namespace, name, append(o.host, builders.ConsumedBy(name))...))
+
+	machine := builders.ControlPlaneMachine(s.cluster, name, o.machine...)
+	between := builders.Metal3Machine(machine)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: s.namespace + "/" + name})
+	s.create(ctx, machine)
+	between.SetOwnerReferences(ownedBy(machine)) // as Cluster API does
+	s.create(ctx, between)
+	machine.Status.Conditions = []metav1.Condition{longSince(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue)}
+	if !o.noNode {
+		machine.Status.NodeRef.Name = m.node()
+	}
+	Expect(here.Status().Update(ctx, machine)).To(Succeed())
+	Eventually(m.isWell).WithArguments(ctx, o.noNode).Should(BeTrue())
+	return m
+}
+
+func (m *member) isWell(ctx context.Context, noNode bool) bool {
+	h := &bmov1alpha1.BareMetalHost{}
+	if here.Get(ctx, m.host.Key(), h) != nil || !h.Status.PoweredOn {
+		return false
+	}
+	return noNode || m.ready(ctx) == corev1.ConditionTrue
+}
+
+// node is the name of its node. All scenes share one workload cluster.
+func (m *member) node() string { return m.scene.namespace + "-" + m.name }
+
+func (m *member) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: m.scene.namespace, Name: m.name}
+}
+
+// bmh is its host as the API server has it.
+func (m *member) bmh(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	GinkgoHelper()
+	h := &bmov1alpha1.BareMetalHost{}
+	Expect(here.Get(ctx, m.key(), h)).To(Succeed())
+	return h
+}
+
+// changeHost patches metadata and spec of the host.
+func (m *member) changeHost(ctx context.Context, change func(*bmov1alpha1.BareMetalHost)) {
+	GinkgoHelper()
+	h := m.bmh(ctx)
+	before := h.DeepCopy()
+	change(h)
+	Expect(here.Patch(ctx, h, client.MergeFrom(before))).To(Succeed())
+}
+
+// annotateHost sets an annotation of the host.
+func (m *member) annotateHost(ctx context.Context, key, value string) {
+	GinkgoHelper()
+	m.changeHost(ctx, builders.Annotated[*bmov1alpha1.BareMetalHost](key, value))
+}
+
+// strip takes an annotation of the host away.
+func (m *member) strip(ctx context.Context, key string) {
+	GinkgoHelper()
+	m.changeHost(ctx, func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, key) })
+}
+
+func (m *member) machine(ctx context.Context) *clusterv1.Machine {
+	GinkgoHelper()
+	o := &clusterv1.Machine{}
+	Expect(here.Get(ctx, m.key(), o)).To(Succeed())
+	return o
+}
+
+// theNode is its node, or nil if there is none.
+func (m *member) theNode(ctx context.Context) *corev1.Node {
+	GinkgoHelper()
+	n := &corev1.Node{}
+	err := here.Get(ctx, client.ObjectKey{Name: m.node()}, n)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+func (m *member) ready(ctx context.Context) corev1.ConditionStatus {
+	if n := m.theNode(ctx); n != nil {
+		return readyOf(n)
+	}
+	return "no node"
+}
+
+// fails lets the kubelet hang. What nobody reports any more, kube-controller-manager calls unknown.
+func (m *member) fails(ctx context.Context) {
+	GinkgoHelper()
+	m.kubelet.Stop()
+	n := m.theNode(ctx)
+	before := n.DeepCopy()
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionUnknown, "NodeStatusUnknown", metav1.NewTime(time.Now().Add(-30*time.Minute).Truncate(time.Second))
+		}
+	}
+	Expect(here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+}
+
+// remediate makes the remediation, as a check or a person would.
+func (m *member) remediate(ctx context.Context) {
+	GinkgoHelper()
+	m.remediateBy(ctx, m.scene.kind)
+}
+
+func ownedBy(m *clusterv1.Machine) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}}
+}
+
+func (m *member) remediateBy(ctx context.Context, k kind) {
+	GinkgoHelper()
+	owner := m.machine(ctx)
+	m.scene.create(ctx, k.make(metav1.ObjectMeta{
+		Namespace: m.scene.namespace, Name: m.name, Labels: map[string]string{clusterv1.ClusterNameLabel: m.scene.cluster.Name},
+		OwnerReferences: ownedBy(owner),
+	}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: int32(timeout / time.Second)}))
+}
+
+// remediation is the remediation, or nil if there is none.
+func (m *member) remediation(ctx context.Context) client.Object {
+	GinkgoHelper()
+	return m.remediationBy(ctx, m.scene.kind)
+}
+
+func (m *member) remediationBy(ctx context.Context, k kind) client.Object {
+	GinkgoHelper()
+	rem := k.New().Unwrapped()
+	err := here.Get(ctx, m.key(), rem)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return rem
+}
+
+// gone reports whether there is no remediation.
+func (m *member) gone(ctx context.Context) bool { return m.remediation(ctx) == nil }
+
+// at is where the remediation is.
+func (m *member) at(ctx context.Context) memory {
+	GinkgoHelper()
+	if rem := m.remediation(ctx); rem != nil {
+		return memoryOf(rem)
+	}
+	return memory{}
+}
+
+// comesTo waits until the remediation is in a state of its first attempt.
+func (m *member) comesTo(ctx context.Context, state string) {
+	GinkgoHelper()
+	m.comesToAttempt(ctx, state, 1)
+}
+
+func (m *member) comesToAttempt(ctx context.Context, state string, attempt int) {
+	GinkgoHelper()
+	Eventually(m.at).WithArguments(ctx).Should(Equal(memory{state, attempt}))
+}
+
+// says is what the remediation says.
+func (m *member) says(ctx context.Context) said {
+	GinkgoHelper()
+	if rem := m.remediation(ctx); rem != nil {
+		return saidBy(rem)
+	}
+	return said{}
+}
+
+// reports is a condition of the remediation.
+func (m *member) reports(ctx context.Context, condition string) func() string {
+	return func() string { return m.says(ctx).Conditions[condition] }
+}
+
+// isOver reports whether the remediation holds on to nothing any more: it has ended in this state, and may be deleted.
+func (m *member) isOver(ctx context.Context, state string) bool {
+	rem := m.remediation(ctx)
+	return rem != nil && memoryOf(rem).State == state && len(rem.GetFinalizers()) == 0
+}
+
+// ends waits until the remediation has ended in this state.
+func (m *member) ends(ctx context.Context, state string) {
+	GinkgoHelper()
+	Eventually(m.isOver).WithArguments(ctx, state).Should(BeTrue(), "the end is to be %s", state)
+	m.settles(ctx)
+}
+
+// settles waits until nothing more is said about what is over: the status is written after all else.
+func (m *member) settles(ctx context.Context) {
+	GinkgoHelper()
+	is, same := "", 0
+	Eventually(func() int {
+		was := is
+		is = m.remediation(ctx).GetResourceVersion()
+		if same++; is != was {
+			same = 0
+		}
+		return same
+	}).Should(BeNumerically(">=", 4))
+}
+
+// traces are what a remediation may have left behind on host, node and itself.
+func (m *member) traces(ctx context.Context) (left []string) {
+	h := &bmov1alpha1.BareMetalHost{}
+	if here.Get(ctx, m.key(), h) == nil {
+		for key := range h.Annotations {
+			if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) || key == infrav1.RebootAnnotation || key == mendv1.RebootedForAnnotation {
+				left = append(left, "host "+key)
+			}
+		}
+	}
+	if n := m.theNode(ctx); n != nil {
+		if fenced(n) {
+			left = append(left, "node "+infrav1.OutOfServiceTaintKey)
+		}
+		if _, marked := n.Annotations[fence.FencedByAnnotation]; marked {
+			left = append(left, "node "+fence.FencedByAnnotation)
+		}
+	}
+	if rem := m.remediation(ctx); rem != nil {
+		left = append(left, rem.GetFinalizers()...)
+		for _, key := range []string{blockMove, infrav1.NodeAnnotationsBackupAnnotation, infrav1.NodeLabelsBackupAnnotation} {
+			if _, has := rem.GetAnnotations()[key]; has {
+				left = append(left, "remediation "+key)
+			}
+		}
+	}
+	return left
+}
+
+// power is how the power of the host was changed since it was first switched on.
+func (m *member) power() []simulator.Power {
+	all := m.host.History()[1:]
+	changes := make([]simulator.Power, 0, len(all))
+	for _, c := range all {
+		changes = append(changes, c.To)
+	}
+	return changes
+}
+
+// cycled is the power of a host that went off and on again some times.
+func cycled(times int) []simulator.Power {
+	changes := []simulator.Power{}
+	for range times {
+		changes = append(changes, simulator.Off, simulator.On)
+	}
+	return changes
+}
+
+// pod puts a pod on the node that nobody evicts.
+func (m *member) pod(ctx context.Context) *corev1.Pod {
+	GinkgoHelper()
+	pod := m.aPod()
+	m.scene.create(ctx, pod)
+	return pod
+}
+
+func (m *member) aPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.scene.namespace, Name: m.name},
+		Spec:       corev1.PodSpec{NodeName: m.node(), Containers: []corev1.Container{{Name: "app", Image: "simulated/app"}}},
+	}
+}
+
+// evict deletes the pod.
+func (m *member) evict(ctx context.Context) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(here.Delete(ctx, m.aPod(), client.GracePeriodSeconds(0)))).To(Succeed())
+}
+
+// volume attaches a volume to the node that nobody detaches.
+func (m *member) volume(ctx context.Context) *storagev1.VolumeAttachment {
+	GinkgoHelper()
+	volume := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: m.node()},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "nobody", NodeName: m.node(), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+		},
+	}
+	m.scene.create(ctx, volume)
+	return volume
+}
+
+// vanishes deletes an object for good, whoever would keep it.
+func vanishes(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		err := here.Delete(ctx, o, client.GracePeriodSeconds(0))
+		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		g.Expect(client.IgnoreNotFound(here.Patch(ctx, o.DeepCopyObject().(client.Object), patch))).To(Succeed())
+		g.Expect(apierrors.IsNotFound(here.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))).To(BeTrue())
+	}).Should(Succeed())
+}

@@ -1,0 +1,140 @@
+package baremetal
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// What is unsafe at any moment of any spec is found by chronicle.faults when its scene ends. Here are the situations that invite it.
+var _ = Describe("Safety", func() {
+	bothKinds("of control-plane hosts that fail together one is switched off at a time, and the others say for which they wait", func(ctx context.Context, s *scene) {
+		s.start()
+		var all []*member
+		for _, name := range []string{"a", "b", "c"} {
+			m := s.controlPlane(ctx, name)
+			m.host.Take(simulator.Times{PowerOff: 300 * time.Millisecond})
+			m.fails(ctx)
+			all = append(all, m)
+		}
+		of := []kind{s.kind, s.kind, kinds[0], kinds[1]} // the third is remediated by the other kind: that has to be seen as well
+		if of[2].Kind.Kind == s.Kind.Kind {
+			of[2] = of[3]
+		}
+		for i, m := range all {
+			m.remediateBy(ctx, of[i])
+		}
+		waiting, over := 0, 0
+		look := func() {
+			waiting, over = 0, 0
+			for i, m := range all {
+				switch rem := m.remediationBy(ctx, of[i]); memoryOf(rem).State {
+				case "Pending", "Preparing":
+					if text := saidBy(rem).Message; strings.Contains(text, "Another remediation goes first") {
+						Expect(text).To(Or(ContainSubstring("is held off"), ContainSubstring("is under way"), MatchRegexp(`\([abc]\)`)), "for which it waits")
+						waiting++
+					}
+				case "Succeeded":
+					over++
+				}
+			}
+		}
+		Eventually(func() int { look(); return waiting }).Should(Equal(2))
+		Eventually(func() int {
+			if look(); waiting+over == len(all) {
+				s.clock.Step(5 * time.Second) // those who wait look again after as long as caches may lag
+			}
+			return over
+		}).Should(Equal(len(all)))
+
+		histories := make([]simulator.History, 0, len(all))
+		for _, m := range all {
+			Expect(m.power()).To(Equal(cycled(1)))
+			Expect(m.traces(ctx)).To(BeEmpty())
+			histories = append(histories, m.host.History())
+		}
+		Expect(simulator.MostOff(histories...)).To(Equal(1))
+	})
+
+	bothKinds("W23: a host of somebody else is not touched, whatever the Metal3Machine says", func(ctx context.Context, s *scene) {
+		s.start()
+		m, other := s.worker(ctx, "w"), s.worker(ctx, "other")
+		m.changeHost(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = other.name })
+		m.fails(ctx)
+		m.remediate(ctx)
+		m.comesTo(ctx, "Preparing")
+		Eventually(m.reports(ctx, infrav1.PowerOffRequestedCondition)).Should(Equal("False/HostMismatch"))
+		Expect(m.says(ctx).Message).To(ContainSubstring("names Metal3Machine " + s.namespace + "/other, expected Metal3Machine " + s.namespace + "/w"))
+		s.clock.Step(timeout)
+
+		m.ends(ctx, "Failed")
+		Expect(slices.Concat(m.power(), other.power())).To(BeEmpty())
+		Expect(history.when(s.namespace, 0, onHost(func(h *bmov1alpha1.BareMetalHost) bool { return len(h.Annotations) > 0 }))).To(BeZero())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("W24: a machine that only has the name of the owner is not touched", func(ctx context.Context, s *scene) {
+		m := s.worker(ctx, "w")
+		m.fails(ctx)
+		m.remediate(ctx)
+		again := m.machine(ctx)
+		vanishes(ctx, again.DeepCopy())
+		nodeRef := again.Status.NodeRef
+		again.ResourceVersion, again.UID = "", ""
+		s.create(ctx, again)
+		again.Status.NodeRef = nodeRef
+		Expect(here.Status().Update(ctx, again)).To(Succeed())
+		s.start()
+
+		Eventually(func() string { return m.at(ctx).State }).Should(Equal("Ended"))
+		Expect(m.power()).To(BeEmpty())
+		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("a host that comes on by itself before its node is fenced is switched off again first", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.pod(ctx)
+		m.fails(ctx)
+		m.remediate(ctx)
+		m.comesTo(ctx, "MovingWorkload")
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+		m.strip(ctx, m.holdOff(ctx)) // somebody meant well
+		Eventually(m.holds).WithArguments(ctx).Should(BeTrue(), "it is held off again")
+		m.evict(ctx)
+		Eventually(func() bool {
+			s.clock.Step(5 * time.Second) // it may have been seen off already, which has to be so for a while
+			return m.isOver(ctx, "Succeeded")
+		}).Should(BeTrue())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("W5: what a remediation left on a host that was taken from it by force is swept away after a while", func(ctx context.Context, s *scene) {
+		const grace = 5 * time.Minute
+		s.wanted.sweeps = grace
+		s.start()
+		m := s.worker(ctx, "w")
+		m.pod(ctx)
+		m.fails(ctx)
+		m.remediate(ctx)
+		m.comesTo(ctx, "MovingWorkload")
+		s.kill()
+		vanishes(ctx, m.remediation(ctx))
+		s.begin(0, "")
+		s.start()
+		Consistently(m.holds).WithArguments(ctx).Should(BeTrue(), "it may be on its way, with clusterctl or from a backup")
+		s.clock.Step(grace)
+
+		Eventually(m.holds).WithArguments(ctx).Should(BeFalse())
+		Eventually(m.host.Powered).Should(BeTrue())
+	})
+})

@@ -1,0 +1,236 @@
+package baremetal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/gateway"
+)
+
+// neighbour is the name of a machine's host, and of a node, that no remediation is about.
+const neighbour = "neighbour"
+
+// timeout is that of the attempts of all remediations here.
+const timeout = 10 * time.Minute
+
+// blockMove keeps clusterctl from moving what has it.
+const blockMove = "clusterctl.cluster.x-k8s.io/block-move"
+
+// scene is a Cluster in a namespace of its own, with controllers and a clock of its own, and remediations of one kind.
+type scene struct {
+	kind
+	wanted      wanted
+	namespace   string
+	cluster     *clusterv1.Cluster
+	clock       *pace
+	plan        *gateway.Plan
+	controllers *controllers
+	log         *record
+	members     []*member
+	// nodesGoByHand says that it is the spec that deletes nodes.
+	nodesGoByHand bool
+}
+
+func newScene(ctx context.Context, k kind) *scene {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
+	Expect(here.Create(ctx, namespace)).To(Succeed())
+	s := &scene{kind: k, namespace: namespace.Name, clock: newPace(), log: &record{}}
+	s.begin(0, "")
+	kubeconfig, err := way.Workload(s.namespace)
+	Expect(err).NotTo(HaveOccurred())
+	s.cluster = builders.Cluster(s.namespace, "c1")
+	status := clusterv1.ClusterStatus{
+		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
+		Conditions: []metav1.Condition{
+			longSince(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue),
+			longSince(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue),
+		},
+	}
+	s.create(ctx,
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.namespace, Name: secret.Name(s.cluster.Name, secret.Kubeconfig), Labels: map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			},
+			Type: clusterv1.ClusterSecretType, Data: map[string][]byte{secret.KubeconfigDataName: kubeconfig},
+		},
+		s.cluster,
+		// Paused, so that whatever happens to this host is our doing.
+		builders.BareMetalHost(s.namespace, neighbour, builders.ExternallyDeployed, builders.ConsumedBy("someone"),
+			builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + neighbour}},
+	)
+	s.cluster.Status = status
+	Expect(here.Status().Update(ctx, s.cluster)).To(Succeed())
+	return s
+}
+
+// begin begins to count writes anew, and decides the fate of one of them.
+func (s *scene) begin(nth int, f gateway.Fate) {
+	s.plan = way.Expect(s.namespace, nth, f)
+	s.plan.Refuse(misdirected)
+}
+
+// refuse lets requests to the workload cluster fail with the status that is returned, if one is.
+func (s *scene) refuse(status func(gateway.Call) int) {
+	s.plan.Refuse(func(c gateway.Call) int {
+		if c.Workload {
+			if code := status(c); code != 0 {
+				return code
+			}
+		}
+		return misdirected(c)
+	})
+}
+
+func (s *scene) create(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	for _, o := range objects {
+		Expect(here.Create(ctx, o)).To(Succeed())
+	}
+}
+
+func longSince(kind string, status metav1.ConditionStatus) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))}
+}
+
+// end is to be deferred. It stops all that belongs to the scene, checks that nothing was unsafe, and tells what there is if the spec has
+// failed.
+func (s *scene) end() {
+	failure := recover()
+	if failure != nil {
+		AddReportEntry(s.Kind.Kind+" in "+s.namespace, s.tell())
+	}
+	s.kill()
+	s.clock.stop()
+	var stops sync.WaitGroup
+	for _, m := range s.members {
+		stops.Go(m.kubelet.Retire)
+	}
+	stops.Wait()
+	if failure != nil {
+		panic(failure)
+	}
+	s.wasSafe()
+	s.goes()
+	history.forget(s.namespace)
+}
+
+// goes takes away what other scenes would have to look at: all have one workload cluster.
+func (s *scene) goes() {
+	GinkgoHelper()
+	for _, name := range append([]string{neighbour}, s.names()...) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name}}
+		Expect(client.IgnoreNotFound(here.Delete(context.Background(), node))).To(Succeed())
+	}
+}
+
+func (s *scene) names() []string {
+	names := make([]string, 0, len(s.members))
+	for _, m := range s.members {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// wasSafe checks all that has happened.
+func (s *scene) wasSafe() {
+	GinkgoHelper()
+	ctx := context.Background()
+	for _, m := range s.members {
+		for key, o := range map[client.ObjectKey]client.Object{m.host.Key(): &bmov1alpha1.BareMetalHost{}, {Name: m.node()}: &corev1.Node{}} {
+			if err := here.Get(ctx, key, o); err == nil {
+				Eventually(history.knows).WithArguments(o).Should(BeTrue(), "the chronicle lags behind")
+			}
+		}
+	}
+	Expect(history.faults(s.namespace, s.nodesGoByHand)).To(BeEmpty())
+}
+
+// tell is all that may help to see why a spec has failed.
+func (s *scene) tell() string {
+	var text strings.Builder
+	for _, m := range history.of(s.namespace) {
+		switch o := m.object.(type) {
+		case *bmov1alpha1.BareMetalHost:
+			_, _ = fmt.Fprintf(&text, "%d host %s: %v on %t %s %s\n", m.revision, o.Name, o.Annotations, o.Status.PoweredOn, o.Status.Provisioning.State, o.Status.ErrorMessage)
+		case *corev1.Node:
+			_, _ = fmt.Fprintf(&text, "%d node %s gone %t: %v %v %v\n", m.revision, o.Name, m.gone, o.Annotations, o.Spec.Taints, readyOf(o))
+		case *clusterv1.Machine:
+			_, _ = fmt.Fprintf(&text, "%d machine %s gone %t: %+v\n", m.revision, o.Name, m.gone, o.Status.Conditions)
+		default:
+			_, _ = fmt.Fprintf(&text, "%d %T %s gone %t: %v %v %+v\n",
+				m.revision, o, o.GetName(), m.gone, o.GetFinalizers(), o.GetAnnotations(), saidBy(o))
+		}
+	}
+	written, _ := s.plan.Written()
+	_, _ = fmt.Fprintf(&text, "written: %q\n%s", written, s.log.tail())
+	return text.String()
+}
+
+func readyOf(n *corev1.Node) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// bothKinds is a spec that is told of each kind of remediations, of both at the same time.
+func bothKinds(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	It(text, func(ctx SpecContext) {
+		atOnce(len(kinds), func(i int) {
+			s := newScene(ctx, kinds[i])
+			defer s.end()
+			tell(ctx, s)
+		})
+	})
+}
+
+// crowd is how many scenes are played at the same time.
+const crowd = 10
+
+// atOnce does the same for every number below n, some of them at a time. What fails in one stops no other.
+func atOnce(n int, do func(i int)) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, crowd)
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			defer GinkgoRecover()
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+// inOrder yields the entries of a table by name: specs have to be told in the same order each time.
+func inOrder[V any](table map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if !yield(name, table[name]) {
+				return
+			}
+		}
+	}
+}

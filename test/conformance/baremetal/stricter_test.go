@@ -1,0 +1,474 @@
+package baremetal
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// N1, that the machine is handed over in both conditions, is told with C6.
+var _ = Describe("Better than CAPM3 does, a remediation", func() {
+	atEvery("N2: that is deleted lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
+		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
+
+		Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
+		Expect(m.traces(ctx)).To(BeEmpty())
+		m.isUsable(ctx)
+	})
+
+	for what, of := range inOrder(map[string]func(*member) client.Object{
+		"machine": func(m *member) client.Object { return builders.ControlPlaneMachine(m.scene.cluster, m.name) },
+		"Metal3Machine": func(m *member) client.Object {
+			return builders.Metal3Machine(builders.ControlPlaneMachine(m.scene.cluster, m.name))
+		},
+		"host": func(m *member) client.Object { return builders.BareMetalHost(m.scene.namespace, m.name) },
+	}) {
+		atEvery("N3: whose "+what+" vanishes ends and lets go, whatever it was about", func(ctx context.Context, st standstill, m *member) {
+			m.host.Mute(-1) // a machine that became well meanwhile would be handed over to nobody
+			vanishes(ctx, of(m))
+
+			ended := "HandedOver"
+			if what == "machine" && st.state != ended { // there is nobody who could be asked to replace it
+				ended = "Ended"
+			}
+			m.ends(ctx, ended)
+			Eventually(m.traces).WithArguments(ctx).Should(BeEmpty())
+			if what == "Metal3Machine" {
+				m.ownerIsAsked(ctx)
+			}
+			if what != "host" {
+				m.isUsable(ctx)
+			}
+			Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
+			Expect(m.gone(ctx)).To(BeTrue())
+		})
+	}
+
+	bothKinds("N4: power-cycles, tries again and hands over while the workload cluster cannot be asked at all", func(ctx context.Context, s *scene) {
+		s.refuse(down)
+		s.wanted.down = true
+		s.start()
+		m := s.worker(ctx, "w")
+		m.fails(ctx)
+		m.remediate(ctx)
+		for attempt := range 2 {
+			m.comesToAttempt(ctx, "MovingWorkload", attempt+1)
+			Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
+			s.clock.Step(timeout)
+			m.inVain(ctx, attempt+1)
+		}
+		m.comesToAttempt(ctx, "HandedOver", 2)
+		s.clock.Step(timeout) // the node may have been fenced, as far as is known, and is waited for
+
+		m.ends(ctx, "HandedOver")
+		Expect(m.power()).To(Equal(cycled(2)))
+		m.isHandedOver(ctx)
+		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.controlPlane(ctx, "cp")
+		m.host.Take(simulator.Times{PowerOff: 300 * time.Millisecond})
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(m.holds).WithArguments(ctx).Should(BeTrue())
+		s.refuse(down)
+		m.comesTo(ctx, "MovingWorkload")
+		Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
+		s.clock.Step(time.Minute)
+		Eventually(m.host.Powered).Should(BeTrue())
+		Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
+		s.refuse(func(gateway.Call) int { return 0 })
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N5: of a machine that never had a node power-cycles, tries again and hands over", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
+		m.remediate(ctx)
+		m.inVain(ctx, 1)
+		m.inVain(ctx, 2)
+
+		m.ends(ctx, "HandedOver")
+		Expect(m.power()).To(Equal(cycled(2)))
+		m.isHandedOver(ctx)
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N5: succeeds if the node comes with the reboot", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
+		m.remediate(ctx)
+		m.comesTo(ctx, "Booting")
+		m.host.Carry(m.kubelet)
+		machine := m.machine(ctx)
+		before := machine.DeepCopy()
+		machine.Status.NodeRef.Name = m.node()
+		Expect(here.Status().Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+	})
+
+	bothKinds("N6: tells the error of a BMC that fails, tries again, and hands over", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.host.FailPower("no route to the BMC")
+		m.fails(ctx)
+		m.remediate(ctx)
+		for attempt := range 2 {
+			m.comesToAttempt(ctx, "PoweringOff", attempt+1)
+			Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("power management error: no route to the BMC"))
+			s.clock.Step(timeout)
+		}
+
+		m.ends(ctx, "HandedOver")
+		m.isHandedOver(ctx)
+		Expect(m.power()).To(BeEmpty())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	for what, stick := range inOrder(map[string]func(context.Context, *member) string{
+		"pod":    func(ctx context.Context, m *member) string { return "Pod " + m.scene.namespace + "/" + m.pod(ctx).Name },
+		"volume": func(ctx context.Context, m *member) string { return "VolumeAttachment " + m.volume(ctx).Name },
+	}) {
+		bothKinds("N7: switches the host on in spite of a "+what+" that does not go, when the attempt is out of time, and says so", func(ctx context.Context, s *scene) {
+			s.start()
+			m := s.worker(ctx, "w")
+			name := stick(ctx, m)
+			m.fails(ctx)
+			m.remediate(ctx)
+			m.comesTo(ctx, "MovingWorkload")
+			Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring(name))
+			s.clock.Step(timeout)
+
+			m.ends(ctx, "Succeeded")
+			Expect(m.reports(ctx, infrav1.WorkloadMovedCondition)()).To(Equal("False/WorkloadStuck"))
+			Expect(m.power()).To(Equal(cycled(1)))
+			Expect(m.traces(ctx)).To(BeEmpty())
+		})
+	}
+
+	bothKinds("N8: reboots a host that may not be switched off once in an attempt, and does not fence its node", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w", func(o *origin) { o.host = append(o.host, builders.NeverOff) })
+		m.host.Mute(1)
+		m.fails(ctx)
+		m.remediate(ctx)
+		m.comesTo(ctx, "Booting")
+		Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset}))
+		Eventually(m.reports(ctx, infrav1.PoweredOffCondition)).Should(Equal("False/CannotBeProven"))
+		Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/CannotBeProven"))
+		s.clock.Step(timeout)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset, simulator.Reset}))
+		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
+		holdOff := m.holdOff(ctx)
+		Expect(history.when(s.namespace, 0, onHost(func(h *bmov1alpha1.BareMetalHost) bool {
+			_, heldOff := h.Annotations[holdOff]
+			return heldOff
+		}))).To(BeZero(), "it would reboot for ever")
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	for what, unmanaged := range inOrder(unmanagedHosts) {
+		bothKinds("N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *scene) {
+			s.start()
+			m := s.worker(ctx, "w")
+			unmanaged.begin(ctx, m)
+			m.fails(ctx)
+			m.remediate(ctx)
+			m.comesTo(ctx, "Preparing")
+			Eventually(m.reports(ctx, infrav1.PowerOffRequestedCondition)).Should(Equal("False/HostNotReady"))
+			Expect(m.says(ctx).Message).To(ContainSubstring(unmanaged.why))
+			Expect(m.holds(ctx)).To(BeFalse())
+			unmanaged.end(ctx, m)
+
+			m.ends(ctx, "Succeeded")
+			Expect(m.power()).To(Equal(cycled(1)))
+			Expect(m.traces(ctx)).To(BeEmpty())
+		})
+
+		bothKinds("N9: of a host that stays "+what+" tries again, and hands over without having touched its power", func(ctx context.Context, s *scene) {
+			s.start()
+			m := s.worker(ctx, "w")
+			unmanaged.begin(ctx, m)
+			m.fails(ctx)
+			m.remediate(ctx)
+			m.comesToAttempt(ctx, "Preparing", 1)
+			s.clock.Step(timeout)
+			m.comesToAttempt(ctx, "Preparing", 2)
+			s.clock.Step(timeout)
+
+			m.ends(ctx, "HandedOver")
+			m.isHandedOver(ctx)
+			Expect(m.power()).To(BeEmpty())
+			Expect(history.when(s.namespace, 0, onHost(held))).To(BeZero())
+			Expect(m.traces(ctx)).To(BeEmpty())
+		})
+	}
+
+	bothKinds("N10: does nothing while the cluster is paused", func(ctx context.Context, s *scene) {
+		s.pause(ctx, true)
+		s.start()
+		m := s.worker(ctx, "w")
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("paused"))
+		s.clock.Step(timeout)
+		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()))
+		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
+
+		s.pause(ctx, false)
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+	})
+
+	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.host.Die(true)
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+
+		s.pause(ctx, true)
+		m.mayBeMoved(ctx)
+		m.isMoved(ctx)
+		m.host.Die(false)
+		Consistently(m.holds).WithArguments(ctx).Should(BeFalse())
+		s.pause(ctx, false)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.says(ctx).Retries).To(BeZero(), "the attempt is not counted again")
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.pod(ctx)
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+		s.pause(ctx, true)
+		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+		Expect(m.holds(ctx)).To(BeTrue(), "to let it on now could run the pod twice")
+		m.evict(ctx)
+		m.mayBeMoved(ctx)
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeFalse())
+		m.isMoved(ctx)
+		s.pause(ctx, false)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	atEvery("N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
+		s := m.scene
+		s.kill()
+		m.isMoved(ctx)
+		s.begin(0, "")
+		s.start()
+		st.resume(ctx, m)
+
+		m.ends(ctx, st.ends)
+		if st.cycles > 0 {
+			Expect(m.power()).To(Equal(cycled(st.cycles)))
+		}
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	atEvery("N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
+		s := m.scene
+		s.kill()
+		s.begin(0, "")
+		s.start()
+		st.resume(ctx, m)
+
+		m.ends(ctx, st.ends)
+		if st.cycles > 0 {
+			Expect(m.power()).To(Equal(cycled(st.cycles)))
+		} else {
+			Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset}))
+		}
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	for version, clearsAll := range inOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
+		bothKinds("N12: leaves a host that BMO "+version+" deprovisions to its next owner", func(ctx context.Context, s *scene) {
+			s.start()
+			m := s.worker(ctx, "w", func(o *origin) { o.host = []func(*bmov1alpha1.BareMetalHost){builders.Deployed} })
+			m.host.ClearAllReboots(clearsAll)
+			m.pod(ctx)
+			m.fails(ctx)
+			m.remediate(ctx)
+			m.comesTo(ctx, "MovingWorkload")
+			// So Cluster API and CAPM3 delete a machine.
+			m.isLeaving(ctx)
+			m.changeHost(ctx, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image, h.Spec.Online = nil, false })
+
+			m.ends(ctx, "Ended")
+			Eventually(func() bmov1alpha1.ProvisioningState { return m.bmh(ctx).Status.Provisioning.State }).Should(Equal(bmov1alpha1.StateAvailable))
+			Eventually(m.traces).WithArguments(ctx).Should(BeEmpty())
+			m.changeHost(ctx, func(h *bmov1alpha1.BareMetalHost) {
+				builders.Deployed(h)
+				builders.ConsumedBy("next")(h)
+			})
+			Eventually(m.host.Powered).Should(BeTrue())
+		})
+	}
+
+	bothKinds("N13: takes no taint away that it has not put there", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		n := m.theNode(ctx)
+		before := n.DeepCopy()
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+		Expect(here.Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+		m.fails(ctx)
+		m.remediate(ctx)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+		Expect(outOfService(m.theNode(ctx))).To(BeTrue())
+		Expect(history.when(s.namespace, 0, onNode(fenced))).To(BeZero())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N14: of one host in an undisturbed cluster needs few calls of any API server", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.fails(ctx)
+		s.begin(0, "")
+		m.remediate(ctx)
+
+		m.ends(ctx, "Succeeded")
+		// Events, the watch on pods and the probes of the connection are among them.
+		Expect(s.plan.Calls()).To(BeNumerically("<=", budget))
+	})
+
+	bothKinds("N15: of a machine that is well again before its host is asked does not switch it off", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "test")
+		m.fails(ctx)
+		m.remediate(ctx)
+		m.comesTo(ctx, "Preparing")
+		m.kubelet.Start()
+
+		m.ends(ctx, "Succeeded")
+		m.strip(ctx, bmov1alpha1.PausedAnnotation)
+		Consistently(m.power).Should(BeEmpty())
+		Expect(history.when(s.namespace, 0, onHost(held))).To(BeZero())
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+})
+
+// budget is how many calls one remediation may need.
+const budget = 60
+
+// down is the answer of a workload cluster that is not there.
+func down(gateway.Call) int { return http.StatusServiceUnavailable }
+
+// unmanagedHosts are the ways in which BMO does not act on what is asked of a host's power.
+var unmanagedHosts = map[string]struct {
+	why        string
+	begin, end func(context.Context, *member)
+}{
+	"paused": {
+		why: "the host is paused",
+		begin: func(ctx context.Context, m *member) {
+			m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "metal3.io/capm3")
+		},
+		end: func(ctx context.Context, m *member) { m.strip(ctx, bmov1alpha1.PausedAnnotation) },
+	},
+	"detached": {
+		why:   "the host is detached",
+		begin: func(ctx context.Context, m *member) { m.annotateHost(ctx, bmov1alpha1.DetachedAnnotation, "") },
+		end:   func(ctx context.Context, m *member) { m.strip(ctx, bmov1alpha1.DetachedAnnotation) },
+	},
+	"in another provisioning state": {
+		why: `the host is "preparing"`,
+		begin: func(ctx context.Context, m *member) {
+			m.host.Pin(bmov1alpha1.StatePreparing)
+			Eventually(func() bmov1alpha1.ProvisioningState { return m.bmh(ctx).Status.Provisioning.State }).Should(Equal(bmov1alpha1.StatePreparing))
+		},
+		end: func(_ context.Context, m *member) { m.host.Pin(bmov1alpha1.StateExternallyProvisioned) },
+	},
+}
+
+// isUsable checks that nothing keeps the host off, once everybody lets it come on.
+func (m *member) isUsable(ctx context.Context) {
+	GinkgoHelper()
+	m.host.Die(false)
+	m.host.FailPower("")
+	Eventually(m.host.Powered).Should(BeTrue())
+	Expect(m.holds(ctx)).To(BeFalse())
+}
+
+// isLeaving deletes the machine, which a finalizer keeps.
+func (m *member) isLeaving(ctx context.Context) {
+	GinkgoHelper()
+	machine := m.machine(ctx)
+	before := machine.DeepCopy()
+	machine.Finalizers = []string{"test.kubemend.io/keep"}
+	Expect(here.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+	Expect(here.Delete(ctx, machine)).To(Succeed())
+}
+
+// mayBeMoved waits until clusterctl would move the remediation: it must hold on to nothing by a name that it is about to lose.
+func (m *member) mayBeMoved(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(m.remediation).WithArguments(ctx).ShouldNot(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+	Expect(m.holds(ctx)).To(BeFalse())
+}
+
+// isMoved makes the remediation be another object of the same content, without a status, as clusterctl does.
+func (m *member) isMoved(ctx context.Context) {
+	GinkgoHelper()
+	was := m.remediation(ctx)
+	is := was.DeepCopyObject().(client.Object)
+	is.SetUID("")
+	is.SetResourceVersion("")
+	is.SetGeneration(0)
+	is.SetCreationTimestamp(metav1.Time{})
+	is.SetManagedFields(nil)
+	letGo := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	Expect(here.Delete(ctx, was)).To(Succeed())
+	Expect(client.IgnoreNotFound(here.Patch(ctx, was, letGo))).To(Succeed())
+	Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
+	Expect(here.Create(ctx, is)).To(Succeed())
+}
+
+// pause sets or clears spec.paused of the Cluster.
+func (s *scene) pause(ctx context.Context, paused bool) {
+	GinkgoHelper()
+	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.cluster.Name}}
+	patch := `{"spec":{"paused":false}}`
+	if paused {
+		patch = `{"spec":{"paused":true}}`
+	}
+	Expect(here.Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}

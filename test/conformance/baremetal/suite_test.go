@@ -1,0 +1,122 @@
+// Package baremetal tests the remediation of hosts against a real API server: what section 5.3 of the reference lists, for both kinds
+// of remediations; then every write of a power cycle, failing and as the last one before a crash.
+//
+// The controllers run in this process, so that a test can give them a clock and kill them between two writes. Hosts and kubelets are
+// simulated. One API server plays the management cluster and all workload clusters: its resource versions then put what happens in
+// both into one order. Nobody else acts: what kube-controller-manager would do to nodes and pods, the tests do.
+//
+// Not here, because it is shown elsewhere: C9 and C10, conversion and admission, are in the suite above this folder, where their webhooks
+// run. That Cluster API's own MachineSet replaces what was handed over (the second half of N1), and that no machine is put on the bad host,
+// is in test/e2e/baremetal, where these controllers run. N14 has the calls of one remediation here; a thousand hosts are a matter of
+// test/e2e and test/bench.
+package baremetal
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// What all specs share.
+var (
+	scheme  = runtime.NewScheme()
+	plane   *rig.ControlPlane
+	here    client.Client    // goes to the API server itself
+	way     *gateway.Gateway // which the controllers go through
+	mapper  meta.RESTMapper
+	hosts   *simulator.Hosts
+	history *chronicle
+)
+
+func TestBareMetalConformance(t *testing.T) {
+	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyDuration(700 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "Bare-metal conformance")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	control, err := rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	plane, err = control.Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
+	Expect(err).NotTo(HaveOccurred())
+
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	config := unhurried(plane.Config())
+	web, err := rest.HTTPClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	mapper, err = apiutil.NewDynamicRESTMapper(config, web)
+	Expect(err).NotTo(HaveOccurred())
+	here, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	Expect(err).NotTo(HaveOccurred())
+
+	way, err = gateway.New(config, counts)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(way.Close)
+	way.Expect("", 0, "").Refuse(misdirected) // for objects of no namespace
+
+	history = newChronicle(config)
+	hosts, err = simulator.NewHosts(unhurried(plane.Config()), simulator.HostsOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	playing, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- hosts.Start(playing) }()
+	DeferCleanup(func() {
+		stop()
+		Expect(<-ended).To(Succeed())
+	})
+}, NodeTimeout(3*time.Minute))
+
+// unhurried leaves the pace of requests to the API server.
+func unhurried(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// counts reports whether c is a write that has an effect on the world. Events have none.
+func counts(c gateway.Call) bool {
+	switch c.Resource {
+	case "metal3remediations", "hostremediations", "baremetalhosts", "machines", "nodes":
+		return true
+	}
+	return false
+}
+
+// misdirected refuses what is asked of the wrong cluster, which would be answered all the same, since there is but one. (CAPM3 looked
+// for the volume attachments of nodes in the management cluster.)
+func misdirected(c gateway.Call) int {
+	ofWorkload := c.Resource == "nodes" || c.Resource == "pods" || c.Resource == "volumeattachments"
+	if c.Resource != "" && ofWorkload != c.Workload {
+		return 421 // Misdirected Request
+	}
+	return 0
+}
