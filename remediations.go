@@ -57,14 +57,15 @@ func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, cluster
 			return fmt.Errorf("set up health checks: %w", err)
 		}
 	}
+	metal3 := r.reconciler(hostremediation.Metal3)
 	services := &serving.Reconciler{Client: mgr.GetClient(), Services: []*serving.Service{
 		{
 			CRD: "metal3remediations." + infrav1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
-			Choice: o.metal3Remediations, Foreign: capm3, Start: r.start(hostremediation.Metal3),
+			Choice: o.metal3Remediations, Foreign: capm3, Start: r.start(metal3), Serve: metal3.Serve,
 		},
 		{
 			CRD: "hostremediations." + mendv1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
-			Choice: serving.Auto, Start: r.start(hostremediation.Own),
+			Choice: serving.Auto, Start: r.start(r.reconciler(hostremediation.Own)),
 		},
 		{CRD: hostCRD, Choice: serving.Auto, Start: r.sweep},
 	}}
@@ -85,23 +86,28 @@ type remediations struct {
 	turns    *hostremediation.Turns
 }
 
-func (r remediations) start(kind hostremediation.Kind) func(context.Context) error {
+func (r remediations) reconciler(kind hostremediation.Kind) *hostremediation.Reconciler {
+	return &hostremediation.Reconciler{
+		Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(),
+		Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
+		Fencing:  r.o.fencing,
+		Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
+	}
+}
+
+func (r remediations) start(c *hostremediation.Reconciler) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			return fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
+		if _, err := r.mgr.GetRESTMapper().RESTMapping(c.Kind.GroupKind(), c.Kind.Version); err != nil {
+			return fmt.Errorf("find version %s of %s: %w", c.Kind.Version, c.Kind.Kind, err)
 		}
-		return (&hostremediation.Reconciler{
-			Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(),
-			Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
-			Fencing:  r.o.fencing,
-			Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
-		}).SetupWithManager(ctx, r.mgr, r.cc, controller.Options{MaxConcurrentReconciles: r.o.remediationConcurrency})
+		return c.SetupWithManager(ctx, r.mgr, r.cc, controller.Options{MaxConcurrentReconciles: r.o.remediationConcurrency})
 	}
 }
 
 func (r remediations) sweep(context.Context) error {
 	return (&hostremediation.Sweeper{
-		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
+		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts,
+		Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
 	}).SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 
@@ -115,19 +121,23 @@ func (c closing) Start(ctx context.Context) error {
 	return nil
 }
 
-// installed are the kinds of remediations that exist, served by us or not. The error says that one may exist and cannot be read: CAPM3
-// before v1.13 has Metal3Remediations in v1beta1 alone. Whoever asks must then assume the worst.
+// installed are the kinds of remediations that exist, served by us or not. CAPM3 before v1.13 has Metal3Remediations in v1beta1 alone:
+// of these no more is known than metadata.
 func (r remediations) installed() ([]hostremediation.Kind, error) {
 	var kinds []hostremediation.Kind
 	for _, kind := range []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own} {
-		_, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind())
+		known, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind())
 		if meta.IsNoMatchError(err) {
 			continue
 		}
-		if err == nil {
-			_, err = r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		}
 		if err != nil {
+			return nil, fmt.Errorf("find a version of %s: %w", kind.Kind, err)
+		}
+		_, err = r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			kind = hostremediation.Foreign(known.GroupVersionKind)
+		case err != nil:
 			return nil, fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
 		}
 		kinds = append(kinds, kind)

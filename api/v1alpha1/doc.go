@@ -83,6 +83,7 @@ const (
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
 	EventOverlap                = "OverlappingChecks"      // on the check
 	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the BareMetalHost: the remediation that held it off is gone
+	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
 	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: a request that nobody needs any more was deleted

@@ -23,15 +23,16 @@ const (
 	few = 5
 )
 
-// left names what is left on a fenced node and would have to move: pods, and attachments of volumes.
-func (n *Nodes) left(ctx context.Context, live client.Client, cluster client.ObjectKey, node *corev1.Node) ([]string, error) {
-	pods, err := podsLeft(ctx, live, node)
+// left names what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is
+// the one by which the node is fenced, if it is.
+func (n *Nodes) left(ctx context.Context, live client.Client, cluster client.ObjectKey, node string, taint *corev1.Taint) ([]string, error) {
+	pods, err := podsLeft(ctx, live, node, taint)
 	if err != nil {
 		return nil, err
 	}
 	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
 	// them.
-	volumes, err := n.attachmentsLeft(ctx, live, cluster, node.Name, len(pods) == 0)
+	volumes, err := n.attachmentsLeft(ctx, live, cluster, node, len(pods) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +40,11 @@ func (n *Nodes) left(ctx context.Context, live client.Client, cluster client.Obj
 }
 
 // podsLeft names the pods that are left on a node, as the API server has them, not as a cache does.
-func podsLeft(ctx context.Context, live client.Client, node *corev1.Node) ([]string, error) {
+func podsLeft(ctx context.Context, live client.Client, node string, taint *corev1.Taint) ([]string, error) {
 	var left []string
-	taint := outOfService(node)
 	for page := ""; ; {
 		pods := &corev1.PodList{}
-		err := live.List(ctx, pods, client.MatchingFields{nodeNameField: node.Name}, client.Limit(podsPerPage), client.Continue(page))
+		err := live.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page))
 		if err != nil {
 			return nil, fmt.Errorf("list its pods: %w", err)
 		}

@@ -35,7 +35,7 @@ type Seen struct {
 	// Cause is why a node is Unseen. It is for the log: its text is another one each time.
 	Cause error
 
-	// Node is what the API server returned; nil unless Present. All below is read from it, and zero if there is none.
+	// Node is what the API server returned; nil unless Present. All below is read from it, and zero if there is none, but for Drained.
 	Node *corev1.Node
 	// Leaving says that the node is being deleted and is kept by a finalizer.
 	Leaving bool
@@ -50,8 +50,9 @@ type Seen struct {
 	// Mark is the mark that the node bears, whosesoever it is.
 	Mark types.UID
 
-	// Drained says that the node is Fenced and nothing is left on it that would have to move. A node that is not fenced is not asked for
-	// what is there: that pods are gone means nothing while others may come.
+	// Drained says that the node is Fenced, or Absent, and nothing is left of it that would have to move: what ran on a node that was
+	// deleted is collected some time after it. A node that is not fenced is not asked for what is there: that pods are gone means nothing
+	// while others may come.
 	Drained bool
 	// Left are the names of the first few that are left, sorted, and Count is how many there are in all.
 	Left  []string
@@ -64,7 +65,7 @@ type Seen struct {
 // as a refusal; the look that comes with it is of a node Unseen as well, so that a caller can carry on, and tell of the error.
 func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	if node == "" {
-		return Seen{Presence: Absent}, nil
+		return Seen{Presence: Absent, Drained: true}, nil
 	}
 	seen, err := n.look(ctx, cluster, node, by)
 	switch {
@@ -84,17 +85,16 @@ func (n *Nodes) look(ctx context.Context, cluster client.ObjectKey, name string,
 	}
 	node := &corev1.Node{}
 	err = live.Get(ctx, client.ObjectKey{Name: name}, node)
-	if apierrors.IsNotFound(err) {
-		return Seen{Presence: Absent}, nil
-	}
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return Seen{}, err
 	}
-	seen := seenOf(node, by)
-	if !seen.Fenced {
-		return seen, nil
+	seen := Seen{Presence: Absent}
+	if err == nil {
+		if seen = seenOf(node, by); !seen.Fenced {
+			return seen, nil
+		}
 	}
-	left, err := n.left(ctx, live, cluster, node)
+	left, err := n.left(ctx, live, cluster, name, outOfService(node))
 	if err != nil {
 		return Seen{}, err
 	}

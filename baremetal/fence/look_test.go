@@ -171,9 +171,17 @@ func TestLook(t *testing.T) {
 		name  string
 		want  Seen
 	}{
-		"a machine that never had a node": {world: &world{down: true}, want: Seen{Presence: Absent}},
+		"a machine that never had a node": {world: &world{down: true}, want: Seen{Presence: Absent, Drained: true}},
 		"a cluster without a connection":  {world: &world{down: true}, name: "n", want: Seen{Presence: Unseen}},
-		"a node that is gone":             {world: worldOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: Absent}},
+		"a node that is gone":             {world: worldOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: Absent, Drained: true}},
+		"a node that is gone before its pods and volumes": {
+			world: worldOf(interceptor.Funcs{}, pod("p"), attachment("v", "n", true), pod("q", ownedBy("apps/v1", "DaemonSet"))), name: "n",
+			want: Seen{Presence: Absent, Left: []string{"Pod ns/p"}, Count: 1},
+		},
+		"a node that is gone before its volumes": {
+			world: worldOf(interceptor.Funcs{}, attachment("v", "n", true)), name: "n",
+			want: Seen{Presence: Absent, Left: []string{"VolumeAttachment v"}, Count: 1},
+		},
 		"a node that is well": {
 			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionTrue, ReadySince: since.Time},

@@ -42,12 +42,12 @@ type Found struct {
 
 // Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3 has
 // it, and the host's spec.consumerRef has to name that Metal3Machine. The namespace within the annotation is not used: a
-// Metal3Machine and its host share theirs. A machine that has just lost its Metal3Machine may be found by the name of the host that
-// is remembered; "" if none is.
-func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine, remembered string) (Found, error) {
+// Metal3Machine and its host share theirs. The error satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing
+// of the host.
+func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
-		return h.gone(ctx, m.Namespace, remembered, fmt.Sprintf("the machine's infrastructure is a %s.%s, not a %s", ref.Kind, ref.APIGroup, metal3Machine))
+		return gone("the machine's infrastructure is a %s.%s, not a %s", ref.Kind, ref.APIGroup, metal3Machine), nil
 	}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}
 	between, err := h.metal3Machine(ctx, key)
@@ -55,12 +55,12 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine, remembered string)
 		return Found{}, err
 	}
 	if between == nil {
-		return h.gone(ctx, m.Namespace, remembered, fmt.Sprintf("Metal3Machine %s does not exist", key))
+		return gone("Metal3Machine %s does not exist", key), nil
 	}
 	value := between.Annotations[infrav1.HostAnnotation]
 	name := value[strings.LastIndex(value, "/")+1:]
 	if name == "" {
-		return h.gone(ctx, m.Namespace, remembered, fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation))
+		return gone("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation), nil
 	}
 	found, err := h.named(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name})
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine, remembered string)
 	}
 	switch why := mismatch(found, key); {
 	case found == nil:
-		return Found{Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s/%s does not exist", m.Namespace, name)}, nil
+		return gone("BareMetalHost %s/%s does not exist", m.Namespace, name), nil
 	case !found.DeletionTimestamp.IsZero():
 		return Found{Host: found, Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s/%s is being deleted", m.Namespace, name)}, nil
 	case why != "":
@@ -77,10 +77,8 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine, remembered string)
 	return Found{Host: found, Is: powercycle.HostOurs}, nil
 }
 
-// gone is what is found when nothing names a host any more: the one that is remembered, for letting go of it.
-func (h *Hosts) gone(ctx context.Context, namespace, remembered, why string) (Found, error) {
-	found, err := h.Named(ctx, namespace, remembered)
-	return Found{Host: found, Is: powercycle.HostGone, Why: why}, err
+func gone(why string, of ...any) Found {
+	return Found{Is: powercycle.HostGone, Why: fmt.Sprintf(why, of...)}
 }
 
 // Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
@@ -121,9 +119,6 @@ func Metal3MachineKind(mapper meta.RESTMapper) (*metav1.PartialObjectMetadata, e
 // metal3Machine returns the metadata of a Metal3Machine, or nil if it does not exist.
 func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
 	found, err := Metal3MachineKind(h.Client.RESTMapper())
-	if meta.IsNoMatchError(err) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +163,9 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	case err != nil || live.UID != found.Host.UID:
-		*found = Found{Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s does not exist", key)}
+		*found = gone("BareMetalHost %s does not exist", key)
+	case !live.DeletionTimestamp.IsZero():
+		*found = Found{Host: live, Is: powercycle.HostGone, Why: fmt.Sprintf("BareMetalHost %s is being deleted", key)}
 	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host, live):
 		*found = Found{Host: live, Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
 	default:

@@ -87,12 +87,11 @@ func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hos
 
 func TestOf(t *testing.T) {
 	cases := map[string]struct {
-		machine    *clusterv1.Machine
-		objects    []client.Object
-		remembered string
-		is         powercycle.Host
-		host       string
-		why        string
+		machine *clusterv1.Machine
+		objects []client.Object
+		is      powercycle.Host
+		host    string
+		why     string
 	}{
 		"the host that the Metal3Machine names, and that names it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
@@ -123,9 +122,6 @@ func TestOf(t *testing.T) {
 			objects: []client.Object{aMetal3Machine("")}, is: powercycle.HostGone, why: "names no host in its annotation metal3.io/BareMetalHost",
 		},
 		"a Metal3Machine that does not exist": {is: powercycle.HostGone, why: "Metal3Machine ns/m3m-1 does not exist"},
-		"and whose host is remembered, to let go of it": {
-			objects: []client.Object{aHost()}, remembered: "host-1", is: powercycle.HostGone, host: "host-1", why: "Metal3Machine ns/m3m-1 does not exist",
-		},
 		"a machine of another provider": {
 			machine: aMachine(func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "DockerMachine" }),
 			is:      powercycle.HostGone, why: "a DockerMachine.infrastructure.cluster.x-k8s.io, not a Metal3Machine",
@@ -136,7 +132,7 @@ func TestOf(t *testing.T) {
 			if tc.machine == nil {
 				tc.machine = aMachine()
 			}
-			found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), tc.machine, tc.remembered)
+			found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), tc.machine)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +157,7 @@ func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
 			}
 			return c.Get(ctx, key, obj, o...)
 		}}, aMetal3Machine("ns/host-1"), aHost())
-		if found, err := h.Of(t.Context(), aMachine(), ""); !errors.Is(err, broken) {
+		if found, err := h.Of(t.Context(), aMachine()); !errors.Is(err, broken) {
 			t.Errorf("%s: found %+v, %v, want the error", kind, found, err)
 		}
 	}

@@ -93,6 +93,11 @@ func rebootedFor(host *bmov1alpha1.BareMetalHost) (uid types.UID, attempt int, a
 	return types.UID(name), attempt, err == nil
 }
 
+// RebootAsked reports whether a reboot is asked for in our words, and not in those of somebody else.
+func RebootAsked(host *bmov1alpha1.BareMetalHost) bool {
+	return host.Annotations[infrav1.RebootAnnotation] == rebootValue
+}
+
 // HoldOff asks BMO to power the host off and to keep it off.
 func (h *Hosts) HoldOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	return h.annotate(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
@@ -116,7 +121,7 @@ func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by
 	}
 	if uid, _, asked := rebootedFor(host); asked && by.is(uid) {
 		away[mendv1.RebootedForAnnotation] = nil
-		if host.Annotations[infrav1.RebootAnnotation] == rebootValue {
+		if RebootAsked(host) {
 			away[infrav1.RebootAnnotation] = nil
 		}
 	}

@@ -16,6 +16,8 @@ type Power struct {
 	NoPowerOff bool
 	// Deaf says why BMO does not act on what we ask now; empty if it does.
 	Deaf string
+	// Fails says that BMO reports that it cannot manage the power.
+	Fails bool
 	// Trouble is the error that BMO reports; empty if there is none.
 	Trouble string
 }
@@ -27,11 +29,17 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	}
 	p := Power{
 		Wanted: host.Spec.Online, On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
+		Fails: host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
 	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusError || host.Status.ErrorType != "" {
 		p.Trouble = fmt.Sprintf("%s: %s", host.Status.ErrorType, host.Status.ErrorMessage)
 	}
 	return p
+}
+
+// Same reports whether two answers differ in nothing that a step is decided on.
+func (p Power) Same(q Power) bool {
+	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && (p.Deaf == "") == (q.Deaf == "")
 }
 
 // deaf says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it,

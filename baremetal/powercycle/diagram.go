@@ -2,6 +2,7 @@ package powercycle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,11 +12,16 @@ func Diagram() string {
 	var b strings.Builder
 	b.WriteString("stateDiagram-v2\n    [*] --> Pending\n    any: any state above that is not an end\n")
 	for _, s := range order {
+		for _, r := range pauses(s) {
+			if r.next != s {
+				arrow(&b, s, r)
+			}
+		}
 		for _, r := range table[s] {
 			arrow(&b, s, r)
 		}
 	}
-	for _, r := range endings {
+	for _, r := range slices.Concat(pauses("any"), endings) {
 		arrow(&b, "any", r)
 	}
 	for _, s := range order {

@@ -28,8 +28,14 @@ func (s situation) stateDeadline() time.Time { return s.Since.Add(s.Timeout) }
 
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 
-// queued says that the turn of a control-plane host has not come.
-func (s situation) queued() bool { return s.ControlPlane && !s.Turn }
+// queued says that another remediation goes first.
+func (s situation) queued() bool { return !s.Turn }
+
+// fencedHere says that there is something of ours on a node that can be seen.
+func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
+
+// patient says that the patience with the current state is not over.
+func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
 
 func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
 
@@ -43,6 +49,11 @@ func is(name string, holds func(situation) bool) guard { return guard{name: name
 // timed is a guard that time alone makes hold.
 func timed(name string, until func(situation) time.Time, also func(situation) bool) guard {
 	return guard{name: name, until: until, holds: func(s situation) bool { return s.past(until(s)) && also(s) }}
+}
+
+// impatient is a guard that holds no longer once the patience with the current state is over: what it asks for may fail for ever.
+func impatient(name string, holds func(situation) bool) guard {
+	return guard{name: name, until: situation.stateDeadline, holds: func(s situation) bool { return s.patient() && holds(s) }}
 }
 
 func anyhow(situation) bool { return true }
@@ -85,20 +96,30 @@ var (
 	late        = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate    = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 
-	nodeAbsent   = is("node gone", func(s situation) bool { return s.Node == NodeAbsent })
-	nodeUnseen   = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
-	blindTooLong = timed("workload cluster out of reach, control-plane host", situation.blindAt,
+	powerFails = is("power management fails", func(s situation) bool { return s.PowerFails })
+
+	pausedHolding = is("paused, host held off", func(s situation) bool { return s.Paused && (s.Held || s.RebootPending) })
+	pausedLitter  = is("paused, host marked by us", func(s situation) bool { return s.Paused && s.Litter })
+	pausedFenced  = is("paused, node fenced by us", func(s situation) bool { return s.Paused && s.fencedHere() })
+	pausedNow     = is("paused", func(s situation) bool { return s.Paused })
+
+	nodeAbsent      = is("node gone", func(s situation) bool { return s.Node == NodeAbsent })
+	nodeAbsentEmpty = is("node gone, nothing left of it", func(s situation) bool { return s.Node == NodeAbsent && s.Drained })
+	nodeUnseen      = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
+	blindTooLong    = timed("workload cluster out of reach, control-plane host", situation.blindAt,
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
 	deafNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained    = is("workload still there", func(s situation) bool { return !s.Drained })
-	unfenceable   = is("node fenced by us", func(s situation) bool { return s.FencedByUs && s.Node == NodePresent })
-	fenceToBeSeen = guard{
-		name: "node fenced by us, out of reach", until: situation.stateDeadline,
-		holds: func(s situation) bool {
-			return s.ours() && s.Node != NodePresent && s.Machine == MachinePresent && !s.past(s.stateDeadline())
-		},
-	}
+	unfenceable   = impatient("node fenced by us", situation.fencedHere)
+	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
+	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
+		return s.ours() && s.Node != NodePresent && s.Machine == MachinePresent
+	})
+	stillFenced     = is("node still fenced by us", situation.fencedHere)
+	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
+		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine == MachinePresent
+	})
 
 	well      = is("machine well", func(s situation) bool { return s.Well })
 	recovered = is("machine well, and was not", func(s situation) bool {
@@ -117,7 +138,7 @@ func (s situation) again(chosen row) time.Time {
 		return s.now
 	}
 	var first time.Time
-	for _, r := range rowsOf(s.State) {
+	for _, r := range rowsOf[s.State] {
 		if r.when.until == nil {
 			continue
 		}

@@ -150,6 +150,10 @@ type Memory struct {
 	Moved string `json:"moved,omitempty"`
 	// Marked says that we marked the host as unhealthy.
 	Marked bool `json:"marked,omitempty"`
+	// Cause is the sentence of the step that led to the end, or to the hand-over; empty before.
+	Cause string `json:"cause,omitempty"`
+	// Paused is since when the remediation is paused; zero if it is not. All clocks stand still from then on.
+	Paused time.Time `json:"paused,omitzero"`
 }
 
 // Facts are what the world looked like, read once.
@@ -158,6 +162,8 @@ type Facts struct {
 
 	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until we let go.
 	Deleting, Finalizer bool
+	// Paused says that the remediation or its cluster is to be left alone.
+	Paused bool
 
 	Machine Machine
 	// Well says that the node is ready and that no health check calls the machine bad.
@@ -167,7 +173,8 @@ type Facts struct {
 	// OwnerAsked says that the owner of the machine was asked to remediate it.
 	OwnerAsked bool
 
-	// ControlPlane says that the machine is one; Turn, that no other control-plane host of its cluster is at work.
+	// ControlPlane says that the machine is one; Turn, that no other remediation goes first: of another control-plane host of the
+	// cluster, or of the same machine.
 	ControlPlane, Turn bool
 
 	Host Host
@@ -179,6 +186,8 @@ type Facts struct {
 	Acts bool
 	// NoPowerOff says that the host can only be rebooted.
 	NoPowerOff bool
+	// PowerFails says that whoever controls the host's power reports that it cannot.
+	PowerFails bool
 	// Held says that the host carries a mark of ours that keeps it off; Litter, that it carries any mark of ours but that of the
 	// unhealthy host.
 	Held, Litter bool
@@ -192,7 +201,7 @@ type Facts struct {
 	Looked bool
 	// Fenced says that the node is fenced, by whomever; FencedByUs, that there is something of ours to take back.
 	Fenced, FencedByUs bool
-	// Drained says that nothing is left on the node that would have to move.
+	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
 }
 
@@ -225,6 +234,8 @@ type Step struct {
 
 // Next returns the step for f. It is total: every state ends in a row that always matches.
 func Next(f Facts, p Policy, now time.Time) Step {
+	f.Paused = f.stands()
+	f.Memory = f.awake(f.Paused, now)
 	if f.State == "" {
 		f.State = Pending
 	}
@@ -235,24 +246,39 @@ func Next(f Facts, p Policy, now time.Time) Step {
 		f.Unseen = now
 	}
 	s := situation{f, p, now}
-	for _, row := range rowsOf(f.State) {
+	for _, row := range rowsOf[f.State] {
 		if row.when.holds(s) {
 			return Step{Do: row.do, Next: row.next, Reason: row.reason, Why: row.why, Again: s.again(row)}
 		}
 	}
-	// A state of a later version. To begin anew repeats nothing harmful: what holds the host is seen on the host.
-	return Step{Do: Advance, Next: Pending, Reason: "StateUnknown", Why: "The stored state is not known; beginning anew", Again: now}
+	// A state of a later version. To begin anew repeats nothing harmful: what holds the host is seen on the host. The attempt was
+	// counted, though, and is not counted again.
+	anew := Preparing
+	if f.Attempt == 0 {
+		anew = Pending
+	}
+	return Step{Do: Advance, Next: anew, Reason: "StateUnknown", Why: "The stored state is not known; beginning anew", Again: now}
 }
 
 // After returns what to remember once step was carried out.
 func After(f Facts, step Step, now time.Time) Memory {
+	f.Paused = f.stands()
+	before := f.Memory
+	f.Memory = f.awake(f.Paused, now)
 	m := f.Memory
 	if m.State != step.Next || m.Since.IsZero() {
 		m.State, m.Since = step.Next, now
 	}
-	m = m.did(f, step.Do, now)
+	m = m.did(f, step, now)
 	if f.State == MovingWorkload && step.Next == PoweringOn {
 		m.Moved = step.Reason
+	}
+	// The first cause counts: of a machine that is handed over it is what the last attempt failed for.
+	switch over := step.Next.Final() || step.Next == HandingOver; {
+	case !over:
+		m.Cause = ""
+	case m.Cause == "" && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
+		m.Cause = step.Why
 	}
 	// Before a node is fenced it is remembered that it may be: a crash right after that must not leave a fence behind that nobody
 	// looks for. It is forgotten when the node was seen without one, once nothing can be fenced any more.
@@ -268,15 +294,49 @@ func After(f Facts, step Step, now time.Time) Memory {
 	case m.Unseen.IsZero():
 		m.Unseen = now
 	}
+	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
+		m.Since, m.Began, m.Asked, m.Unseen, m.Paused = before.Since, before.Began, before.Asked, before.Unseen, before.Paused // the same is remembered
+	}
+	return m
+}
+
+// stands says that a pause keeps the remediation where it is. It does not while a workload moves, nor does it keep anybody from
+// noticing that a reboot was carried out: that would else be asked for once more.
+func (f Facts) stands() bool {
+	noticing := f.State == Rebooting && f.RebootAsked && !f.RebootPending
+	return f.Paused && !f.moving() && !noticing
+}
+
+// moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
+func (f Facts) moving() bool {
+	return f.State == MovingWorkload && f.Held && (f.Fenced || f.Node != NodePresent)
+}
+
+// awake is m with its clocks as they are at now: a pause stops them, and when it is over they go on from where they stood.
+func (m Memory) awake(paused bool, now time.Time) Memory {
+	if !m.Paused.IsZero() {
+		lost := now.Sub(m.Paused)
+		for _, at := range []*time.Time{&m.Since, &m.Began, &m.Asked, &m.Unseen} {
+			if !at.IsZero() {
+				*at = at.Add(lost)
+			}
+		}
+	}
+	if m.Paused = now; !paused {
+		m.Paused = time.Time{}
+	}
 	return m
 }
 
 // did is m after something was done.
-func (m Memory) did(f Facts, do Action, now time.Time) Memory {
-	switch do {
+func (m Memory) did(f Facts, step Step, now time.Time) Memory {
+	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
+		m.Asked, m.WasOff, m.Moved = time.Time{}, false, ""
+	}
+	switch step.Do {
 	case BeginAttempt:
 		m.StartedBad = m.StartedBad || (m.Attempt == 0 && f.Bad)
-		m.Attempt, m.Began, m.Asked, m.WasOff, m.Moved, m.Since = m.Attempt+1, now, time.Time{}, false, "", now
+		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case HoldOff, NoteAsked:
 		m.Asked, m.WasOff = now, !f.PoweredOn
 	case NoteOn:

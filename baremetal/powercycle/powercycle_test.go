@@ -53,7 +53,10 @@ func anothersHost(f *Facts)    { f.Host = HostForeign }
 func switchedOff(f *Facts)     { f.Wanted = false }
 func off(f *Facts)             { f.PoweredOn = false }
 func on(f *Facts)              { f.PoweredOn = true }
-func paused(f *Facts)          { f.Acts = false }
+func hostPaused(f *Facts)      { f.Acts = false }
+func paused(f *Facts)          { f.Paused = true }
+func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
+func failing(f *Facts)         { f.PowerFails = true }
 func cannotBeOff(f *Facts)     { f.NoPowerOff = true }
 func heldOff(f *Facts)         { f.Held, f.Litter = true, true }
 func letGo(f *Facts)           { f.Held, f.Litter = false, false }
@@ -85,7 +88,7 @@ func TestNext(t *testing.T) {
 	}{
 		"a remediation counts its attempt before it does anything":     {in(Pending), BeginAttempt, Preparing, "AttemptBegan"},
 		"one without a state is new":                                   {in("", free), BeginAttempt, Preparing, "AttemptBegan"},
-		"one in a state of a later version begins anew":                {in("Sideways"), Advance, Pending, "StateUnknown"},
+		"one in a state of a later version begins anew":                {in("Sideways"), Advance, Preparing, "StateUnknown"},
 		"it begins without a node":                                     {in(Pending, noNode), BeginAttempt, Preparing, "AttemptBegan"},
 		"and without the API of the workload cluster":                  {in(Pending, blind), BeginAttempt, Preparing, "AttemptBegan"},
 		"a well machine that somebody wants rebooted is":               {in(Pending, wellNow), BeginAttempt, Preparing, "AttemptBegan"},
@@ -99,9 +102,9 @@ func TestNext(t *testing.T) {
 		"and the remediation fails in the end":                         {in(Preparing, anothersHost, attemptOver), Advance, Failed, "HostMismatch"},
 		"N15: a machine that recovered is not touched":                 {in(Preparing, wellNow, startedBad), Advance, Succeeded, "Recovered"},
 		"unless it was not seen to be bad in the beginning":            {in(Preparing, wellNow), Advance, PoweringOff, "PowerOffRequested"},
-		"W25: a paused host is waited for":                             {in(Preparing, paused), Wait, Preparing, "HostNotReady"},
-		"and retried":                                                  {in(Preparing, paused, attemptOver), BeginAttempt, Preparing, "HostNotReady"},
-		"and handed over":                                              {in(Preparing, paused, attemptOver, second), Advance, HandingOver, "HostNotReady"},
+		"W25: a paused host is waited for":                             {in(Preparing, hostPaused), Wait, Preparing, "HostNotReady"},
+		"and retried":                                                  {in(Preparing, hostPaused, attemptOver), BeginAttempt, Preparing, "HostNotReady"},
+		"and handed over":                                              {in(Preparing, hostPaused, attemptOver, second), Advance, HandingOver, "HostNotReady"},
 		"a retry lets go of the host first, which wakes its operator":  {in(Preparing, heldOff), Release, Preparing, "AttemptBegan"},
 		"a host that cannot be off is rebooted":                        {in(Preparing, cannotBeOff), Advance, Rebooting, "PowerOffDisabled"},
 		"a host is held off":                                           {in(PoweringOff, letGo, notAsked), HoldOff, PoweringOff, "PowerOffRequested"},
@@ -110,20 +113,39 @@ func TestNext(t *testing.T) {
 		"a host that is on is waited for":                              {in(PoweringOff), Wait, PoweringOff, "PoweringOff"},
 		"N6: a dead BMC is retried":                                    {in(PoweringOff, attemptOver), BeginAttempt, Preparing, "PowerOffTimedOut"},
 		"and handed over at last":                                      {in(PoweringOff, attemptOver, second), Advance, HandingOver, "PowerOffTimedOut"},
-		"the power of a paused host proves nothing":                    {in(PoweringOff, off, paused), Wait, PoweringOff, "HostNotReady"},
+		"the power of a paused host proves nothing":                    {in(PoweringOff, off, hostPaused), Wait, PoweringOff, "HostNotReady"},
 		"a host that was off may have been about to power on":          {in(PoweringOff, off, wasOff), Wait, PoweringOff, "PowerSettling"},
 		"until it has stayed off":                                      {in(PoweringOff, off, wasOff, askedLong), Advance, MovingWorkload, "PoweredOff"},
 		"or came on, and goes off because of us":                       {in(PoweringOff, on, wasOff), NoteOn, PoweringOff, "PowerOffRequested"},
 		"a host that is off has its workload moved":                    {in(PoweringOff, off), Advance, MovingWorkload, "PoweredOff"},
 		"a node is fenced while its host is off":                       {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
-		"but not while nobody manages the power":                       {in(MovingWorkload, paused), Wait, MovingWorkload, "HostNotReady"},
+		"but not while nobody manages the power":                       {in(MovingWorkload, hostPaused), Wait, MovingWorkload, "HostNotReady"},
 		"a host that came on is powered off again":                     {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
 		"what keeps the host off is to be put back":                    {in(MovingWorkload, letGo), Advance, PoweringOff, "PowerOffRequested"},
 		"W10: a fenced node is given time to empty":                    {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"N7: but not for ever":                                         {in(MovingWorkload, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
 		"somebody else's fence is as good":                             {in(MovingWorkload, fencedByOthers, empty), Advance, PoweringOn, "WorkloadMoved"},
 		"an empty node lets its host on":                               {in(MovingWorkload, fenced, empty), Advance, PoweringOn, "WorkloadMoved"},
-		"N5: without a node there is nothing to move":                  {in(MovingWorkload, noNode), Advance, PoweringOn, "NodeGone"},
+		"N5: without a node there is nothing to move":                  {in(MovingWorkload, noNode, empty), Advance, PoweringOn, "NodeGone"},
+		"the pods of a node that was deleted are waited for":           {in(MovingWorkload, noNode), Wait, MovingWorkload, "WorkloadMoving"},
+		"until the deadline":                                           {in(MovingWorkload, noNode, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"a host that cannot be held off any more is let go":            {in(MovingWorkload, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
+		"also before it was off":                                       {in(PoweringOff, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
+		"a host that came on has its fence taken away":                 {in(PoweringOff, fenced), Unfence, PoweringOff, "PoweringOff"},
+		"but not while it is off":                                      {in(PoweringOff, fenced, off), Advance, MovingWorkload, "PoweredOff"},
+		"a retry begins without a fence":                               {in(Preparing, fenced), Unfence, Preparing, "AttemptBegan"},
+		"a power failure is said":                                      {in(PoweringOff, failing), Wait, PoweringOff, "PowerOffFailed"},
+		"of a host that does not come on too":                          {in(PoweringOn, failing), Wait, PoweringOn, "PowerOnFailed"},
+		"N10: a pause lets go of a host that is being powered off":     {in(PoweringOff, paused), Release, Preparing, "Paused"},
+		"and of one that is off, as long as nothing moves":             {in(MovingWorkload, paused), Release, Preparing, "Paused"},
+		"but a workload that moves is waited for":                      {in(MovingWorkload, paused, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"with a deadline":                                              {in(MovingWorkload, paused, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"then the host is let go":                                      {in(PoweringOn, paused, heldOff), Release, PoweringOn, "Paused"},
+		"and the fence taken away":                                     {in(PoweringOn, paused, fenced), Unfence, PoweringOn, "Paused"},
+		"a pause stops the clocks":                                     {in(Booting, paused, resumed, stateOver), Wait, Booting, "Paused"},
+		"and they go on after it":                                      {in(Booting, resumed, stateOver), Wait, Booting, "Booting"},
+		"a reboot that was carried out is not asked for once more":     {in(Rebooting, paused, rebooted), Advance, Booting, "Rebooted"},
+		"a paused remediation that is deleted lets go, and stays":      {in(Ended, paused, deleting), Wait, Ended, "Paused"},
 		"N4: a cluster out of reach is waited for":                     {in(MovingWorkload, blindLong), Wait, MovingWorkload, "ClusterUnreachable"},
 		"but a control-plane host may be what it takes":                {in(MovingWorkload, blindLong, controlPlane), Advance, PoweringOn, "ClusterUnreachable"},
 		"power is released":                                            {in(PoweringOn, heldOff), Release, PoweringOn, "PowerOnRequested"},
@@ -149,7 +171,9 @@ func TestNext(t *testing.T) {
 		"N2: one that is deleted lets go of the host":                  {in(Ended, deleting, heldOff, fenced), Release, Ended, "LettingGo"},
 		"then of the node":                                             {in(Ended, deleting, fenced), Unfence, Ended, "LettingGo"},
 		"waits for a node that is out of sight":                        {in(Ended, deleting, fenced, blind), Wait, Ended, "LettingGo"},
-		"but not for ever, either":                                     {in(Ended, deleting, fenced, blind, stateOver), DropFinalizer, Ended, "Ended"},
+		"but not for ever, either":                                     {in(Ended, deleting, fenced, blind, stateOver), DropFinalizer, Ended, "FenceStays"},
+		"nor where the fence cannot be taken away":                     {in(Ended, deleting, fenced, stateOver), DropFinalizer, Ended, "FenceStays"},
+		"though that is tried while there is a remediation":            {in(Failed, fenced, stateOver, free), Unfence, Failed, "Failed"},
 		"nor if the machine goes anyway":                               {in(Ended, deleting, fenced, blind, machineGoing), DropFinalizer, Ended, "Ended"},
 		"W2: nor does a machine that is gone keep it":                  {in(Ended, deleting, machineVanished), DropFinalizer, Ended, "Ended"},
 		"a machine that is being deleted is left to those who do that": {in(PoweringOff, machineGoing), Advance, Ended, "MachineDeleting"},
@@ -169,12 +193,12 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 		t.Errorf("order names %d states, the table has %d", len(order), len(table))
 	}
 	for _, s := range order {
-		rows := rowsOf(s)
+		rows := rowsOf[s]
 		if last := rows[len(rows)-1]; last.when.name != always.name {
 			t.Errorf("%s: the last row is %q, want %q", s, last.when.name, always.name)
 		}
 		for i, r := range rows {
-			if s.Final() || r.do != Wait {
+			if s.Final() || r.do != Wait || r.when.name == pausedNow.name { // a pause ends when who made it says so
 				continue
 			}
 			if !boundedBefore(rows[:i]) && r.when.until == nil {

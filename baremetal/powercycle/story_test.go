@@ -21,7 +21,7 @@ type cast struct {
 func (c *cast) happen(now time.Time) {
 	f := &c.f
 	c.after("off", c.off, f.Held && f.PoweredOn && f.Acts && !f.NoPowerOff, now, func() { f.PoweredOn, f.Well = false, false })
-	c.after("on", c.on, !f.Held && !f.PoweredOn && f.Acts && f.Wanted, now, func() { f.PoweredOn, f.Drained = true, false })
+	c.after("on", c.on, !f.Held && !f.PoweredOn && f.Acts && f.Wanted, now, func() { f.PoweredOn, f.Drained = true, f.Node == NodeAbsent })
 	c.after("reboot", c.on, f.RebootPending, now, func() { f.RebootPending, f.Well = false, false })
 	c.after("move", c.move, f.Fenced && !f.PoweredOn && !f.Drained, now, func() { f.Drained = true })
 	c.after("boot", c.boot, f.PoweredOn && !f.Well && f.State == Booting, now, func() { f.Well = true })
@@ -99,7 +99,7 @@ func TestStories(t *testing.T) {
 		"the workload is stuck":            ordinary(func(c *cast) { c.move = 0 }),
 		"the workload cluster is silent":   ordinary(func(c *cast) { c.f.Node = NodeUnseen }),
 		"the only control plane is silent": ordinary(func(c *cast) { c.f.Node, c.f.ControlPlane = NodeUnseen, true }),
-		"the machine never had a node":     ordinary(func(c *cast) { c.f.Node, c.boot = NodeAbsent, 0 }),
+		"the machine never had a node":     ordinary(func(c *cast) { c.f.Node, c.f.Drained, c.boot = NodeAbsent, true, 0 }),
 		"the host cannot be switched off":  ordinary(func(c *cast) { c.f.NoPowerOff = true }),
 		"the host was off":                 ordinary(func(c *cast) { c.f.PoweredOn, c.on = false, 40*time.Second }),
 		"the host is paused":               ordinary(func(c *cast) { c.f.Acts = false }),
@@ -108,7 +108,13 @@ func TestStories(t *testing.T) {
 		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
 		"the machine is deleted":           ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineLeaving })),
 		"the owner switches the host off":  ordinary(from(40*time.Second, func(f *Facts) { f.Wanted = false })),
-		"the host is gone":                 ordinary(from(40*time.Second, func(f *Facts) { f.Host = HostGone })),
+		"the cluster is paused and moved": ordinary(func(c *cast) {
+			c.spoil = func(now time.Time, f *Facts) {
+				at := now.Sub(noon)
+				f.Paused = at >= 30*time.Second && at < time.Hour
+			}
+		}),
+		"the host is gone": ordinary(from(40*time.Second, func(f *Facts) { f.Host = HostGone })),
 		"it is not its turn for a while": ordinary(func(c *cast) {
 			c.f.ControlPlane = true
 			c.spoil = func(now time.Time, f *Facts) { f.Turn = !now.Before(noon.Add(5 * time.Minute)) }

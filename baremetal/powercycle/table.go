@@ -1,5 +1,7 @@
 package powercycle
 
+import "slices"
+
 // row is one line of the table: when its guard holds, do that, and be in that state afterwards.
 type row struct {
 	when   guard
@@ -9,13 +11,37 @@ type row struct {
 	why    string
 }
 
-// rowsOf returns the rows that apply in a state, in order.
-func rowsOf(s State) []row {
-	rows, known := table[s]
-	if !known || s.Final() {
-		return rows
+// rowsOf are the rows that apply in a state, in order: those of the table, after those that every state has.
+var rowsOf = func() map[State][]row {
+	all := map[State][]row{}
+	for s, own := range table {
+		if s.Final() {
+			all[s] = slices.Concat(pauses(s), own)
+		} else {
+			all[s] = slices.Concat(pauses(s), endings, own)
+		}
 	}
-	return append(append(make([]row, 0, len(endings)+len(rows)), endings...), rows...)
+	return all
+}()
+
+// pauses come before everything else: who pauses a cluster wants it left alone, and may be about to move it to another management
+// cluster, which the host must not be held off in the middle of. So it is let go, and the fence taken away, and then nothing is done.
+// An attempt that had not got to powering the host on starts over when the pause is over, with all of its time, and is not counted
+// again.
+//
+// One thing is finished in spite of a pause: a workload that is on its way is waited for as ever (see Facts.moving).
+func pauses(s State) []row {
+	back := s
+	if s == PoweringOff || s == MovingWorkload || s == Rebooting {
+		back = Preparing
+	}
+	const reason, why = "Paused", "The remediation is paused"
+	return []row{
+		{pausedHolding, Release, back, reason, why + "; the host is let go"},
+		{pausedLitter, Release, s, reason, why + "; the host is let go"},
+		{pausedFenced, Unfence, s, reason, why + "; the fence is taken off the node"},
+		{pausedNow, Wait, s, reason, why},
+	}
 }
 
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
@@ -26,6 +52,8 @@ var endings = []row{
 	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
 }
 
+const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
+
 // table is the whole machine. Within a state the first row that holds wins.
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
@@ -35,21 +63,22 @@ var table = map[State][]row{
 	Pending: {
 		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The other control-plane hosts took too long"},
-		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
+		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another remediation goes first"},
 		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
 	},
 	Preparing: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
+		{held, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
+		{unfenceable, Unfence, Preparing, "AttemptBegan", "An attempt has begun; the fence of the last one is taken off the node first"},
 		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
 		{recovered, Advance, Succeeded, "Recovered", "The machine became well before its host was touched"},
 		{lastOverdue, Advance, HandingOver, "HostNotReady", "The host could not be asked to power off in time"},
 		{overdue, BeginAttempt, Preparing, "HostNotReady", "The host could not be asked to power off in time; one more attempt has begun"},
 		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
-		{notOurTurn, Wait, Preparing, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
-		{held, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
+		{notOurTurn, Wait, Preparing, "WaitingForTurn", "Another remediation goes first"},
 		{deaf, Wait, Preparing, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
 		{noPowerOff, Advance, Rebooting, "PowerOffDisabled", "The host cannot be held off; it is rebooted, and its node is not fenced"},
 		{always, Advance, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
@@ -60,11 +89,14 @@ var table = map[State][]row{
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{lastOverdue, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
 		{overdue, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
-		{notHeldNotOurTurn, Wait, PoweringOff, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{noPowerOff, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
+		{onAndFenced, Unfence, PoweringOff, "PoweringOff", "The host came on while its node was fenced; the fence is taken off until it is off again"},
+		{notHeldNotOurTurn, Wait, PoweringOff, "WaitingForTurn", "Another remediation goes first"},
 		{notHeld, HoldOff, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 		{notNoted, NoteAsked, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 		{seenOn, NoteOn, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 		{deaf, Wait, PoweringOff, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{powerFails, Wait, PoweringOff, "PowerOffFailed", "The host could not be powered off so far"},
 		{poweredOn, Wait, PoweringOff, "PoweringOff", "Waiting for the host to be off"},
 		{unsettled, Wait, PoweringOff, "PowerSettling", "The host was off before it was asked; waiting until it cannot have been about to power on"},
 		{always, Advance, MovingWorkload, "PoweredOff", "The host is off"},
@@ -76,7 +108,9 @@ var table = map[State][]row{
 		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
 		{notHeld, Advance, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
 		{poweredOn, Advance, PoweringOff, "PoweredOnAgain", "The host came on before the workload had moved"},
-		{nodeAbsent, Advance, PoweringOn, "NodeGone", "There is no node whose workload would have to move"},
+		{noPowerOff, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
+		{nodeAbsentEmpty, Advance, PoweringOn, "NodeGone", "There is no node any more, and nothing is left of its workload"},
+		{nodeAbsent, Wait, MovingWorkload, "WorkloadMoving", "The node is gone; waiting for its workload to go as well"},
 		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",
 			"The workload cluster cannot be asked while this control-plane host is off; it is powered on, and its node was not fenced"},
 		{nodeUnseen, Wait, MovingWorkload, "ClusterUnreachable", "Waiting for the workload cluster to be reachable"},
@@ -93,6 +127,7 @@ var table = map[State][]row{
 		{poweredOn, Advance, Booting, "PoweredOn", "The host is on"},
 		{lastLate, Advance, HandingOver, "PowerOnTimedOut", "The host was not seen on in time"},
 		{late, BeginAttempt, Preparing, "PowerOnTimedOut", "The host was not seen on in time; one more attempt has begun"},
+		{powerFails, Wait, PoweringOn, "PowerOnFailed", "The host could not be powered on so far"},
 		{always, Wait, PoweringOn, "PoweringOn", "Waiting for the host to be on"},
 	},
 	Rebooting: {
@@ -101,7 +136,8 @@ var table = map[State][]row{
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{lastOverdue, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
 		{overdue, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
-		{rebootNotAskedNotOurTurn, Wait, Rebooting, "WaitingForTurn", "Another control-plane host of the cluster is being remediated"},
+		{unfenceable, Unfence, Rebooting, "Unfenced", "The node is not fenced any more"},
+		{rebootNotAskedNotOurTurn, Wait, Rebooting, "WaitingForTurn", "Another remediation goes first"},
 		{rebootNotAsked, Reboot, Rebooting, "RebootRequested", "The host is asked to reboot"},
 		{rebootPending, Wait, Rebooting, "Rebooting", "Waiting for the reboot to be carried out"},
 		{always, Advance, Booting, "Rebooted", "The host was rebooted"},
@@ -130,7 +166,9 @@ var table = map[State][]row{
 		{litter, Release, Succeeded, "MachineWell", "The machine is well"},
 		{unfenceable, Unfence, Succeeded, "MachineWell", "The machine is well"},
 		{fenceToBeSeen, Wait, Succeeded, "MachineWell", "The machine is well; waiting for its node, to take the fence away"},
+		{finalizerFenced, DropFinalizer, Succeeded, "FenceStays", fenceStays},
 		{finalizer, DropFinalizer, Succeeded, "MachineWell", "The machine is well"},
+		{stillFenced, Unfence, Succeeded, "MachineWell", "The machine is well; taking the fence off the node"},
 		{always, Wait, Succeeded, "MachineWell", "The machine is well"},
 	},
 	HandedOver: {
@@ -138,14 +176,18 @@ var table = map[State][]row{
 		{unfenceable, Unfence, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
 		{wellAfterAll, TakeBack, Succeeded, "MachineWell", "The machine is well after all; its owner is not asked any more"},
 		{fenceToBeSeen, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it; waiting for the node, to take the fence away"},
+		{finalizerFenced, DropFinalizer, HandedOver, "FenceStays", fenceStays},
 		{finalizer, DropFinalizer, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+		{stillFenced, Unfence, HandedOver, "HandedOver", "The owner of the machine was asked to replace it; taking the fence off the node"},
 		{always, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
 	},
 	Failed: {
 		{litter, Release, Failed, "Failed", "The remediation has failed; letting go of the host"},
 		{unfenceable, Unfence, Failed, "Failed", "The remediation has failed; taking the fence away"},
 		{fenceToBeSeen, Wait, Failed, "Failed", "The remediation has failed; waiting for the node, to take the fence away"},
+		{finalizerFenced, DropFinalizer, Failed, "FenceStays", fenceStays},
 		{finalizer, DropFinalizer, Failed, "Failed", "The remediation has failed"},
+		{stillFenced, Unfence, Failed, "Failed", "The remediation has failed; taking the fence off the node"},
 		{always, Wait, Failed, "Failed", "The remediation has failed"},
 	},
 	Ended: {
@@ -153,7 +195,9 @@ var table = map[State][]row{
 		{unfenceable, Unfence, Ended, "LettingGo", "Taking the fence away"},
 		{wellAfterAll, TakeBack, Ended, "LettingGo", "The machine is well after all; its owner is not asked any more"},
 		{fenceToBeSeen, Wait, Ended, "LettingGo", "Waiting for the node, to take the fence away"},
+		{finalizerFenced, DropFinalizer, Ended, "FenceStays", fenceStays},
 		{finalizer, DropFinalizer, Ended, "Ended", "The remediation has ended"},
+		{stillFenced, Unfence, Ended, "Ended", "The remediation has ended; taking the fence off the node"},
 		{always, Wait, Ended, "Ended", "The remediation has ended"},
 	},
 }

@@ -25,6 +25,8 @@ type scene struct {
 	rising bool
 	// healed says that the node is well once it has booted after being off.
 	cured bool
+	// stubborn says that every attempt to unfence the node fails.
+	stubborn bool
 	// disturbances is how often the world may still be disturbed.
 	disturbances int
 }
@@ -55,6 +57,7 @@ func (s scene) key() [16]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn,
 	} {
 		if b {
 			bits |= 1 << i
@@ -66,9 +69,11 @@ func (s scene) key() [16]byte {
 
 // later is the scene a tick later.
 func (s scene) later() scene {
-	for _, at := range []*time.Time{&s.f.Since, &s.f.Began, &s.f.Asked, &s.f.Unseen} {
-		if !at.IsZero() {
-			*at = at.Add(-tick)
+	if !s.f.stands() || s.f.Memory.Paused.IsZero() { // else the clocks stand still
+		for _, at := range []*time.Time{&s.f.Since, &s.f.Began, &s.f.Asked, &s.f.Unseen} {
+			if !at.IsZero() {
+				*at = at.Add(-tick)
+			}
 		}
 	}
 	if s.rising { // whatever was about to happen has happened
@@ -80,6 +85,9 @@ func (s scene) later() scene {
 // stepped is the scene after one step of ours.
 func (s scene) stepped() (scene, Step) {
 	step := Next(s.f, walked, noon)
+	if s.stubborn && step.Do == Unfence {
+		return s, step
+	}
 	memory := After(s.f, step, noon)
 	s.f = carriedOut(s.f, step)
 	s.f.Memory = memory
@@ -134,7 +142,7 @@ func (s scene) obeyed() []scene {
 	if managed && s.f.RebootPending {
 		add(func(n *scene) { n.f.RebootPending = false })
 	}
-	if s.f.Fenced && !s.f.PoweredOn && !s.f.Drained {
+	if (s.f.Fenced || s.f.Node == NodeAbsent) && !s.f.PoweredOn && !s.f.Drained {
 		add(func(n *scene) { n.f.Drained = true })
 	}
 	if s.cured && s.f.PoweredOn && !s.f.Well && s.f.State == Booting && s.f.Node == NodePresent {
@@ -164,6 +172,9 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Node, n.f.Fenced, n.f.FencedByUs = NodeAbsent, false, false },
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
 		func(n *scene) { n.f.Well = !n.f.Well },
+		func(n *scene) { n.f.Paused = !n.f.Paused },
+		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
+		func(n *scene) { n.stubborn = true },
 		func(n *scene) { // a crash before it was remembered that the host was asked
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false
@@ -188,10 +199,16 @@ func wrong(s scene, step Step) string {
 		return "1: fences the node of a host that cannot be off"
 	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
-	case step.Do == Release && f.State == MovingWorkload:
+	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused) && !f.NoPowerOff:
 		return "2: lets go of a host in the middle"
-	case (step.Do == HoldOff || step.Do == Reboot) && f.ControlPlane && !f.Turn:
+	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn:
+		return "2: leaves the fence on a node whose host is on"
+	case (step.Do == HoldOff || step.Do == Reboot) && !f.Turn:
 		return "4: holds a second control-plane host off"
+	case step.Do == HoldOff && f.NoPowerOff:
+		return "holds a host off that would be rebooted again and again"
+	case f.stands() && step.Do != Wait && step.Do != Release && step.Do != Unfence:
+		return "does more than to let go, although it is paused"
 	case (step.Do == HoldOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
 		return "5: acts on what was not counted"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
@@ -202,11 +219,11 @@ func wrong(s scene, step Step) string {
 		return "begins what is to end"
 	case step.Do == HandOver && (f.Well || f.Held || f.Host == HostOurs && !f.HostMarked):
 		return "hands over a machine that is well, or a host that is held or not marked"
-	case !step.Next.Final() && step.Again.IsZero():
+	case !step.Next.Final() && step.Again.IsZero() && !f.Paused:
 		return "8: waits without an end"
 	case step.Reason == "TurnTimedOut" && (f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
 		return "4: hands a control-plane host over although its turn may still come"
-	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs):
+	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
 		return "2: ends without having let go"
 	}
 	return ""
@@ -224,18 +241,21 @@ func (s scene) settles(obeys bool) string {
 		case obeys && len(s.obeyed()) > 0:
 			s = s.obeyed()[0]
 			continue
-		case !step.Again.IsZero():
+		case !step.Again.IsZero() && !(step.Do == Unfence && s.f.Paused) && s.later().normal() != s:
 			s = s.later().normal()
 			continue
 		}
 		f := s.f
 		switch {
-		case !f.State.Final():
-			return fmt.Sprintf("it stays in %s (%s)", f.State, step.Reason)
 		case f.Held || f.Litter:
 			return "the host is not let go"
-		case f.FencedByUs && f.Node == NodePresent:
+		case f.FencedByUs && f.Node == NodePresent && !s.stubborn:
 			return "the node stays fenced"
+		case f.Paused:
+			s.f.Paused = false // a pause may last for ever, but nothing may be held through it
+			continue
+		case !f.State.Final():
+			return fmt.Sprintf("it stays in %s (%s)", f.State, step.Reason)
 		case f.Finalizer:
 			return "the finalizer stays"
 		}
@@ -260,7 +280,7 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 			todo = append(todo, s)
 		}
 	}
-	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind} {
+	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind, paused} {
 		for _, cured := range []bool{true, false} {
 			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Looked: true}
 			change(&f)

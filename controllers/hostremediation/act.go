@@ -31,9 +31,13 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	var err error
 	switch step.Do {
 	case powercycle.HoldOff:
-		err = r.Hosts.HoldOff(ctx, w.found.Host, by)
+		if err = r.unchanged(ctx, w); err == nil {
+			err = r.Hosts.HoldOff(ctx, w.found.Host, by)
+		}
 	case powercycle.Reboot:
-		err = r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+		if err = r.unchanged(ctx, w); err == nil {
+			err = r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+		}
 	case powercycle.Release:
 		err = r.Hosts.Release(ctx, w.found.Host, by)
 	case powercycle.MarkHost:
@@ -66,15 +70,24 @@ func (r *Reconciler) fence(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	// All that took its time. That the host is off must be true now.
+	// All that took its time. That the host is off, and held, must be true now.
+	if err := r.unchanged(ctx, w); err != nil {
+		return err
+	}
+	return r.Nodes.Fence(ctx, cluster, w.seen.Node, w.signs(), mode, w.now)
+}
+
+// unchanged reads the host past the cache, and returns errChanged unless it is as it was when the step was decided. A cache lags, and what
+// is done to the power of a host that is somebody else's by now cannot be taken back.
+func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
-	power, marks := host.PowerOf(w.found.Host), host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
-	if w.found.Is != powercycle.HostOurs || power.On || power.Deaf != "" || !marks.Held {
+	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
+	if w.found.Is != powercycle.HostOurs || !host.PowerOf(w.found.Host).Same(w.power) || marks.Held != w.facts.Held || marks.RebootAsked != w.facts.RebootAsked {
 		return errChanged
 	}
-	return r.Nodes.Fence(ctx, cluster, w.seen.Node, w.signs(), mode, w.now)
+	return nil
 }
 
 func (r *Reconciler) backUp(ctx context.Context, w *world) error {
@@ -86,11 +99,14 @@ func (r *Reconciler) backUp(ctx context.Context, w *world) error {
 	marks[infrav1.NodeAnnotationsBackupAnnotation], marks[infrav1.NodeLabelsBackupAnnotation] = backup.Annotations, backup.Labels
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	next.SetAnnotations(marks)
-	if err := r.patchMetadata(ctx, w.rem, next); err != nil {
-		return err
+	err = r.patchMetadata(ctx, w.rem, next)
+	if apierrors.IsNotFound(err) {
+		return errChanged // there is nothing to keep the backup in, and nobody for whom to fence the node
 	}
-	w.rem.SetAnnotations(marks)
-	return nil
+	if err == nil {
+		w.rem.SetAnnotations(marks)
+	}
+	return err
 }
 
 // unfence takes all back that was done to the node.
@@ -111,7 +127,7 @@ func (w *world) signs() fence.Owner {
 
 // takeBack undoes a hand-over: what was asked of the owner first, so that it does not replace a machine whose host is well.
 func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
-	if err := r.withdraw(ctx, w.machine); err != nil {
+	if err := withdraw(ctx, r.Client, w.machine); err != nil {
 		return err
 	}
 	if w.found.Host == nil {
@@ -123,6 +139,9 @@ func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
 // remember stores what is to be remembered, with the finalizer and, while the host is held off, what keeps clusterctl from moving
 // the remediation: it would be known on its host by a UID that is gone. It writes only what differs.
 func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Step) error {
+	if w.facts.Paused && r.untouched(w) {
+		return nil // what is paused before it has begun is left as it is
+	}
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	switch step.Do {
 	case powercycle.DropFinalizer:
@@ -148,16 +167,27 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 		delete(marks, infrav1.NodeAnnotationsBackupAnnotation) // what they held is restored
 		delete(marks, infrav1.NodeLabelsBackupAnnotation)
 	}
-	delete(marks, clusterctlv1.BlockMoveAnnotation)
-	if holds(w, step) {
-		marks[clusterctlv1.BlockMoveAnnotation] = ""
-	}
+	blockMove(marks, holds(w, step))
 	next.SetAnnotations(marks)
-	if err := r.patchMetadata(ctx, w.rem, next); err != nil {
+	err = r.patchMetadata(ctx, w.rem, next)
+	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	w.record = rec
 	return nil
+}
+
+// blockMove keeps clusterctl from moving what has these annotations, or no longer does. For clusterctl any value will do; ours tells
+// our mark from that of somebody else, which is left alone.
+func blockMove(marks map[string]string, block bool) {
+	const ours = "kubemend"
+	by, blocked := marks[clusterctlv1.BlockMoveAnnotation]
+	switch {
+	case block && !blocked:
+		marks[clusterctlv1.BlockMoveAnnotation] = ours
+	case !block && by == ours:
+		delete(marks, clusterctlv1.BlockMoveAnnotation)
+	}
 }
 
 // name notes the names of host and node while they are known, and under which boot the node was before the cycle.
@@ -185,7 +215,8 @@ func holds(w *world, step powercycle.Step) bool {
 	return step.Do == powercycle.HoldOff || w.facts.Held && step.Do != powercycle.Release
 }
 
-// patchMetadata writes annotations and finalizers of a remediation, if it has not changed since it was read and they differ.
+// patchMetadata writes annotations and finalizers of a remediation, if it has not changed since it was read and they differ. That it is
+// gone is an error of the API server's.
 func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Object) error {
 	changes := map[string]any{}
 	if annotations := changed(was.GetAnnotations(), is.GetAnnotations()); len(annotations) > 0 {
@@ -206,12 +237,11 @@ func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Ob
 	saved.SetGroupVersionKind(r.Kind.GroupVersionKind)
 	saved.Name, saved.Namespace = was.GetName(), was.GetNamespace()
 	err = r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
+	if apierrors.IsNotFound(err) {
+		r.fresh.forget(was.GetUID())
 	}
-	if saved.ResourceVersion == "" {
-		r.fresh.forget(was.GetUID()) // it is gone
-		return nil
+	if err != nil {
+		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
 	}
 	was.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
 	r.fresh.note(was)

@@ -111,6 +111,9 @@ func reportOf(w *world, step powercycle.Step, message string) Report {
 
 // deadlineOf is when the patience with the present state ends; zero if nothing is waited for.
 func deadlineOf(m powercycle.Memory, p powercycle.Policy) time.Time {
+	if !m.Paused.IsZero() {
+		return time.Time{} // the clocks stand still
+	}
 	switch m.State {
 	case powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.Rebooting:
 		return m.Began.Add(p.Timeout)
@@ -145,12 +148,17 @@ func explain(w *world, step powercycle.Step) string {
 		add(w.ahead)
 	case "HostMismatch", "HostGone":
 		add(w.found.Why)
+	case "Paused":
+		add(w.pausedBy())
 	case "HostNotReady":
 		add(w.power.Deaf)
 	case "ClusterUnreachable":
 		add(w.blindness)
 	case "WorkloadMoving", "WorkloadStuck":
 		add(w.left())
+	}
+	if cause := w.record.Cause; w.record.State.Final() && !strings.HasPrefix(cause, step.Why) {
+		add(cause)
 	}
 	add(w.power.Trouble)
 	text := step.Why

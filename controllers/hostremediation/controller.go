@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,10 +73,23 @@ type Reconciler struct {
 
 	controller controller.Controller
 	fresh      freshness
+	idle       atomic.Bool
+	resumed    audience[struct{}]
+}
+
+// Serve makes r make its passes, or none: when somebody else's controller has come to act on the kind, two of them would give each other
+// orders. What is under way is theirs then, by the same annotations.
+func (r *Reconciler) Serve(does bool) {
+	if idle := r.idle.Swap(!does); idle && does {
+		r.resumed.tell(struct{}{})
+	}
 }
 
 // Reconcile makes one pass over the remediation called req. It takes at most one step.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if r.idle.Load() {
+		return ctrl.Result{}, nil
+	}
 	now := r.Clock.Now()
 	w, err := r.observe(ctx, req.NamespacedName, now)
 	if errors.Is(err, errStale) {
@@ -88,6 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	done, err := r.act(ctx, w, step)
 	if err == nil && done {
 		w.record.Memory = powercycle.After(w.facts, step, now)
+		if w.record.Cause != w.facts.Cause {
+			w.record.Cause = explain(w, step)
+		}
 		err = r.remember(ctx, w, step)
 		// What was done to the world is told also if it could not be remembered: the next pass sees it, and does not do it again.
 		if err == nil || step.Do.Visible() {

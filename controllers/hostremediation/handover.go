@@ -27,11 +27,11 @@ func (r *Reconciler) handOver(ctx context.Context, m *clusterv1.Machine, now tim
 		Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse,
 		Severity: clusterv1.ConditionSeverityWarning, Reason: clusterv1.WaitingForRemediationV1Beta1Reason,
 	})
-	return r.patch(ctx, next)
+	return patch(ctx, r.Client, next)
 }
 
 // withdraw takes it back, unless the owner has taken it up.
-func (r *Reconciler) withdraw(ctx context.Context, m *clusterv1.Machine) error {
+func withdraw(ctx context.Context, to client.Client, m *clusterv1.Machine) error {
 	c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		return nil
@@ -39,12 +39,12 @@ func (r *Reconciler) withdraw(ctx context.Context, m *clusterv1.Machine) error {
 	next := m.DeepCopy()
 	conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
 	v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
-	return r.patch(ctx, next)
+	return patch(ctx, to, next)
 }
 
 // patch writes the conditions of m. A machine that is gone meanwhile needs none.
-func (r *Reconciler) patch(ctx context.Context, m *clusterv1.Machine) error {
-	err := machines.PatchConditions(ctx, r.Client, m)
+func patch(ctx context.Context, to client.Client, m *clusterv1.Machine) error {
+	err := machines.PatchConditions(ctx, to, m)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the conditions of machine %s: %w", m.Name, err)
 	}

@@ -1,10 +1,13 @@
 package hostremediation
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,8 +48,43 @@ type Kind struct {
 	// New returns an empty object, List an empty list.
 	New  func() Object
 	List func() client.ObjectList
-	// Wrap returns the objects of a list, shared with it.
-	Wrap func(client.ObjectList) []Object
+}
+
+// Foreign returns a kind of remediations that only others act on, in a version of which no more is known than metadata. That is enough
+// to see which hosts it holds, and what it remembers if it was ours.
+func Foreign(gvk schema.GroupVersionKind) Kind {
+	return Kind{GroupVersionKind: gvk, List: func() client.ObjectList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		return list
+	}}
+}
+
+// watched is an object of the kind, for watches.
+func (k Kind) watched() client.Object {
+	if k.New != nil {
+		return k.New().Unwrapped()
+	}
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(k.GroupVersionKind)
+	return o
+}
+
+// all returns the remediations of the kind in a namespace. They may be shared: read only.
+func (k Kind) all(ctx context.Context, reader client.Reader, namespace string) ([]client.Object, error) {
+	list := k.List()
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list %s in %s: %w", k.Kind, namespace, err)
+	}
+	var all []client.Object
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		all = append(all, o.(client.Object))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the list of %s in %s: %w", k.Kind, namespace, err)
+	}
+	return all, nil
 }
 
 // name is that of the kind's controller.
@@ -58,14 +96,6 @@ var Metal3 = Kind{
 	Finalizer:        infrav1.RemediationFinalizer,
 	New:              func() Object { return metal3{&infrav1.Metal3Remediation{}} },
 	List:             func() client.ObjectList { return &infrav1.Metal3RemediationList{} },
-	Wrap: func(list client.ObjectList) []Object {
-		items := list.(*infrav1.Metal3RemediationList).Items
-		all := make([]Object, len(items))
-		for i := range items {
-			all[i] = metal3{&items[i]}
-		}
-		return all
-	},
 }
 
 // Own is the kind that is ours alone.
@@ -74,14 +104,6 @@ var Own = Kind{
 	Finalizer:        mendv1.HostRemediationFinalizer,
 	New:              func() Object { return own{&mendv1.HostRemediation{}} },
 	List:             func() client.ObjectList { return &mendv1.HostRemediationList{} },
-	Wrap: func(list client.ObjectList) []Object {
-		items := list.(*mendv1.HostRemediationList).Items
-		all := make([]Object, len(items))
-		for i := range items {
-			all[i] = own{&items[i]}
-		}
-		return all
-	},
 }
 
 type metal3 struct{ *infrav1.Metal3Remediation }

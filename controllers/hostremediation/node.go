@@ -2,7 +2,6 @@ package hostremediation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ const blindRecheck = 10 * time.Second
 func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 	name := w.nodeName()
 	if name == "" {
-		w.facts.Node = powercycle.NodeAbsent
+		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
 		return
 	}
 	w.facts.Node = powercycle.NodeUnseen
@@ -54,15 +53,17 @@ func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 		err = r.Nodes.Watch(ctx, cluster, name)
 	}
 	seen, lookErr := r.Nodes.Look(ctx, cluster, name, w.signs())
-	if err = errors.Join(err, lookErr, seen.Cause); err != nil {
-		w.blindness = err.Error()
-		w.lookAgain(blindRecheck)
+	for _, trouble := range []error{seen.Cause, lookErr, err} {
+		if trouble != nil {
+			w.blindness = plain(trouble)
+			w.lookAgain(blindRecheck)
+		}
 	}
 	backup := !fence.BackupIn(w.rem.GetAnnotations()).Empty()
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || backup, seen.Drained
 	w.facts.Looked = seen.Presence != fence.Unseen
-	if emptying && seen.Fenced && !seen.Drained {
+	if emptying && !seen.Drained {
 		w.lookAgain(drainRecheck)
 	}
 }
@@ -77,7 +78,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
 	link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
 	if err != nil {
-		w.blindness = err.Error()
+		w.blindness = plain(err)
 		w.lookAgain(blindRecheck)
 		return
 	}
@@ -91,16 +92,20 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	w.facts.Bad = !w.facts.Well && w.node != nil
 }
 
-// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows.
+// needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows. While the workload
+// moves, it does; else where something of ours may be there that has to go. (PoweringOn leaves that to Booting, unless it is paused.)
 func needsNode(w *world) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
 		return true
-	case powercycle.Booting, powercycle.HandingOver, powercycle.Succeeded, powercycle.HandedOver, powercycle.Failed, powercycle.Ended:
-		return w.record.Fencing || !fence.BackupIn(w.rem.GetAnnotations()).Empty()
-	default:
+	case "", powercycle.Pending:
 		return false
+	case powercycle.PoweringOn:
+		if !w.facts.Paused {
+			return false
+		}
 	}
+	return w.record.Fencing || !fence.BackupIn(w.rem.GetAnnotations()).Empty()
 }
 
 // nodeName is the name of the machine's node, or that which is remembered; empty if it never had one.

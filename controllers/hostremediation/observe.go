@@ -7,8 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -49,6 +51,7 @@ type world struct {
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
 	w := &world{now: now, rem: r.Kind.New()}
 	if err := r.Client.Get(ctx, key, w.rem.Unwrapped()); apierrors.IsNotFound(err) {
+		r.Turns.leave(r.Kind.Kind, key)
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
@@ -56,10 +59,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if r.fresh.stale(w.rem) {
 		return nil, errStale
 	}
-	var err error
-	if w.record, err = recordOf(w.rem); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", r.Kind.Kind, key, err)
-	}
+	w.record, _ = recordOf(w.rem) // what cannot be read has failed, and says so
 	if err := r.observeMachine(ctx, w); err != nil {
 		return nil, err
 	}
@@ -75,17 +75,29 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return w, nil
 }
 
-// standsBack reports whether the remediation is none of ours, or is paused.
+// standsBack reports whether the remediation is none of ours, or is paused before it has begun.
 //
 // Without a strategy nothing is done, as CAPM3 has it. If it was taken away in the middle, what was begun is ended.
 func (r *Reconciler) standsBack(w *world) bool {
-	if w.cluster != nil && annotations.IsPaused(w.cluster, w.rem) || w.cluster == nil && annotations.HasPaused(w.rem) {
-		return true
-	}
 	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
 		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
-	untouched := w.record.State == "" && !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer)
-	return filtered || !asked(w.rem) && untouched
+	return filtered || !asked(w.rem) && r.untouched(w)
+}
+
+// untouched reports whether nothing was done for the remediation yet.
+func (r *Reconciler) untouched(w *world) bool {
+	return w.record.State == "" && !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer)
+}
+
+// pausedBy says what pauses the remediation; empty if nothing does.
+func (w *world) pausedBy() string {
+	switch {
+	case annotations.HasPaused(w.rem):
+		return "by its annotation " + clusterv1.PausedAnnotation
+	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
+		return "with Cluster " + w.cluster.Name
+	}
+	return ""
 }
 
 // asked reports whether the remediation asks for anything that we know.
@@ -139,14 +151,17 @@ func ownerOf(rem client.Object) *metav1.OwnerReference {
 
 // observeHost finds the machine's host. Before a node is fenced the host is read past the cache: that it is off must be true now.
 func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
-	var err error
-	if w.machine == nil {
-		w.found.Is, w.found.Why = powercycle.HostGone, "the machine does not exist"
-		w.found.Host, err = r.Hosts.Named(ctx, w.rem.GetNamespace(), w.record.Host)
-	} else {
-		w.found, err = r.Hosts.Of(ctx, w.machine, w.record.Host)
+	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
+	if w.machine != nil {
+		var err error
+		w.found, err = r.Hosts.Of(ctx, w.machine)
+		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
+			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()} // what is not known any more keeps nobody from letting go
+		} else if err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := r.rememberHost(ctx, w); err != nil {
 		return err
 	}
 	if w.record.State == powercycle.MovingWorkload && w.found.Host != nil {
@@ -158,6 +173,28 @@ func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
 	return nil
 }
 
+// rememberHost puts the host that is remembered in the place of the one that was found, if there is none, or if it bears marks of ours: a
+// machine that is said to have another host now must not leave the former one off for ever.
+func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
+	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
+		return nil
+	}
+	former, err := r.Hosts.Named(ctx, w.rem.GetNamespace(), w.record.Host)
+	if err != nil || former == nil {
+		return err
+	}
+	switch marks := host.MarksOf(former, w.record.by(w.rem), w.record.Attempt); {
+	case w.found.Host == nil:
+		w.found.Host = former
+	case marks.Any:
+		w.found = host.Found{
+			Host: former, Is: powercycle.HostForeign,
+			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is said to be %s now", former.Name, w.found.Host.Name),
+		}
+	}
+	return nil
+}
+
 // factsOf states what is known but of the node and of the turn.
 func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
@@ -165,8 +202,9 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 		Memory:    w.record.Memory,
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
+		Paused:    w.pausedBy() != "",
 		Machine:   powercycle.MachineGone,
-		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "", NoPowerOff: w.power.NoPowerOff,
+		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "", NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails,
 		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 	}
 	w.policy = policyOf(w.rem.Strategy())
@@ -201,25 +239,30 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 	return p
 }
 
-// observeTurn finds out whether another control-plane host of the cluster is at work.
+// observeTurn finds out whether another remediation goes first. Whoever has to wait is woken when that may have changed; it says so
+// before it looks, so that no change goes unheard in between.
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	w.facts.Turn = true
-	if !w.facts.ControlPlane || w.facts.State.Final() || w.facts.Held || w.facts.Deleting {
+	key := client.ObjectKeyFromObject(w.rem)
+	if !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.facts.Deleting || w.machine == nil {
+		r.Turns.leave(r.Kind.Kind, key)
 		return
 	}
-	if w.cluster == nil {
-		w.facts.Turn, w.ahead = false, "the Cluster of the machine does not exist"
-		return
-	}
+	r.Turns.await(r.Kind.Kind, key)
 	ahead, err := r.ahead(ctx, w)
 	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
-		ahead = err.Error()
+		ahead = plain(err)
+		w.lookAgain(blindRecheck)
 	}
-	if ahead == "" && w.record.Attempt == 0 && !w.facts.Deleting {
-		ahead = r.Turns.Take(client.ObjectKeyFromObject(w.cluster), w.rem.GetUID(), w.rem.GetName(), w.now)
+	if ahead == "" && w.record.Attempt == 0 && !w.facts.Paused {
+		if ahead = r.Turns.Take(queueOf(w), w.rem.GetUID(), w.rem.GetName(), w.now); ahead != "" {
+			w.lookAgain(cachesLag)
+		}
 	}
 	w.ahead, w.facts.Turn = ahead, ahead == ""
-	if !w.facts.Turn {
-		w.recheck = w.now.Add(cachesLag)
+	if w.facts.Turn {
+		r.Turns.leave(r.Kind.Kind, key)
+		return
 	}
+	w.lookAgain(turnRecheck)
 }

@@ -26,7 +26,8 @@ type record struct {
 	BootID string `json:"bootID,omitempty"`
 }
 
-// recordOf reads what is remembered. What cannot be read is an error: to begin anew could do everything twice.
+// recordOf reads what is remembered. What cannot be read is an error: to begin anew could do everything twice. The record that comes
+// with the error has failed for it, and lets go of what is known without it.
 func recordOf(rem client.Object) (record, error) {
 	value, found := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
 	if !found {
@@ -34,7 +35,8 @@ func recordOf(rem client.Object) (record, error) {
 	}
 	var r record
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
-		return r, fmt.Errorf("metadata.annotations[%s]: expected what kubemend wrote there: %w", mendv1.PowerCycleAnnotation, err)
+		err = fmt.Errorf("metadata.annotations[%s]: expected what kubemend wrote there: %w", mendv1.PowerCycleAnnotation, err)
+		return record{Memory: powercycle.Memory{State: powercycle.Failed, Fencing: true, Cause: err.Error()}}, err
 	}
 	return r, nil
 }

@@ -18,7 +18,7 @@ func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, fa
 	}
 	message := explain(w, step)
 	if failure != nil {
-		message = fmt.Sprintf("%s: %.4096s", message, failure)
+		message = fmt.Sprintf("%s: %.4096s", message, plain(failure))
 	}
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := wrapped(next)

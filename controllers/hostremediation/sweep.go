@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 )
@@ -28,12 +32,15 @@ import (
 // Sweeper lets go of hosts that are held off, or were to be rebooted, for a remediation that does not exist any more: because its
 // finalizer was taken away by hand, because its namespace was restored without it, or because CAPM3 left its mark behind. Such a host
 // stays off for ever, also for the next machine that is put on it.
+//
+// It also takes a hand-over back when the machine is well after all and its remediation, which would do that, is gone already.
 type Sweeper struct {
 	// Installed returns the kinds of remediations that exist, also those that are not ours to act on: any may have made a mark.
 	Installed func() ([]Kind, error)
 	// Client reads from caches and writes, Live reads past the caches.
 	Client   client.Client
 	Live     client.Reader
+	Hosts    *host.Hosts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Grace is how long a mark whose remediation cannot be found stays: a backup that is being restored, or clusterctl, may make the
@@ -44,11 +51,17 @@ type Sweeper struct {
 	since map[types.UID]time.Time // host, to when it was first seen with an orphaned mark
 }
 
+// marksRecheck is how soon to look again at a host that bears marks, should nobody have said that their remediation is gone.
+const marksRecheck = 10 * time.Minute
+
 // Reconcile looks at the host called req.
 func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	h := &bmov1alpha1.BareMetalHost{}
 	if err := s.Client.Get(ctx, req.NamespacedName, h); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := s.takeBack(ctx, h); err != nil {
+		return ctrl.Result{}, err
 	}
 	marks := host.AllMarks(h)
 	if len(marks) == 0 {
@@ -61,13 +74,68 @@ func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	if len(orphans(marks, known)) == 0 {
 		s.forget(h.UID)
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: marksRecheck}, nil
 	}
 	now := s.Clock.Now()
 	if due := s.first(h.UID, now).Add(s.Grace); now.Before(due) {
 		return ctrl.Result{RequeueAfter: due.Sub(now)}, nil
 	}
 	return ctrl.Result{}, s.sweep(ctx, h, marks)
+}
+
+// takeBack takes away that h is marked as unhealthy, and that the owner of its machine is asked to replace that, if the machine is well.
+// One that is remediated still, or again, is left to its remediation.
+func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) error {
+	m, err := s.markedMachine(ctx, h)
+	if err != nil || m == nil || !recovered(m) {
+		return err
+	}
+	kinds, err := s.Installed()
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		all, err := kind.all(ctx, s.Client, h.Namespace)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(all, func(rem client.Object) bool { return ownedByOne(rem, []clusterv1.Machine{*m}) }) {
+			return nil
+		}
+	}
+	if err := withdraw(ctx, s.Client, m); err != nil {
+		return err
+	}
+	if err := s.Hosts.MarkHealthy(ctx, h, m.UID); err != nil {
+		return err
+	}
+	s.Recorder.Eventf(hostOf(h), nil, corev1.EventTypeNormal, mendv1.EventMarkTakenBack, "Release",
+		"Machine %s is well after all: the host is not marked as unhealthy any more", m.Name)
+	return nil
+}
+
+// markedMachine returns the machine for which h is marked as unhealthy, if it is, and if there still is that machine.
+func (s *Sweeper) markedMachine(ctx context.Context, h *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
+	uid := host.MarkedFor(h)
+	if uid == "" {
+		return nil, nil
+	}
+	list := &clusterv1.MachineList{}
+	if err := s.Client.List(ctx, list, client.InNamespace(h.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the machines in %s: %w", h.Namespace, err)
+	}
+	for i := range list.Items {
+		if m := &list.Items[i]; m.UID == uid && m.DeletionTimestamp.IsZero() {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+// recovered reports whether a machine that was handed over is well, by the word of the health check, or where there is none, of its node.
+func recovered(m *clusterv1.Machine) bool {
+	checked := said(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return checked == metav1.ConditionTrue || checked == "" && said(m, clusterv1.MachineNodeHealthyCondition) == metav1.ConditionTrue
 }
 
 // sweep takes away what is still orphaned when the API server itself is asked.
@@ -79,6 +147,9 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1alpha1.BareMetalHost, marks
 	away := map[string]any{}
 	for key := range orphans(marks, known) {
 		away[key] = nil
+		if key == mendv1.RebootedForAnnotation && host.RebootAsked(h) {
+			away[infrav1.RebootAnnotation] = nil // it is what that remediation asked for
+		}
 	}
 	if len(away) == 0 {
 		return nil
@@ -109,15 +180,12 @@ func (s *Sweeper) remediations(ctx context.Context, reader client.Reader, namesp
 	}
 	known := map[types.UID]bool{}
 	for _, kind := range kinds {
-		list := kind.List()
-		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
+		all, err := kind.all(ctx, reader, namespace)
+		if err != nil {
+			return nil, err
 		}
-		for _, rem := range kind.Wrap(list) {
-			known[rem.GetUID()] = true
-			if rec, err := recordOf(rem); err == nil && rec.UID != "" {
-				known[rec.UID] = true
-			}
+		for _, rem := range all {
+			known[rem.GetUID()], known[remembered(rem).UID] = true, true
 		}
 	}
 	return known, nil
@@ -154,15 +222,19 @@ func (s *Sweeper) forget(uid types.UID) {
 
 // SetupWithManager makes s a controller of mgr.
 func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	marked := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(host.AllMarks(o.(*bmov1alpha1.BareMetalHost))) > 0 })
+	marked := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		h := o.(*bmov1alpha1.BareMetalHost)
+		return len(host.AllMarks(h)) > 0 || host.MarkedFor(h) != ""
+	})
 	b := ctrl.NewControllerManagedBy(mgr).Named("hostsweep").WithOptions(options).
-		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked))
+		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(s.markedFor), builder.WithPredicates(recoveries()))
 	kinds, err := s.Installed()
 	if err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		b = b.Watches(kind.New().Unwrapped(), handler.EnqueueRequestsFromMapFunc(rememberedHost), builder.WithPredicates(deletions()))
+		b = b.Watches(kind.watched(), handler.EnqueueRequestsFromMapFunc(rememberedHost), builder.WithPredicates(deletions()))
 	}
 	if err := b.Complete(s); err != nil {
 		return fmt.Errorf("set up the controller that lets go of orphaned hosts: %w", err)
@@ -170,10 +242,36 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 	return nil
 }
 
+// markedFor maps a machine to the host that is marked as unhealthy for it.
+func (s *Sweeper) markedFor(ctx context.Context, o client.Object) []reconcile.Request {
+	list := &bmov1alpha1.BareMetalHostList{}
+	if err := s.Client.List(ctx, list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is shutting down
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if h := &list.Items[i]; host.MarkedFor(h) == o.GetUID() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(h)})
+		}
+	}
+	return requests
+}
+
+// recoveries passes a machine that has become well.
+func recoveries() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return recovered(e.ObjectNew.(*clusterv1.Machine)) && !recovered(e.ObjectOld.(*clusterv1.Machine))
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
 // rememberedHost maps a remediation to its host: when it goes without having let go, the host does not change.
 func rememberedHost(_ context.Context, o client.Object) []reconcile.Request {
-	rec, err := recordOf(o)
-	if err != nil || rec.Host == "" {
+	rec := remembered(o)
+	if rec.Host == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: rec.Host}}}

@@ -39,24 +39,27 @@ var quiet = map[powercycle.Action]bool{
 	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.DropFinalizer: true,
 }
 
+// fenceStays is the reason of the one end at which something of ours is left behind: that is told of what else would be quiet.
+const fenceStays = "FenceStays"
+
 // onHost and onMachine are the reasons that are told on the host and on the machine as well.
 var (
 	onHost = map[string]bool{
-		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true,
+		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
 	}
 	onMachine = map[string]bool{
-		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true,
+		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, fenceStays: true,
 	}
 )
 
 // notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
 func notesOf(w *world, step powercycle.Step) []note {
-	if quiet[step.Do] || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
+	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
 	kind, text := corev1.EventTypeNormal, explain(w, step)
 	if step.Next == powercycle.Failed || step.Next == powercycle.HandingOver || step.Do == powercycle.HandOver ||
-		step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 {
+		step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
 		kind = corev1.EventTypeWarning
 	}
 	notes := []note{{w.rem.Unwrapped(), kind, step.Reason, text}}

@@ -13,13 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// Turns lets the control-plane hosts of a cluster be remediated one after another. Whose turn it is can be read off the world: it is
-// that of the one that has begun. Turns adds what the caches do not show yet.
+// Turns lets the control-plane hosts of a cluster be remediated one after another, and the remediations of one machine too. Whose turn
+// it is can be read off the world: it is that of the one that has begun. Turns adds what the caches do not show yet, and knows who waits.
 type Turns struct {
 	mu    sync.Mutex
-	taken map[client.ObjectKey]turn
+	taken map[string]turn
+	// waiting are those that wait for their turn, by kind.
+	waiting map[string]map[client.ObjectKey]bool
+	heard   audience[string]
 }
 
 type turn struct {
@@ -28,50 +32,108 @@ type turn struct {
 	at   time.Time
 }
 
-// cachesLag is how long caches may take to show that a remediation has begun.
-const cachesLag = 30 * time.Second
+const (
+	// cachesLag is how long caches may take to show that a remediation has begun.
+	cachesLag = 30 * time.Second
+	// turnRecheck is how soon to look again who goes first, should nobody have said that it is over.
+	turnRecheck = 5 * time.Minute
+)
 
-// Take takes the turn of a cluster for the remediation by, at now, unless another one has just taken it, whose name is returned then.
-func (t *Turns) Take(cluster client.ObjectKey, by types.UID, name string, now time.Time) (ahead string) {
+// turnMatters are the states in which something may be begun that has to wait for others.
+var turnMatters = map[powercycle.State]bool{
+	"": true, powercycle.Pending: true, powercycle.Preparing: true, powercycle.PoweringOff: true, powercycle.Rebooting: true,
+}
+
+// Take takes the turn of a queue for the remediation by, at now, unless another one has just taken it, whose name is returned then.
+func (t *Turns) Take(queue string, by types.UID, name string, now time.Time) (ahead string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if last, taken := t.taken[cluster]; taken && last.by != by && now.Before(last.at.Add(cachesLag)) {
+	if last, taken := t.taken[queue]; taken && last.by != by && now.Before(last.at.Add(cachesLag)) {
 		return last.name
 	}
 	if t.taken == nil {
-		t.taken = map[client.ObjectKey]turn{}
+		t.taken = map[string]turn{}
 	}
-	t.taken[cluster] = turn{by: by, name: name, at: now}
+	t.taken[queue] = turn{by: by, name: name, at: now}
 	return ""
 }
 
-// ahead says who has the turn of the machine's cluster, if it is somebody else: a control-plane host that is held off, by whomever, or
-// another remediation of one that has begun and is not over. Of two that have begun, the one that began first has it.
-func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
-	others, err := r.otherControlPlanes(ctx, w)
-	if err != nil {
-		return "", err
+// await notes that a remediation waits for its turn.
+func (t *Turns) await(kind string, key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting == nil {
+		t.waiting = map[string]map[client.ObjectKey]bool{}
 	}
-	for i := range others {
-		found, err := r.Hosts.Of(ctx, &others[i], "")
+	if t.waiting[kind] == nil {
+		t.waiting[kind] = map[client.ObjectKey]bool{}
+	}
+	t.waiting[kind][key] = true
+}
+
+// leave notes that a remediation does not wait any more.
+func (t *Turns) leave(kind string, key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.waiting[kind], key)
+}
+
+// waiters returns the remediations of a kind that wait in a namespace.
+func (t *Turns) waiters(kind, namespace string) []client.ObjectKey {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var keys []client.ObjectKey
+	for key := range t.waiting[kind] {
+		if key.Namespace == namespace {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Over tells those who wait in a namespace, whatever their kind, that something is over there.
+func (t *Turns) Over(namespace string) { t.heard.tell(namespace) }
+
+// queueOf names the queue in which the remediation of w has to wait: that of the control plane, or that of its machine.
+func queueOf(w *world) string {
+	if w.facts.ControlPlane {
+		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
+	}
+	return "machine " + string(w.machine.UID)
+}
+
+// ahead says who goes before the remediation of w, if anybody does: another remediation of the same machine that has begun and is not
+// over; and for a control-plane host, another one of its cluster that is held off, by whomever, or whose remediation has begun and is
+// not over. Of two that have begun, the one that began first goes first.
+func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
+	rivals := []clusterv1.Machine{*w.machine}
+	if w.facts.ControlPlane {
+		others, err := r.otherControlPlanes(ctx, w)
 		if err != nil {
 			return "", err
 		}
-		if found.Host != nil && host.HeldByAny(found.Host) != "" {
-			return fmt.Sprintf("BareMetalHost %s of machine %s is held off", found.Host.Name, others[i].Name), nil
+		for i := range others {
+			found, err := r.Hosts.Of(ctx, &others[i])
+			if err != nil {
+				return "", err
+			}
+			if found.Host != nil && host.HeldByAny(found.Host) != "" {
+				return fmt.Sprintf("BareMetalHost %s of machine %s is held off", found.Host.Name, others[i].Name), nil
+			}
 		}
+		rivals = append(rivals, others...)
 	}
 	kinds, err := r.Installed()
 	if err != nil {
 		return "", err
 	}
 	for _, kind := range kinds {
-		list := kind.List()
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.rem.GetNamespace())); err != nil {
-			return "", fmt.Errorf("list %s in %s: %w", kind.Kind, w.rem.GetNamespace(), err)
+		all, err := kind.all(ctx, r.Client, w.rem.GetNamespace())
+		if err != nil {
+			return "", err
 		}
-		for _, other := range kind.Wrap(list) {
-			if goesBefore(other, w) && ownedByOne(other, others) {
+		for _, other := range all {
+			if goesBefore(other, w) && ownedByOne(other, rivals) {
 				return fmt.Sprintf("%s %s is under way", kind.Kind, other.GetName()), nil
 			}
 		}
@@ -90,7 +152,7 @@ func (r *Reconciler) otherControlPlanes(ctx context.Context, w *world) ([]cluste
 }
 
 // goesBefore reports whether other has begun, is not over, and began before the remediation of w, if that has begun too.
-func goesBefore(other Object, w *world) bool {
+func goesBefore(other client.Object, w *world) bool {
 	rec, err := recordOf(other)
 	if other.GetUID() == w.rem.GetUID() || err == nil && (rec.Attempt == 0 || rec.State.Final()) {
 		return false

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -32,13 +31,13 @@ func remediation(uid types.UID, remembers string) Object {
 
 func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
 	var turns Turns
-	one, two := client.ObjectKey{Name: "one"}, client.ObjectKey{Name: "two"}
+	const one, two = "one", "two"
 	for _, step := range []struct {
-		name    string
-		cluster client.ObjectKey
-		by      types.UID
-		at      time.Time
-		ahead   string
+		name  string
+		queue string
+		by    types.UID
+		at    time.Time
+		ahead string
 	}{
 		{"the first has the turn", one, "a", noon, ""},
 		{"and keeps it", one, "a", noon.Add(time.Second), ""},
@@ -47,7 +46,7 @@ func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
 		{"when the caches show who has begun, they decide", one, "b", noon.Add(time.Second + cachesLag), ""},
 		{"and the one that was first waits", one, "a", noon.Add(2*time.Second + cachesLag), "b"},
 	} {
-		if got := turns.Take(step.cluster, step.by, string(step.by), step.at); got != step.ahead {
+		if got := turns.Take(step.queue, step.by, string(step.by), step.at); got != step.ahead {
 			t.Errorf("%s: %q is ahead, want %q", step.name, got, step.ahead)
 		}
 	}

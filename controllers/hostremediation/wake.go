@@ -19,35 +19,42 @@ type place struct {
 }
 
 // Wakeups tells the controllers of all kinds that something has left a node that is being emptied.
-type Wakeups struct {
-	mu        sync.Mutex
-	listeners []chan event.TypedGenericEvent[place]
-}
-
-// room is for how many nodes may be told of at once. What is lost beyond that is found out by looking again after drainRecheck.
-const room = 1024
+type Wakeups struct{ heard audience[place] }
 
 // Wake is called by package fence. It does not block.
-func (w *Wakeups) Wake(cluster client.ObjectKey, node string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.listeners {
+func (w *Wakeups) Wake(cluster client.ObjectKey, node string) { w.heard.tell(place{cluster, node}) }
+
+// audience are the controllers that are told of something that no API server knows.
+type audience[T any] struct {
+	mu        sync.Mutex
+	listeners []chan event.TypedGenericEvent[T]
+}
+
+// room is of how many things may be told at once. What is lost beyond that is found out by looking again, after drainRecheck or
+// turnRecheck.
+const room = 1024
+
+// tell does not block.
+func (a *audience[T]) tell(what T) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.listeners {
 		select {
-		case l <- event.TypedGenericEvent[place]{Object: place{cluster, node}}:
+		case l <- event.TypedGenericEvent[T]{Object: what}:
 		default:
 		}
 	}
 }
 
-// source is where a controller hears of wake-ups.
-func (w *Wakeups) source(requests func(context.Context, place) []reconcile.Request) source.Source {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	told := make(chan event.TypedGenericEvent[place], room)
-	w.listeners = append(w.listeners, told)
+// source is where a controller hears of it, as requests.
+func (a *audience[T]) source(requests func(context.Context, T) []reconcile.Request) source.Source {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told := make(chan event.TypedGenericEvent[T], room)
+	a.listeners = append(a.listeners, told)
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	return source.Channel(told, handler.TypedFuncs[place, reconcile.Request]{
-		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[place], q queue) {
+	return source.Channel(told, handler.TypedFuncs[T, reconcile.Request]{
+		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[T], q queue) {
 			for _, request := range requests(ctx, e.Object) {
 				q.Add(request)
 			}

@@ -9,8 +9,9 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -31,9 +32,10 @@ const (
 	passTimeout = time.Minute
 	// retryAtMost is the longest time between two tries of what goes on failing.
 	retryAtMost = time.Minute
-	// hostIndex and nodeIndex find remediations by the names of their host and node.
-	hostIndex = "kubemend.host"
-	nodeIndex = "kubemend.node"
+	// machineIndex, hostIndex and nodeIndex find remediations by the names of their machine, host and node.
+	machineIndex = "kubemend.machine"
+	hostIndex    = "kubemend.host"
+	nodeIndex    = "kubemend.node"
 )
 
 // SetupWithManager makes r a controller of mgr.
@@ -52,12 +54,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		WithOptions(options).
 		For(r.Kind.New().Unwrapped(), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(sameName), builder.WithPredicates(machineChanges())).
+		Watches(r.Kind.New().Unwrapped(), r.ends()).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
 		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.name(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
-		WatchesRawSource(r.Wakeups.source(func(ctx context.Context, at place) []reconcile.Request { return r.ofNode(ctx, at.cluster, at.node) })).
+		WatchesRawSource(r.Wakeups.heard.source(func(ctx context.Context, at place) []reconcile.Request { return r.ofNode(ctx, at.cluster, at.node) })).
+		WatchesRawSource(r.Turns.heard.source(func(_ context.Context, namespace string) []reconcile.Request { return r.waiting(namespace) })).
+		WatchesRawSource(r.resumed.source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", r.Kind.Kind, err)
@@ -67,13 +72,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 }
 
 func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for field, name := range map[string]func(record) string{
-		hostIndex: func(rec record) string { return rec.Host },
-		nodeIndex: func(rec record) string { return rec.Node },
+	for field, name := range map[string]func(client.Object) string{
+		machineIndex: func(o client.Object) string {
+			if owner := ownerOf(o); owner != nil {
+				return owner.Name
+			}
+			return ""
+		},
+		hostIndex: func(o client.Object) string { return remembered(o).Host },
+		nodeIndex: func(o client.Object) string { return remembered(o).Node },
 	} {
 		err := indexer.IndexField(ctx, r.Kind.New().Unwrapped(), field, func(o client.Object) []string {
-			if rec, err := recordOf(o); err == nil && name(rec) != "" {
-				return []string{name(rec)}
+			if value := name(o); value != "" {
+				return []string{value}
 			}
 			return nil
 		})
@@ -84,24 +95,74 @@ func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer
 	return nil
 }
 
-// sameName maps a machine to the remediation that has its name: a MachineHealthCheck gives it that. One that was made by hand under
-// another name hears of its machine by its host.
-func sameName(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+// remembered is the record of o; an empty one if it cannot be read.
+func remembered(o client.Object) record {
+	if rec, err := recordOf(o); err == nil {
+		return rec
+	}
+	return record{}
 }
 
-// ofHost maps a host to the remediations that remember it, and to the one of the machine that uses it.
+// ofMachine maps a machine to its remediations, and to those that wait for a turn: one may have waited for this machine.
+func (r *Reconciler) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
+	return append(r.named(ctx, o.GetNamespace(), o.GetName()), r.waiting(o.GetNamespace())...)
+}
+
+// named returns the remediations of the machine of that name.
+func (r *Reconciler) named(ctx context.Context, namespace, machine string) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{machineIndex: machine})
+}
+
+// ofHost maps a host to the remediations that remember it, and, if nobody holds it off, to those that wait for a turn.
 func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
+	requests := r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
+	if host.HeldByAny(o.(*bmov1alpha1.BareMetalHost)) == "" {
+		requests = append(requests, r.waiting(o.GetNamespace())...)
+	}
+	return requests
 }
 
-func (r *Reconciler) ofMetal3Machine(_ context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Machine" {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+			return r.named(ctx, o.GetNamespace(), owner.Name)
 		}
 	}
 	return nil
+}
+
+// waiting are the remediations of a namespace that wait for their turn.
+func (r *Reconciler) waiting(namespace string) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, key := range r.Turns.waiters(r.Kind.Kind, namespace) {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// ends tells those who wait for a turn, also those of the other kind, that a remediation is over or gone.
+func (r *Reconciler) ends() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
+			if remembered(e.ObjectNew).State.Final() && !remembered(e.ObjectOld).State.Final() {
+				r.Turns.Over(e.ObjectNew.GetNamespace())
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Turns.Over(e.Object.GetNamespace()) },
+	}
+}
+
+// forgetting passes events of clusters on, and lets go of what is kept of the nodes of one that is gone.
+func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: next.Create, UpdateFunc: next.Update,
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.Nodes.Forget(client.ObjectKeyFromObject(e.Object))
+			next.Delete(ctx, e, q)
+		},
+	}
 }
 
 // ofCluster maps a cluster to the remediations of its namespace: one that was made by hand need not say of which cluster it is.
@@ -115,9 +176,10 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 		return nil // the cache is shutting down
 	}
 	var requests []reconcile.Request
-	for _, rem := range r.Kind.Wrap(list) {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rem)})
-	}
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))})
+		return nil
+	})
 	return requests
 }
 

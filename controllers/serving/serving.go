@@ -65,6 +65,11 @@ type Service struct {
 	Foreign string
 	// Start starts it. It is called once.
 	Start func(context.Context) error
+	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never stands
+	// idle.
+	Serve func(bool)
+
+	started bool
 }
 
 var served = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -92,18 +97,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	defer r.mu.Unlock()
 	var errs []error
 	for _, s := range r.Services {
-		if why, known := r.reasons[s.CRD]; !known || why != "" {
+		if !s.started || s.Serve != nil {
 			errs = append(errs, r.serve(ctx, s))
 		}
 	}
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// serve starts s if it can run, and says why not if it cannot.
+// serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
+// gone stops nothing: there is nothing left to act on, and it may be back in a moment.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	why, detail, err := r.why(ctx, s)
-	if err == nil && why == "" {
+	switch {
+	case err != nil:
+	case s.started:
+		if why != "" && why != foreign {
+			return nil
+		}
+		s.Serve(why == "")
+	case why == "":
 		err = s.Start(ctx)
+		s.started = err == nil
 	}
 	if err != nil {
 		r.say(ctx, s, "Failed", err.Error())
@@ -112,6 +126,9 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	r.say(ctx, s, why, detail)
 	return nil
 }
+
+// foreign is why a kind is not served that somebody else serves.
+const foreign = "Foreign"
 
 // why says why s cannot run, in a word and in a sentence; empty if it can.
 func (r *Reconciler) why(ctx context.Context, s *Service) (word, sentence string, err error) {
@@ -125,7 +142,7 @@ func (r *Reconciler) why(ctx context.Context, s *Service) (word, sentence string
 	case crd == nil:
 		return "NotInstalled", "its CustomResourceDefinition is not installed", nil
 	case s.Choice == Auto && s.Foreign != "" && crd.Labels[clusterv1.ProviderNameLabel] == s.Foreign:
-		return "Foreign", fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", s.Foreign), nil
+		return foreign, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", s.Foreign), nil
 	}
 	var missing []string
 	for _, name := range s.Needs {

@@ -1,0 +1,35 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+)
+
+// plain is what a user is told of err: the same for the same trouble. What an API server answers is told as it is; of a connection that
+// fails, the kind of the failure, for its text has another port and another request in it each time, and a status that changed with it
+// would be written for ever.
+func plain(err error) string {
+	var answer apierrors.APIStatus
+	var op *net.OpError
+	var request *url.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &answer):
+		return answer.Status().Message
+	case errors.Is(err, clustercache.ErrClusterNotConnected):
+		return "the workload cluster cannot be reached"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.As(err, &op):
+		return op.Op + ": " + op.Err.Error()
+	case errors.As(err, &request):
+		return "no connection: " + request.Err.Error()
+	}
+	return err.Error()
+}
