@@ -25,6 +25,7 @@ TOOLS := .tools/bin
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
+MOCKGEN := $(TOOLS)/mockgen
 export PATH := $(CURDIR)/$(TOOLS):$(PATH)
 
 # A cache for this folder alone: golangci-lint remembers findings with the path of the copy that they were found in.
@@ -75,7 +76,7 @@ test: build rig $(GOTESTSUM) ## Run all tests: unit, on real control planes, end
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 .PHONY: bench
 bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
@@ -111,7 +112,7 @@ generate-simulated: $(CONTROLLER_GEN) ## Rewrite the CRD of the simulated hosts 
 DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir='.?*' '^func Test[A-Za-z]*AreDocumented' .)))
 
 .PHONY: generate-docs
-generate-docs: ## Rewrite the documents that the program is the source of, and run the go:generate lines
+generate-docs: $(MOCKGEN) ## Rewrite the documents that the program is the source of, and run the go:generate lines
 	$(GO) generate ./...
 	$(if $(DOCUMENTED),$(GO) test -count=1 -run 'AreDocumented$$' $(DOCUMENTED) -update)
 
@@ -170,7 +171,7 @@ verify-tidy: ## Check that every go.mod and go.sum is tidy
 ##@ Prepare and clean up
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) ## Build the pinned tools into .tools/bin/
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(MOCKGEN) ## Build the pinned tools into .tools/bin/
 
 # Recipe and prerequisites of `rig` are in test/rig/rig.mk.
 .PHONY: rig
@@ -188,3 +189,4 @@ endef
 $(eval $(call tool,sigs.k8s.io/controller-tools/cmd/controller-gen))
 $(eval $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint))
 $(eval $(call tool,gotest.tools/gotestsum))
+$(eval $(call tool,go.uber.org/mock/mockgen))

@@ -61,6 +61,8 @@ func anyhow(situation) bool { return true }
 var (
 	always = is("otherwise", anyhow)
 
+	deletedWell    = is("remediation deleted, machine well", func(s situation) bool { return s.Deleting && s.State == Booting && s.Well })
+	deletedBooting = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.State == Booting })
 	deleted        = is("remediation deleted", func(s situation) bool { return s.Deleting })
 	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })

@@ -139,7 +139,7 @@ func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
 // remember stores what is to be remembered, with the finalizer and, while the host is held off, what keeps clusterctl from moving
 // the remediation: it would be known on its host by a UID that is gone. It writes only what differs.
 func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Step) error {
-	if w.facts.Paused && r.untouched(w) {
+	if w.facts.Paused && w.facts.State == "" && !w.facts.Finalizer {
 		return nil // what is paused before it has begun is left as it is
 	}
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)

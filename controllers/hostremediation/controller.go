@@ -20,9 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // RBAC of this controller in the management cluster.
@@ -58,9 +56,9 @@ type Reconciler struct {
 	// Client reads from caches and writes to the management cluster, Live reads past the caches.
 	Client   client.Client
 	Live     client.Reader
-	Hosts    *host.Hosts
-	Clusters *workload.Clusters
-	Nodes    *fence.Nodes
+	Hosts    Hosts
+	Clusters Clusters
+	Nodes    Nodes
 	Wakeups  *Wakeups
 	Turns    *Turns
 	Recorder events.EventRecorder

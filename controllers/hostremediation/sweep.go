@@ -40,7 +40,7 @@ type Sweeper struct {
 	// Client reads from caches and writes, Live reads past the caches.
 	Client   client.Client
 	Live     client.Reader
-	Hosts    *host.Hosts
+	Hosts    Hosts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Grace is how long a mark whose remediation cannot be found stays: a backup that is being restored, or clusterctl, may make the

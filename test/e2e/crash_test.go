@@ -5,7 +5,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -50,14 +49,16 @@ var _ = Describe("A manager that is killed and started again", func() {
 			Eventually(shared.events(ctx, check, name, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
 		}
 		Eventually(shared.events(ctx, check, check.Name, mendv1.EventRemediationRestricted)).Should(Equal(1))
-		stored := statusOfOurs(shared.getCheck(ctx, check.Name))
+		Eventually(shared.message(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(ContainSubstring("unhealthy: 3,"))
+		Eventually(shared.message(ctx, check.Name, clusterv1.PausedCondition)).Should(ContainSubstring(clusterv1.PausedAnnotation), "core has its say, in its own time")
+		stored := shared.getCheck(ctx, check.Name).ResourceVersion
 		manager.Kill()
 		startManager(ctx)
 
 		Eventually(metric(ctx, targets, `name="`+check.Name+`"`, `state="unhealthy"`)).Should(Equal("3"))
 		Consistently(func(g Gomega) {
 			shared.untouched(ctx, before)(g)
-			g.Expect(statusOfOurs(shared.getCheck(ctx, check.Name))).To(Equal(stored), "a steady world causes no writes, not even after a start")
+			g.Expect(shared.getCheck(ctx, check.Name).ResourceVersion).To(Equal(stored), "a steady world causes no writes, not even after a start")
 		}).Should(Succeed())
 		for _, name := range lost {
 			shared.kubelet(name).Start()
@@ -71,9 +72,3 @@ var _ = Describe("A manager that is killed and started again", func() {
 		}
 	}, SpecTimeout(specPatience))
 })
-
-// statusOfOurs is the status of a check without the condition that core writes.
-func statusOfOurs(check *clusterv1.MachineHealthCheck) clusterv1.MachineHealthCheckStatus {
-	conditions.Delete(check, clusterv1.PausedCondition)
-	return check.Status
-}

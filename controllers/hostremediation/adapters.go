@@ -1,0 +1,55 @@
+package hostremediation
+
+import (
+	"context"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Clusters -typed -write_package_comment=false
+
+// Hosts is what is asked of bare-metal hosts; host.Hosts does it.
+type Hosts interface {
+	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
+	Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error)
+	Refresh(ctx context.Context, found *host.Found) error
+
+	HoldOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
+	Reboot(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, attempt int) error
+	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
+	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
+	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
+}
+
+// Nodes is what is asked of the nodes of hosts; fence.Nodes does it.
+type Nodes interface {
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
+	ModeFor(ctx context.Context, cluster client.ObjectKey, override fence.Mode) (fence.Mode, error)
+	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode, now time.Time) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+
+	Watch(ctx context.Context, cluster client.ObjectKey, node string) error
+	Unwatch(cluster client.ObjectKey, node string)
+	Forget(cluster client.ObjectKey)
+}
+
+// Clusters is what is seen of workload clusters from here; workload.Clusters sees it.
+type Clusters interface {
+	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
+}
+
+var (
+	_ Hosts    = (*host.Hosts)(nil)
+	_ Nodes    = (*fence.Nodes)(nil)
+	_ Clusters = (*workload.Clusters)(nil)
+)

@@ -1,0 +1,358 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"go.uber.org/mock/gomock"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// rack is a machine, its host and its node, as the adapters show them, with a reconciler that sees them through mocks.
+type rack struct {
+	t      *testing.T
+	client client.Client
+	clock  *clocktesting.FakePassiveClock
+	hosts  *MockHosts
+	nodes  *MockNodes
+	r      *Reconciler
+	key    client.ObjectKey
+
+	host  *bmov1alpha1.BareMetalHost
+	found *host.Found // what is found instead of host, if anything
+	seen  fence.Seen
+}
+
+// silent are workload clusters that do not answer.
+type silent struct{}
+
+func (silent) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	return workload.View{Link: workload.Down}, nil
+}
+
+const rackUID = types.UID("remediation-uid")
+
+// rackOf has a remediation that may be retried once, with these edits.
+func rackOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *rack {
+	t.Helper()
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: rackUID, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine-uid"},
+	}}}
+	rem.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600}
+	for _, edit := range edits {
+		edit(rem)
+	}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "machine-uid"}}
+	m.Spec.ClusterName, m.Status.NodeRef.Name = "c", "node"
+	scheme := runtime.NewScheme()
+	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
+		WithObjects(rem, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}).Build()
+	control := gomock.NewController(t)
+	k := &rack{
+		t: t, client: c, clock: clocktesting.NewFakePassiveClock(noon), hosts: NewMockHosts(control), nodes: NewMockNodes(control),
+		key: client.ObjectKeyFromObject(rem),
+	}
+	k.host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid", Annotations: map[string]string{}}}
+	k.host.Spec.Online, k.host.Status.PoweredOn, k.host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
+	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
+	k.r = &Reconciler{
+		Kind: Own, Installed: func() ([]Kind, error) { return []Kind{Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Clusters: silent{},
+		Turns: &Turns{}, Wakeups: &Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
+	}
+	k.look()
+	return k
+}
+
+// look lets the mocks be looked at as often as anybody likes.
+func (k *rack) look() {
+	found := func() host.Found {
+		if k.found != nil {
+			return *k.found
+		}
+		return host.Found{Host: k.host, Is: powercycle.HostOurs}
+	}
+	k.hosts.EXPECT().Of(gomock.Any(), gomock.Any()).DoAndReturn(func(context.Context, *clusterv1.Machine) (host.Found, error) {
+		return found(), nil
+	}).AnyTimes()
+	k.hosts.EXPECT().Named(gomock.Any(), "ns", "h").DoAndReturn(func(context.Context, string, string) (*bmov1alpha1.BareMetalHost, error) {
+		return k.host, nil
+	}).AnyTimes()
+	k.hosts.EXPECT().Refresh(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, f *host.Found) error {
+		*f = found()
+		return nil
+	}).AnyTimes()
+	k.nodes.EXPECT().Watch(gomock.Any(), gomock.Any(), "node").AnyTimes()
+	k.nodes.EXPECT().Unwatch(gomock.Any(), "node").AnyTimes()
+	k.nodes.EXPECT().ModeFor(gomock.Any(), gomock.Any(), fence.Taint).Return(fence.Taint, nil).AnyTimes()
+	k.nodes.EXPECT().Look(gomock.Any(), gomock.Any(), "node", gomock.Any()).DoAndReturn(
+		func(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) { return k.seen, nil },
+	).AnyTimes()
+}
+
+func (k *rack) holdsOff() *gomock.Call {
+	return k.hosts.EXPECT().HoldOff(gomock.Any(), k.host, gomock.Any()).DoAndReturn(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+		k.host.Annotations[holdOff+string(rackUID)] = infrav1.PowerOffAnnotationValue
+		return nil
+	}).Call
+}
+
+func (k *rack) releases() *gomock.Call {
+	return k.hosts.EXPECT().Release(gomock.Any(), k.host, gomock.Any()).DoAndReturn(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+		delete(k.host.Annotations, holdOff+string(rackUID))
+		return nil
+	}).Call
+}
+
+func (k *rack) fences() *gomock.Call {
+	return k.nodes.EXPECT().Fence(gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any(), fence.Taint, gomock.Any()).DoAndReturn(
+		func(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Mode, time.Time) error {
+			if k.host.Status.PoweredOn {
+				k.t.Error("a node was fenced whose host is on")
+			}
+			k.seen.Fenced, k.seen.Ours = true, true
+			return nil
+		}).Call
+}
+
+func (k *rack) unfences() *gomock.Call {
+	return k.nodes.EXPECT().Unfence(gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any(), gomock.Any()).DoAndReturn(
+		func(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Backup) error {
+			k.seen.Fenced, k.seen.Ours, k.seen.Drained = false, false, false
+			return nil
+		}).Call
+}
+
+func (k *rack) marks() *gomock.Call {
+	return k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, types.UID("machine-uid")).DoAndReturn(
+		func(context.Context, *bmov1alpha1.BareMetalHost, types.UID) error {
+			if conditions.Has(k.machine(), clusterv1.MachineOwnerRemediatedCondition) {
+				k.t.Error("the machine was handed over before its host was marked")
+			}
+			for _, key := range []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
+				k.host.Annotations[key] = infrav1.UnhealthyAnnotationValue
+			}
+			return nil
+		}).Call
+}
+
+func (k *rack) machine() *clusterv1.Machine {
+	k.t.Helper()
+	m := &clusterv1.Machine{}
+	if err := k.client.Get(k.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
+		k.t.Fatal(err)
+	}
+	return m
+}
+
+func (k *rack) remediation() *mendv1.HostRemediation {
+	k.t.Helper()
+	rem := &mendv1.HostRemediation{}
+	if err := k.client.Get(k.t.Context(), k.key, rem); err != nil {
+		k.t.Fatal(err)
+	}
+	return rem
+}
+
+// edit changes the remediation as a user would.
+func (k *rack) edit(change func(*mendv1.HostRemediation)) {
+	k.t.Helper()
+	rem := k.remediation()
+	change(rem)
+	if err := k.client.Update(k.t.Context(), rem); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// pass makes passes until nothing is done any more, and returns the status.
+func (k *rack) pass() mendv1.HostRemediationStatus {
+	k.t.Helper()
+	for range 50 {
+		before := k.remediation()
+		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
+			k.t.Fatal(err)
+		}
+		if after := k.remediation(); after.ResourceVersion == before.ResourceVersion {
+			return after.Status
+		}
+	}
+	k.t.Fatal("it does not come to rest")
+	return mendv1.HostRemediationStatus{}
+}
+
+// wait lets time pass, and then passes be made.
+func (k *rack) wait(d time.Duration) mendv1.HostRemediationStatus {
+	k.t.Helper()
+	k.clock.SetTime(k.clock.Now().Add(d))
+	return k.pass()
+}
+
+func (k *rack) power(on bool) { k.host.Status.PoweredOn = on }
+
+func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t *testing.T) {
+	k := rackOf(t)
+	var order []any
+	for range 2 { // attempts
+		order = append(order, k.holdsOff(), k.fences(), k.releases(), k.unfences())
+	}
+	gomock.InOrder(append(order, k.marks())...)
+
+	for range 2 {
+		k.pass()
+		k.power(false)
+		if got := k.pass(); got.Step != string(powercycle.MovingWorkload) || k.host.Annotations[holdOff+string(rackUID)] == "" {
+			t.Fatalf("in %s; want the host to be held off while the workload moves", got.Step)
+		}
+		k.seen.Drained = true
+		k.pass()
+		k.power(true)
+		if got := k.pass(); got.Step != string(powercycle.Booting) {
+			t.Fatalf("in %s, want Booting", got.Step)
+		}
+		k.wait(10 * time.Minute)
+	}
+	rem, m := k.remediation(), k.machine()
+	if rem.Status.Step != string(powercycle.HandedOver) || rem.Status.Phase != infrav1.PhaseDeleting || len(rem.Finalizers) != 0 {
+		t.Errorf("in %s, phase %q, finalizers %v; want it to be handed over", rem.Status.Step, rem.Status.Phase, rem.Finalizers)
+	}
+	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status != metav1.ConditionFalse {
+		t.Errorf("the owner of the machine was not asked: %v", c)
+	}
+}
+
+func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
+	k := rackOf(t)
+	gomock.InOrder(k.holdsOff(), k.releases(), k.holdsOff())
+
+	k.pass()
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
+	status := k.pass()
+	rem := k.remediation()
+	if _, blocked := rem.Annotations["clusterctl.cluster.x-k8s.io/block-move"]; blocked || len(k.host.Annotations) != 0 {
+		t.Errorf("while paused the remediation has %v, its host %v", rem.Annotations, k.host.Annotations)
+	}
+	if want := "Attempt 1 of 2: The remediation is paused (by its annotation cluster.x-k8s.io/paused)"; status.Message != want || status.Deadline != nil {
+		t.Errorf("it says %q until %v, want %q without an end", status.Message, status.Deadline, want)
+	}
+	k.wait(24 * time.Hour)
+	k.edit(func(rem *mendv1.HostRemediation) { delete(rem.Annotations, clusterv1.PausedAnnotation) })
+	if got := k.pass(); got.Attempt != 1 || got.Step != string(powercycle.PoweringOff) {
+		t.Errorf("after the pause it is in %s, attempt %d; want it to power the host off, still in its first attempt", got.Step, got.Attempt)
+	}
+}
+
+func TestOneThatIsPausedBeforeItHasBegunIsLeftAsItIs(t *testing.T) {
+	k := rackOf(t, func(rem *mendv1.HostRemediation) { rem.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	status := k.pass()
+	if rem := k.remediation(); len(rem.Finalizers) != 0 || len(rem.Annotations) != 1 {
+		t.Errorf("it has finalizers %v and annotations %v", rem.Finalizers, rem.Annotations)
+	}
+	if want := "The remediation is paused (by its annotation cluster.x-k8s.io/paused)"; status.Message != want {
+		t.Errorf("it says %q, want %q", status.Message, want)
+	}
+}
+
+func TestAHostThatTheMachineHasLostIsLetGo(t *testing.T) {
+	k := rackOf(t)
+	gomock.InOrder(k.holdsOff(), k.releases())
+	k.pass()
+	k.found = &host.Found{Is: powercycle.HostOurs, Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
+	status := k.pass()
+	const want = "The remediation has failed (The host does not belong to the machine any more " +
+		"(the machine's host was BareMetalHost h, and is said to be other now))"
+	if status.Phase != infrav1.PhaseFailed || status.Message != want {
+		t.Errorf("phase %q: %q, want %q", status.Phase, status.Message, want)
+	}
+	if len(k.host.Annotations) != 0 {
+		t.Errorf("the former host keeps %v", k.host.Annotations)
+	}
+}
+
+func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
+	for name, change := range map[string]func(live *host.Found){
+		"it was switched off":       func(live *host.Found) { live.Host.Spec.Online = false },
+		"it went off":               func(live *host.Found) { live.Host.Status.PoweredOn = false },
+		"it is another machine's":   func(live *host.Found) { live.Is = powercycle.HostForeign },
+		"it is being deprovisioned": func(live *host.Found) { live.Host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := rackOf(t)
+			live := host.Found{Host: k.host.DeepCopy(), Is: powercycle.HostOurs}
+			change(&live)
+			mock := NewMockHosts(gomock.NewController(t)) // it expects no HoldOff
+			mock.EXPECT().Of(gomock.Any(), gomock.Any()).Return(host.Found{Host: k.host, Is: powercycle.HostOurs}, nil).AnyTimes()
+			mock.EXPECT().Refresh(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, f *host.Found) error {
+				*f = live
+				return nil
+			}).MinTimes(1)
+			k.r.Hosts = mock
+			if got := k.pass(); got.Step != string(powercycle.PoweringOff) {
+				t.Errorf("in %s, want PoweringOff", got.Step)
+			}
+		})
+	}
+}
+
+func TestARecordThatCannotBeReadIsToldAndLetsGo(t *testing.T) {
+	k := rackOf(t, func(rem *mendv1.HostRemediation) {
+		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{"}
+		rem.Finalizers = []string{mendv1.HostRemediationFinalizer}
+	})
+	k.host.Annotations[holdOff+string(rackUID)] = infrav1.PowerOffAnnotationValue
+	k.seen.Fenced, k.seen.Ours = true, true
+	gomock.InOrder(k.releases(), k.unfences())
+	status := k.pass()
+	const want = "The remediation has failed (metadata.annotations[kubemend.io/power-cycle]: expected what kubemend wrote there: unexpected end of JSON input)"
+	if status.Message != want || status.Phase != infrav1.PhaseFailed {
+		t.Errorf("phase %q: %q, want %q", status.Phase, status.Message, want)
+	}
+	if rem := k.remediation(); len(rem.Finalizers) != 0 {
+		t.Errorf("the finalizer stays: %v", rem.Finalizers)
+	}
+}
+
+func TestSomebodyElsesBlockOfAMoveStays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before map[string]string
+		block  bool
+		want   []string
+	}{
+		"while a host is held, ours is put there": {map[string]string{}, true, []string{"kubemend"}},
+		"and taken away after that":               {map[string]string{"clusterctl.cluster.x-k8s.io/block-move": "kubemend"}, false, nil},
+		"somebody else's is not overwritten":      {map[string]string{"clusterctl.cluster.x-k8s.io/block-move": "true"}, true, []string{"true"}},
+		"and not taken away":                      {map[string]string{"clusterctl.cluster.x-k8s.io/block-move": "true"}, false, []string{"true"}},
+	} {
+		blockMove(tc.before, tc.block)
+		var got []string
+		for _, value := range tc.before {
+			got = append(got, value)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

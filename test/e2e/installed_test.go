@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The other specs run the manager as `make run` does. An installed one elects a leader, lets only those who may read its metrics, and
+// logs for machines, all with no rights but those that it ships with.
+var _ = Describe("A manager as it is installed", func() {
+	const namespace = metav1.NamespaceDefault
+
+	It("elects a leader, guards its diagnostics and logs as JSON", func(ctx SpecContext) {
+		_, kubeconfig, err := management.User(user)
+		Expect(err).NotTo(HaveOccurred())
+		grant(ctx, here, "../../config/rbac/role.yaml")
+		installed, err := management.Kubemend(ctx, "installed", kubeconfig,
+			"--leader-elect", "--leader-elect-namespace="+namespace, "--insecure-diagnostics=false", "--logging-format=json")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(installed.Kill)
+
+		lease := &coordinationv1.Lease{}
+		Eventually(func(g Gomega) {
+			g.Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "leader.kubemend.io"}, lease)).To(Succeed())
+			g.Expect(ptr.Deref(lease.Spec.HolderIdentity, "")).NotTo(BeEmpty())
+		}).Should(Succeed())
+
+		metrics := strings.Replace(installed.Metrics, "http:", "https:", 1)
+		asked := func(bearer string) func() (int, error) { return func() (int, error) { return status(ctx, metrics, bearer) } }
+		Eventually(asked("")).Should(Equal(http.StatusUnauthorized)) // it is there a moment after the manager is ready: it makes a certificate first
+		reader := account(ctx, namespace, "metrics-reader")
+		Eventually(asked(token(ctx, reader))).Should(Equal(http.StatusForbidden))
+		mayRead(ctx, reader)
+		Eventually(asked(token(ctx, reader))).Should(Equal(http.StatusOK))
+
+		log, err := os.ReadFile(installed.Log)
+		Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(string(log)) {
+			Expect(json.Valid([]byte(line))).To(BeTrue(), line)
+		}
+		Expect(string(log)).NotTo(ContainSubstring("forbidden"))
+	}, SpecTimeout(specPatience))
+})
+
+// status is how the manager answers, with a token or without. Its certificate is one that it has made itself.
+func status(ctx context.Context, url, bearer string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	if bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer anybody.CloseIdleConnections()
+	response, err := anybody.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// account makes a ServiceAccount that ends with the spec.
+func account(ctx context.Context, namespace, name string) *corev1.ServiceAccount {
+	GinkgoHelper()
+	made := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	Expect(here.Create(ctx, made)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, made)).To(Succeed()) })
+	return made
+}
+
+func token(ctx context.Context, of *corev1.ServiceAccount) string {
+	GinkgoHelper()
+	request := &authenticationv1.TokenRequest{}
+	Expect(here.SubResource("token").Create(ctx, of, request)).To(Succeed())
+	return request.Status.Token
+}
+
+// mayRead gives a ServiceAccount the right that docs/metrics.md names.
+func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-metrics-reader"},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: reader.Namespace, Name: reader.Name}},
+	}
+	for _, obj := range []client.Object{role, binding} {
+		Expect(here.Create(ctx, obj)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, obj)).To(Succeed()) })
+	}
+}
