@@ -215,7 +215,7 @@ func (r *rack) cycle(ctx context.Context, i int) (cycle, error) {
 		c[turned], c[well] = at, wellAt
 		return c, nil
 	case <-late.C:
-		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s", name, patienceWithContenders)
+		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen of it was %v", name, patienceWithContenders, r.witness.seen(name))
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -69,7 +73,7 @@ func (r *rack) watch(ctx context.Context) (*witness, error) {
 		from client.WithWatch
 		list client.ObjectList
 	}{{r.near, &bmov1alpha1.BareMetalHostList{}}, {r.near, &mendv1.HostRemediationList{}}, {r.far, &corev1.NodeList{}}} {
-		stream, err := what.from.Watch(ctx, what.list)
+		stream, err := follow(ctx, what.from, what.list)
 		if err != nil {
 			w.close()
 			return nil, fmt.Errorf("watch power cycles: %w", err)
@@ -82,6 +86,18 @@ func (r *rack) watch(ctx context.Context) (*witness, error) {
 		})
 	}
 	return w, nil
+}
+
+// follow watches all objects of a kind from now on, also when the API server ends a watch because it is too busy to serve it.
+func follow(ctx context.Context, from client.WithWatch, list client.ObjectList) (watch.Interface, error) {
+	if err := from.List(ctx, list, client.Limit(1)); err != nil {
+		return nil, err
+	}
+	return toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return from.Watch(ctx, list, &client.ListOptions{Raw: &o})
+		},
+	})
 }
 
 func (w *witness) close() {
@@ -97,6 +113,13 @@ func (w *witness) await(name string) <-chan cycle {
 	defer w.mu.Unlock()
 	w.awaited[name], w.complete[name] = cycle{}, make(chan cycle, 1)
 	return w.complete[name]
+}
+
+// seen are the milestones that were seen of a cycle that is awaited.
+func (w *witness) seen(name string) []milestone {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.awaited[name]))
 }
 
 func (w *witness) see(e watch.Event, at time.Time) {
