@@ -103,7 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if w.record.Cause != w.facts.Cause {
 			w.record.Cause = explain(w, step)
 		}
-		err = r.remember(ctx, w, step)
+		if err = r.remember(ctx, w, step); err == nil {
+			r.measure(w, step)
+		}
 		// What was done to the world is told also if it could not be remembered: the next pass sees it, and does not do it again.
 		if err == nil || step.Do.Visible() {
 			r.tell(ctx, w, step)

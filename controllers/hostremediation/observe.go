@@ -52,6 +52,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	w := &world{now: now, rem: r.Kind.New()}
 	if err := r.Client.Get(ctx, key, w.rem.Unwrapped()); apierrors.IsNotFound(err) {
 		r.Turns.leave(r.Kind.Kind, key)
+		current.forget(r.Kind.Kind, key)
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
