@@ -80,14 +80,14 @@ func (r report) cyclesMarkdown() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Power cycles of hosts\n\nThis part was generated on %s, in %s, on %s. %s. `make bench ARGS=\"-only power-cycles\"` takes it anew and leaves "+
-		"the rest as it is.\n\n%s\n", r.settings.date, r.cyclesTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), cycleMethod)
-	head, lines := "| measured |", "|---|"
+	fmt.Fprintf(&b, "## Power cycles of hosts\n\nThis part was generated on %s, in %s, on %s. %s. "+
+		"`make bench ARGS=\"-only power-cycles\"` takes it anew and leaves the rest as it is.\n\n%s\n",
+		r.settings.date, r.cyclesTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), cycleMethod)
+	var titles []string
 	for _, c := range r.cycles {
-		head += fmt.Sprintf(" %d hosts |", c.hosts)
-		lines += "---:|"
+		titles = append(titles, fmt.Sprintf("%d hosts", c.hosts))
 	}
-	fmt.Fprintf(&b, "%s aim |\n%s---|\n", head, lines)
+	fmt.Fprintf(&b, "| measured | %s | aim |\n|---|%s---|\n", strings.Join(titles, " | "), strings.Repeat("---:|", len(titles)))
 	for _, row := range cycleRows() {
 		fmt.Fprintf(&b, "| %s |", row.measured)
 		aim := ""
@@ -100,7 +100,8 @@ func (r report) cyclesMarkdown() string {
 	}
 	if few, many := r.cycles[0], r.cycles[len(r.cycles)-1]; many.hosts > few.hosts {
 		more := (many.figures[residentSteady] - few.figures[residentSteady]) * 1000 / float64(many.hosts-few.hosts)
-		fmt.Fprintf(&b, "\nFrom %d to %d hosts, kubemend grows by %.1f MiB (idle) for every 1000 hosts with their Machines, Metal3Machines and Nodes.\n", few.hosts, many.hosts, more)
+		fmt.Fprintf(&b, "\nFrom %d to %d hosts, kubemend grows by %.1f MiB (idle) for every 1000 hosts with their Machines, Metal3Machines and Nodes.\n",
+			few.hosts, many.hosts, more)
 	}
 	return b.String()
 }
@@ -126,18 +127,23 @@ func merged(document, checks, cycles string) string {
 }
 
 // cycleMethod says how the figures of power cycles are taken, and what distorts them.
-const cycleMethod = `One management and one workload API server of their own, with as many Machines, Metal3Machines, BareMetalHosts (of about 8 KiB), Nodes and one MachineHealthCheck with a
-HostRemediationTemplate; kubemend's manager is a process of its own. Hosts, the Bare Metal Operator that switches them and kubelets are simulated: a host is off or on as soon as it was
-asked, and its kubelet reports Ready at once under a new boot ID. No pods run, so there is nothing to wait for once a node is fenced; in a real cluster Kubernetes deletes
-the pods of such a node in rounds of 20 s, and a host takes minutes. So this is what kubemend and the API servers add to that, and not how long a power cycle takes.
+const cycleMethod = `One management and one workload API server of their own, with as many Machines, Metal3Machines, BareMetalHosts (of
+about 8 KiB), Nodes and one MachineHealthCheck with a HostRemediationTemplate; kubemend's manager is a process of
+its own. Hosts, the Bare Metal Operator that switches them and kubelets are simulated: a host is off or on as soon
+as it was asked, and its kubelet reports Ready at once under a new boot ID. No pods run, so there is nothing to wait
+for once a node is fenced; in a real cluster Kubernetes deletes the pods of such a node in rounds of 20 s, and a
+host takes minutes. So this is what kubemend and the API servers add to that, and not how long a power cycle takes.
 
-- **From the node Unknown to the machine well**: from the API server's answer to the write of Ready=Unknown, dated 30 minutes back, to the watch event with which the Machine has
-  HealthCheckSucceeded=True again, as seen by one who watches hosts, nodes, requests and machines. *The host's* is from the annotation to status.poweredOn, which the simulated operator
-  writes; *the kubelet's* from the host on to the node Ready. The lines in between are medians of their own, and do not add up to the median of the whole.
-- **Calls**: of the manager, in rest_client_requests_total, from before the first to after the last cycle; the MachineHealthCheck's are among them, ClusterCache's probes are not.
+- **From the node Unknown to the machine well**: from the API server's answer to the write of Ready=Unknown, dated 30 minutes back, to
+  the watch event with which the Machine has HealthCheckSucceeded=True again, as seen by one who watches hosts, nodes, requests and
+  machines. *The host's* is from the annotation to status.poweredOn, which the simulated operator writes; *the kubelet's* from the host
+  on to the node Ready. The lines in between are medians of their own, and do not add up to the median of the whole.
+- **Calls**: of the manager, in rest_client_requests_total, from before the first to after the last cycle; the MachineHealthCheck's are
+  among them, ClusterCache's probes are not.
 - **A tenth at once**: all nodes are turned Unknown at the same time.
 - **Memory**: process_resident_memory_bytes of the whole manager.
 
-There is no other contender: CAPM3's controller is not to be had as a Go module. In a set-up like this one, with one machine, it took 25.6 s from Unknown to healthy, measured once by hand
-and not repeated here; it looks at every remediation each 5 s. API servers, etcd, the simulators and the witness share the cores with the manager. There is one run of each.
+There is no other contender: CAPM3's controller is not to be had as a Go module. In a set-up like this one, with one machine, it took 25.6
+s from Unknown to healthy, measured once by hand and not repeated here; it looks at every remediation each 5 s. API servers, etcd, the
+simulators and the witness share the cores with the manager. There is one run of each.
 `

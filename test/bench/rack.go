@@ -182,13 +182,14 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 	}
 	for n := range 24 {
 		details.Storage = append(details.Storage, bmov1alpha1.Storage{
-			Name: fmt.Sprintf("/dev/disk/by-path/pci-0000:18:00.0-scsi-0:0:%d:0", n), Type: bmov1alpha1.NVME, SizeBytes: 3 << 40, Vendor: "vendor", Model: "a model of a disk",
-			SerialNumber: fmt.Sprintf("SERIAL-%08d-%04d", i, n), WWN: fmt.Sprintf("0x5000c500%08x", n),
+			Name: fmt.Sprintf("/dev/disk/by-path/pci-0000:18:00.0-scsi-0:0:%d:0", n), Type: bmov1alpha1.NVME, SizeBytes: 3 << 40,
+			Vendor: "vendor", Model: "a model of a disk", SerialNumber: fmt.Sprintf("SERIAL-%08d-%04d", i, n), WWN: fmt.Sprintf("0x5000c500%08x", n),
 		})
 	}
 	for n := range 12 {
 		details.NIC = append(details.NIC, bmov1alpha1.NIC{
-			Name: fmt.Sprintf("ens%df%d", n/2, n%2), Model: "0x8086 0x1572", MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i%256, n), IP: "10.20.30.40", SpeedGbps: 25,
+			Name: fmt.Sprintf("ens%df%d", n/2, n%2), Model: "0x8086 0x1572", IP: "10.20.30.40", SpeedGbps: 25,
+			MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i%256, n),
 		})
 	}
 	return details

@@ -80,7 +80,8 @@ func (s *stage) start(ctx context.Context) (err error) {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme)); err != nil {
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	if err != nil {
 		return fmt.Errorf("register kinds: %w", err)
 	}
 	if s.here, err = client.New(unlimited(s.management.Config()), client.Options{Scheme: scheme}); err != nil {
