@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 IMG ?= kubemend/kubemend:$(VERSION)
 
-# Arguments of the manager for `make run`, and of `go test` for the test targets.
+# Arguments of the manager for `make run`, of the program for `make bench`, and of `go test` for the test targets.
 ARGS ?=
 TEST_ARGS ?=
 TEST_TIMEOUT ?= 30m
@@ -79,8 +79,8 @@ test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TE
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 .PHONY: bench
-bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run)
-	$(GO) run ./test/bench -write docs/benchmarks.md
+bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
+	$(GO) run ./test/bench -write docs/benchmarks.md $(ARGS)
 
 ##@ Generate and check
 

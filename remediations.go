@@ -52,6 +52,10 @@ func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, cluster
 		if err := admission.SetUp(mgr); err != nil {
 			return err
 		}
+		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while nobody converts them.
+		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
+			return fmt.Errorf("set up health checks: %w", err)
+		}
 	}
 	metal3 := r.reconciler(hostremediation.Metal3)
 	services := &serving.Reconciler{Client: mgr.GetClient(), Services: []*serving.Service{

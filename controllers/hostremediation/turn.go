@@ -58,6 +58,16 @@ func (t *Turns) Take(queue string, by types.UID, name string, now time.Time) (ah
 	return ""
 }
 
+// shown notes that the caches show that the remediation by has begun: from here on they say how long its turn lasts, which may be shorter
+// than they could have lagged.
+func (t *Turns) shown(queue string, by types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken[queue].by == by {
+		delete(t.taken, queue)
+	}
+}
+
 // await notes that a remediation waits for its turn.
 func (t *Turns) await(kind string, key client.ObjectKey) {
 	t.mu.Lock()
@@ -134,6 +144,7 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 		}
 		for _, other := range all {
 			if goesBefore(other, w) && ownedByOne(other, rivals) {
+				r.Turns.shown(queueOf(w), other.GetUID())
 				return fmt.Sprintf("%s %s is under way", kind.Kind, other.GetName()), nil
 			}
 		}

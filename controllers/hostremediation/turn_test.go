@@ -71,6 +71,19 @@ func TestWhoWaitsIsKnownUntilItDoesNot(t *testing.T) {
 	}
 }
 
+func TestATurnLastsAsLongAsTheCachesSayOnceTheyShowIt(t *testing.T) {
+	var turns Turns
+	turns.Take("queue", "a", "a", noon)
+	turns.shown("queue", "b")
+	if got := turns.Take("queue", "b", "b", noon); got != "a" {
+		t.Errorf("while the caches do not show who has begun, %q is ahead, want a", got)
+	}
+	turns.shown("queue", "a")
+	if got := turns.Take("queue", "b", "b", noon); got != "" {
+		t.Errorf("when they have shown it, %q is ahead, want nobody", got)
+	}
+}
+
 func TestWhoGoesBeforeWhom(t *testing.T) {
 	self := func(attempt int, began time.Time) *world {
 		return &world{rem: remediation("m", ""), record: record{Memory: powercycle.Memory{Attempt: attempt, Began: began}}}

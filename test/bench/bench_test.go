@@ -11,7 +11,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 func TestWorldsAreReadFromTheCommandLine(t *testing.T) {
@@ -197,5 +204,72 @@ func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 		if !strings.Contains(table, line+"\n") {
 			t.Errorf("there is no line\n%s\nin\n%s", line, table)
 		}
+	}
+}
+
+func TestAPartThatWasNotMeasuredIsLeftAsItIs(t *testing.T) {
+	for name, row := range map[string]struct{ was, checks, cycles, want string }{
+		"all of a new document":                    {"", "# Checks\n", "## Cycles\n", "# Checks\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+		"checks alone, in a document without more": {"# Old\n", "# Checks\n", "", "# Checks\n"},
+		"cycles alone, in a document without them": {"# Old\n", "", "## Cycles\n", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+		"checks alone": {
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "# Checks\n", "", "# Checks\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd,
+		},
+		"cycles alone": {
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "## Cycles\n", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACycleIsSeenOnceAllOfItIs(t *testing.T) {
+	const name = "edge-000-md-0"
+	w := &witness{awaited: map[string]cycle{}, complete: map[string]chan cycle{}}
+	complete := w.await(name)
+	meta := metav1.ObjectMeta{Name: name}
+	lit := bmov1alpha1.BareMetalHostStatus{PoweredOn: true}
+	held := metav1.ObjectMeta{Name: name, Annotations: map[string]string{infrav1.PowerOffAnnotationPrefix + "uid": infrav1.PowerOffAnnotationValue}}
+	node := func(boot string, status corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: taints}}
+		n.Status.NodeInfo.BootID = boot
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		return n
+	}
+	fence := corev1.Taint{Key: infrav1.OutOfServiceTaintKey}
+	var at time.Time
+	for _, e := range []watch.Event{
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "another"}}},
+		{Type: watch.Added, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta, Status: lit}},
+		{Type: watch.Added, Object: node(name, corev1.ConditionTrue)}, // as it was before
+		{Type: watch.Added, Object: &mendv1.HostRemediation{ObjectMeta: meta}},
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: held, Status: lit}},
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: held}},
+		{Type: watch.Modified, Object: node(name, corev1.ConditionUnknown, fence)},
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta}},
+		{Type: watch.Modified, Object: &bmov1alpha1.BareMetalHost{ObjectMeta: meta, Status: lit}},
+		{Type: watch.Modified, Object: node("next", corev1.ConditionTrue, fence)},
+		{Type: watch.Modified, Object: node("next", corev1.ConditionTrue)},
+		{Type: watch.Deleted, Object: &mendv1.HostRemediation{ObjectMeta: meta}},
+	} {
+		at = at.Add(time.Second)
+		w.see(e, time.Unix(0, 0).Add(at.Sub(time.Time{})))
+	}
+	select {
+	case c := <-complete:
+		got := map[milestone]float64{}
+		for m, at := range c {
+			got[m] = at.Sub(time.Unix(0, 0)).Seconds()
+		}
+		want := map[milestone]float64{requested: 4, askedOff: 5, off: 6, fenced: 7, askedOn: 8, on: 9, nodeReady: 10, unfenced: 11, ended: 12}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	default:
+		t.Fatalf("it is not complete: %v", w.awaited[name])
 	}
 }

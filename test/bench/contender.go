@@ -80,15 +80,16 @@ func lineUp(w world, s settings) []contender {
 	return chosen
 }
 
-// build builds every contender into bin/bench, so that what is measured is what the source says now.
-func build(ctx context.Context) (map[string]string, error) {
+// build builds every contender that may take part into bin/bench, so that what is measured is what the source says now.
+func build(ctx context.Context, s settings) (map[string]string, error) {
 	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubemend/kubemend")
 	if err != nil {
 		return nil, fmt.Errorf("find the folder of the project: %w", err)
 	}
 	binaries := map[string]string{}
 	for _, c := range contenders() {
-		if _, built := binaries[c.source]; built {
+		_, built := binaries[c.source]
+		if alone := s.only == cyclesPart && c.source != contenders()[0].source; built || alone {
 			continue
 		}
 		since := time.Now()

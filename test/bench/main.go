@@ -1,4 +1,5 @@
-// Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines.
+// Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines, and what kubemend adds to
+// the power cycles of hosts.
 //
 // Every contender is a process of its own and is measured from outside, each in the same way: by what the API server
 // says and when, and by the contender's metrics. For every world, that is a number of machines over a number of
@@ -26,9 +27,11 @@ import (
 type settings struct {
 	worlds     []world
 	contenders []string
-	quick      bool
-	write      string
-	date       string
+	// only is the part that is measured; all are if it is empty.
+	only  string
+	quick bool
+	write string
+	date  string
 	// more are further arguments of kubemend, for whoever looks for a cause.
 	more []string
 }
@@ -57,6 +60,7 @@ func parse(args []string) (settings, error) {
 	flags.StringVar(&s.date, "date", time.Now().Format(time.DateOnly), "The date in the heading.")
 	worlds := flags.String("worlds", "", "The worlds to measure as machines/clusters, for example 100/1,1000/50.")
 	contenders := flags.String("contenders", "", "The contenders to measure: "+strings.Join(contenderNames(), ", ")+".")
+	flags.StringVar(&s.only, "only", "", "The part to measure, "+checksPart+" or "+cyclesPart+"; both if empty. The other part of the file is left as it is.")
 	more := flags.String("kubemend-args", "", "More arguments for kubemend, for example --profiler-address=127.0.0.1:6060.")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -74,6 +78,9 @@ func parse(args []string) (settings, error) {
 	var err error
 	if s.worlds, err = parseWorlds(*worlds); err != nil {
 		return s, err
+	}
+	if s.only != "" && s.only != checksPart && s.only != cyclesPart {
+		return s, fmt.Errorf("measure %q: there is no such part", s.only)
 	}
 	if *contenders != "" {
 		s.contenders = strings.Split(*contenders, ",")
@@ -107,34 +114,78 @@ func measureWorld(ctx context.Context, w world, s settings, binaries map[string]
 	return results, errors.Join(errs...)
 }
 
+// The parts that can be measured on their own.
+const (
+	checksPart = "checks"
+	cyclesPart = "power-cycles"
+)
+
 // run measures all that is asked for, and prints what it has also if it does not get through.
 func run(ctx context.Context, s settings) error {
 	ctrl.SetLogger(logr.Discard()) // what clients have to say is no progress
-	began := time.Now()
-	binaries, err := build(ctx)
+	binaries, err := build(ctx, s)
 	if err != nil {
 		return err
 	}
 	report := report{settings: s, machine: thisMachine()}
+	if s.only != cyclesPart {
+		err = report.measureChecks(ctx, binaries)
+	}
+	if s.only != checksPart && ctx.Err() == nil {
+		err = errors.Join(err, report.measureCycles(ctx, binaries))
+	}
+	fmt.Println(merged("", report.checksMarkdown(), report.cyclesMarkdown()))
+	if err != nil || s.write == "" {
+		return err
+	}
+	return report.save()
+}
+
+// measureChecks measures all contenders in all worlds.
+func (r *report) measureChecks(ctx context.Context, binaries map[string]string) error {
+	began := time.Now()
 	var errs []error
-	for _, w := range s.worlds {
-		results, err := measureWorld(ctx, w, s, binaries)
-		report.worlds = append(report.worlds, results)
+	for _, w := range r.settings.worlds {
+		results, err := measureWorld(ctx, w, r.settings, binaries)
+		r.worlds = append(r.worlds, results)
 		if errs = append(errs, err); ctx.Err() != nil {
 			break
 		}
 	}
-	report.took = time.Since(began)
-	text := report.markdown()
-	fmt.Println(text)
-	if err := errors.Join(errs...); err != nil || s.write == "" {
-		return err
+	r.took = time.Since(began)
+	return errors.Join(errs...)
+}
+
+// measureCycles measures power cycles among few hosts and among many.
+func (r *report) measureCycles(ctx context.Context, binaries map[string]string) error {
+	began := time.Now()
+	var errs []error
+	for _, hosts := range cycleWorlds(r.settings.quick) {
+		results, err := measureCycles(ctx, hosts, r.settings, binaries)
+		r.cycles = append(r.cycles, results)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure power cycles among %d hosts: %w", hosts, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	if s.quick {
-		say("a short run says too little to keep: %s is left as it is", s.write)
+	r.cyclesTook = time.Since(began)
+	return errors.Join(errs...)
+}
+
+// save writes the parts that were measured into the file, and leaves the others.
+func (r *report) save() error {
+	file := r.settings.write
+	if r.settings.quick {
+		say("a short run says too little to keep: %s is left as it is", file)
 		return nil
 	}
-	if err := os.WriteFile(s.write, []byte(text), 0o644); err != nil {
+	was, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read the tables of the last run: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(merged(string(was), r.checksMarkdown(), r.cyclesMarkdown())), 0o644); err != nil {
 		return fmt.Errorf("write the tables: %w", err)
 	}
 	return nil

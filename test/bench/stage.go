@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 )
@@ -35,6 +37,7 @@ type stage struct {
 	here       client.Client  // the management cluster
 	there      rest.Interface // the API server with all nodes
 	lookout    *lookout
+	crds       []string // of more kinds than those of Cluster API
 	// fresh is the first machine that was never flipped: a second time is less work, since its owner was asked before.
 	fresh int
 }
@@ -66,7 +69,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 	}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		s.management, err = s.rig.Management(starting, rig.ManagementOptions{})
+		s.management, err = s.rig.Management(starting, rig.ManagementOptions{CRDs: s.crds})
 		return err
 	})
 	group.Go(func() (err error) {
@@ -77,7 +80,8 @@ func (s *stage) start(ctx context.Context) (err error) {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	if err != nil {
 		return fmt.Errorf("register kinds: %w", err)
 	}
 	if s.here, err = client.New(unlimited(s.management.Config()), client.Options{Scheme: scheme}); err != nil {

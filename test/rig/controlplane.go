@@ -35,6 +35,7 @@ type ControlPlane struct {
 	etcdPort *port
 	apiPort  *port
 	kube     []byte
+	ours     *webhooks // nil unless ManagementOptions.Webhooks
 
 	mu      sync.Mutex
 	running map[program]*process

@@ -29,6 +29,7 @@ import (
 const (
 	coreCRDs     = "core/config/crd/bases"
 	coreWebhooks = "core/config/webhook/manifests.yaml"
+	ourWebhooks  = "config/webhook/manifests.yaml"
 	// controlPlaneCRDs are served without their controller: core looks into objects of these kinds.
 	controlPlaneCRDs = "controlplane/kubeadm/config/crd/bases"
 	simulatedCRDs    = "test/simulator/crds"
@@ -41,8 +42,8 @@ const askKindEvery = 100 * time.Millisecond
 // catalogue is a set of CRDs by name; one that is added later replaces one of the same name.
 type catalogue map[string]*apiextensionsv1.CustomResourceDefinition
 
-// readCatalogue reads the kinds of Cluster API, those that the simulators serve, and then the caller's.
-func (r *Rig) readCatalogue(hooks *webhooks, more []string) (catalogue, error) {
+// readCatalogue reads the kinds of Cluster API, those that the simulators serve, and then the caller's, which may be ours.
+func (r *Rig) readCatalogue(hooks, ours *webhooks, more []string) (catalogue, error) {
 	upstream, err := clusterAPI()
 	if err != nil {
 		return nil, err
@@ -65,9 +66,18 @@ func (r *Rig) readCatalogue(hooks *webhooks, more []string) (catalogue, error) {
 	for _, crd := range ofControlPlane {
 		label(crd)
 	}
-	for _, folder := range append([]string{filepath.Join(r.root, simulatedCRDs)}, more...) {
-		if _, err := all.add(folder); err != nil {
+	if _, err := all.add(filepath.Join(r.root, simulatedCRDs)); err != nil {
+		return nil, err
+	}
+	for _, folder := range more {
+		added, err := all.add(folder)
+		if err != nil {
 			return nil, err
+		}
+		for _, crd := range added {
+			if ours != nil && len(crd.Spec.Versions) > 1 {
+				crd.Spec.Conversion = ours.conversion()
+			}
 		}
 	}
 	return all, nil
@@ -235,7 +245,7 @@ func list(ctx context.Context, client rest.Interface, crd *apiextensionsv1.Custo
 	return nil
 }
 
-// conversion points a kind at core's webhook server.
+// conversion points a kind at the manager's webhook server.
 func (h *webhooks) conversion() *apiextensionsv1.CustomResourceConversion {
 	return &apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,9 @@ type ManagementOptions struct {
 	ControllerManager bool
 	// CRDs are more files or folders of CRDs. One of a name that the rig has as well replaces the rig's.
 	CRDs []string
+	// Webhooks has the API server ask kubemend's manager for the defaults of its kinds and for their conversion, that is of those among
+	// CRDs that have several versions. Nobody answers before a manager is started with WebhookFlags.
+	Webhooks bool
 }
 
 // OwnerControllers delete what has lost its owner or its namespace.
@@ -48,20 +52,15 @@ func (r *Rig) Management(ctx context.Context, o ManagementOptions) (*ControlPlan
 func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	var hooks *webhooks
-	if o.Core {
-		hookPort, err := c.reservePort()
-		if err != nil {
-			return err
-		}
-		hooks = &webhooks{port: hookPort, caBundle: c.ca.pem}
+	hooks, err := c.reserveWebhooks(o)
+	if err != nil {
+		return err
 	}
-
 	var kinds catalogue
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.boot(booting) })
 	group.Go(func() (err error) {
-		kinds, err = c.rig.readCatalogue(hooks, o.CRDs)
+		kinds, err = c.rig.readCatalogue(hooks, c.ours, o.CRDs)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -73,6 +72,11 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 		return err
 	}
 	c.rig.tell(since, "%s: %d kinds are served", c.name, len(kinds))
+	if c.ours != nil {
+		if err := c.ours.install(ctx, c.Config(), filepath.Join(c.rig.root, ourWebhooks)); err != nil {
+			return err
+		}
+	}
 
 	group, booting = errgroup.WithContext(ctx)
 	if o.ControllerManager {
@@ -85,9 +89,27 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	return group.Wait()
 }
 
+// reserveWebhooks finds a place for every manager that the API server is to ask, and returns that of core: kinds name it before the manager
+// runs.
+func (c *ControlPlane) reserveWebhooks(o ManagementOptions) (ofCore *webhooks, err error) {
+	if o.Webhooks {
+		if c.ours, err = c.newWebhooks("kubemend"); err != nil {
+			return nil, err
+		}
+	}
+	if o.Core {
+		return c.newWebhooks("core")
+	}
+	return nil, nil
+}
+
 func (c *ControlPlane) bootCore(ctx context.Context, hooks *webhooks, args []string) error {
 	since := time.Now()
-	if err := hooks.install(ctx, c.Config()); err != nil {
+	upstream, err := clusterAPI()
+	if err != nil {
+		return err
+	}
+	if err := hooks.install(ctx, c.Config(), filepath.Join(upstream, coreWebhooks)); err != nil {
 		return err
 	}
 	if err := c.startCore(ctx, hooks, args); err != nil {
@@ -103,12 +125,8 @@ func (c *ControlPlane) startCore(ctx context.Context, hooks *webhooks, args []st
 	if err != nil {
 		return err
 	}
-	p, err := c.run(core, append([]string{
-		"--kubeconfig=" + c.KubeconfigFile(),
-		"--webhook-port=" + hooks.port.String(),
-		"--webhook-cert-dir=" + c.folder,
-		"--health-port=" + health.String(),
-	}, args...)...)
+	flags := append([]string{"--kubeconfig=" + c.KubeconfigFile(), "--health-port=" + health.String()}, hooks.flags(c)...)
+	p, err := c.run(core, append(flags, args...)...)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,27 +16,38 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// webhooks is where core answers the API server.
+// webhooks is where a manager answers the API server.
 type webhooks struct {
+	// name is that of the manager; it keeps configurations apart, which all have the same name before kustomize.
+	name     string
 	port     *port
 	caBundle []byte
 }
 
+func (c *ControlPlane) newWebhooks(name string) (*webhooks, error) {
+	p, err := c.reservePort()
+	if err != nil {
+		return nil, err
+	}
+	return &webhooks{name: name, port: p, caBundle: c.ca.pem}, nil
+}
+
+// flags make a manager answer there. They are those that the managers of Cluster API have in common.
+func (h *webhooks) flags(c *ControlPlane) []string {
+	return []string{"--webhook-port=" + h.port.String(), "--webhook-cert-dir=" + c.folder}
+}
+
 func (h *webhooks) url(path string) string { return "https://" + h.port.address() + path }
 
-// install registers the webhooks that core's own manifests list.
-func (h *webhooks) install(ctx context.Context, cfg *rest.Config) error {
-	upstream, err := clusterAPI()
-	if err != nil {
-		return err
-	}
+// install registers the webhooks that a manifest lists.
+func (h *webhooks) install(ctx context.Context, cfg *rest.Config, manifest string) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("make a client for webhooks: %w", err)
 	}
-	return eachDocument(filepath.Join(upstream, coreWebhooks), func(kind string, document []byte) error {
+	return eachDocument(manifest, func(kind string, document []byte) error {
 		if err := h.installOne(ctx, client, kind, document); err != nil {
-			return fmt.Errorf("install %s: %w", kind, err)
+			return fmt.Errorf("install %s of %s: %w", kind, h.name, err)
 		}
 		return nil
 	})
@@ -53,6 +63,7 @@ func (h *webhooks) installOne(ctx context.Context, client kubernetes.Interface, 
 		for i := range hooks.Webhooks {
 			h.redirect(&hooks.Webhooks[i].ClientConfig)
 		}
+		hooks.Name = h.name + "-" + hooks.Name
 		_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{})
 		return err
 	case "ValidatingWebhookConfiguration":
@@ -63,6 +74,7 @@ func (h *webhooks) installOne(ctx context.Context, client kubernetes.Interface, 
 		for i := range hooks.Webhooks {
 			h.redirect(&hooks.Webhooks[i].ClientConfig)
 		}
+		hooks.Name = h.name + "-" + hooks.Name
 		_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{})
 		return err
 	default:
@@ -70,7 +82,7 @@ func (h *webhooks) installOne(ctx context.Context, client kubernetes.Interface, 
 	}
 }
 
-// redirect leads from a Service, of which there is none, to core's port on loopback.
+// redirect leads from a Service, of which there is none, to the manager's port on loopback.
 func (h *webhooks) redirect(to *admissionv1.WebhookClientConfig) {
 	to.URL, to.CABundle = ptr.To(h.url(*to.Service.Path)), h.caBundle
 	to.Service = nil

@@ -22,31 +22,37 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
 const (
-	namespace    = "rack"
 	gate         = "--feature-gates=HostRemediation=true"
 	specPatience = 4 * time.Minute
-	workers      = 4 // with fewer that are healthy, kube-controller-manager takes an outage for one of the network
 )
+
+// ownKinds are the CRDs that ship.
+var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
 
 // What all specs share.
 var (
+	control    *rig.Rig
 	management *rig.ControlPlane
-	plane      *rig.ControlPlane // of the workload cluster
-	here       client.Client     // to the management cluster
-	there      client.Client     // to the workload cluster
+	here       client.WithWatch // to the management cluster
 	hosts      *simulator.Hosts
 	provider   *simulator.Infrastructure
-	attacher   *simulator.Attacher
+	attacher   *simulator.Attacher // of the rack's cluster
 	manager    *rig.Kubemend
-	cluster    *clusterv1.Cluster
+
+	// rack is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
+	// takes an outage for one of the network.
+	rack = &world{namespace: "rack", name: "metal", controlPlanes: 1, workers: 4, spare: 5}
+	// seeded is the cluster that the manifests of the documentation are about. None of its controllers runs: what a node looks like of which
+	// nothing is heard, specs write.
+	seeded = &world{namespace: "metal3", name: "test1", controlPlanes: 3, workers: 2}
 )
 
 func TestBareMetal(t *testing.T) {
@@ -59,26 +65,31 @@ func TestBareMetal(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	control, err := rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	var err error
+	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")},
+			Core: true, ControllerManager: true, CRDs: []string{ownKinds}, Webhooks: true,
 		})
 		return err
 	})
 	group.Go(func() (err error) {
-		plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers())})
+		rack.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers())})
+		return err
+	})
+	group.Go(func() (err error) {
+		seeded.plane, err = control.Workload(booting, "seeded", rig.WorkloadOptions{Bare: true})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	here, there = clientFor(management.Config()), clientFor(plane.Config())
+	here = clientFor(management.Config())
 	startWorld()
-	manager, err = management.Kubemend(ctx, "baremetal", nil, gate)
-	Expect(err).NotTo(HaveOccurred())
-	build(ctx)
+	startManager(ctx)
+	rack.build(ctx)
+	seeded.build(ctx)
 }, NodeTimeout(3*time.Minute))
 
 // Whatever failed, the log of the manager says most.
@@ -91,16 +102,24 @@ var _ = ReportAfterEach(func(report SpecReport) {
 	}
 })
 
-func clientFor(config *rest.Config) client.Client {
+// startManager starts the manager as it is installed, or starts it again after it was killed.
+func startManager(ctx context.Context, more ...string) {
+	GinkgoHelper()
+	var err error
+	manager, err = management.Kubemend(ctx, "baremetal", nil, slices.Concat([]string{gate}, management.WebhookFlags(), more)...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme,
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme,
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
@@ -109,36 +128,26 @@ func clientFor(config *rest.Config) client.Client {
 func startWorld() {
 	GinkgoHelper()
 	var err error
-	hosts, err = simulator.NewHosts(management.Config(), simulator.HostsOptions{Namespace: namespace})
+	hosts, err = simulator.NewHosts(management.Config(), simulator.HostsOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{
-		Namespace: namespace, Hosts: hosts, Every: 200 * time.Millisecond,
-	})
+	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
 	Expect(err).NotTo(HaveOccurred())
-	scheduler, err := simulator.NewScheduler(plane.Config(), logr.Discard())
+	scheduler, err := simulator.NewScheduler(rack.plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
-	attacher, err = simulator.NewAttacher(plane.Config(), logr.Discard())
+	attacher, err = simulator.NewAttacher(rack.plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
 	for _, start := range []func(context.Context) error{hosts.Start, provider.Start, scheduler.Start, attacher.Start} {
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- start(ctx) }()
-		DeferCleanup(func() {
-			stop()
-			Expect(<-ended).To(Succeed())
-		})
+		inBackground(start)
 	}
 }
 
-// build makes a cluster of one control-plane machine and some workers, on hosts of which two are spare.
-func build(ctx context.Context) {
-	GinkgoHelper()
-	cluster = builders.Cluster(namespace, "metal")
-	key := client.ObjectKeyFromObject(cluster)
-	Expect(provider.Serve(key, plane.Config())).To(Succeed())
-	objects := []client.Object{builders.Namespace(namespace), rig.KubeconfigSecret(key, plane), builders.Metal3Cluster(cluster), cluster}
-	objects = append(objects, builders.BareMetalHosts(namespace, "host", workers+3)...)
-	objects = append(objects, builders.ControlPlane(cluster, 1)...)
-	objects = append(objects, builders.Workers(cluster, "metal-md-0", workers)...)
-	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
+// inBackground runs something until the suite, or the spec that asks for it, ends.
+func inBackground(start func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx) }()
+	DeferCleanup(func() {
+		stop()
+		Expect(<-ended).To(Succeed())
+	})
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// cycleWorlds are the numbers of hosts of which some are power-cycled.
+func cycleWorlds(quick bool) []int {
+	if quick {
+		return []int{20, 50}
+	}
+	return []int{100, 1000}
+}
+
+// cycleScale is how many cycles are measured: one after another, and at once.
+type cycleScale struct {
+	alone, mass int
+	idle        time.Duration
+}
+
+func cycleScaleOf(hosts int, quick bool) cycleScale {
+	if quick {
+		return cycleScale{alone: 3, mass: hosts / 10, idle: 5 * time.Second}
+	}
+	return cycleScale{alone: 20, mass: hosts / 10, idle: 20 * time.Second}
+}
+
+// cycler is the contender of which power cycles are measured. There is nobody to compare with: CAPM3 is no module.
+func cycler(more []string) contender {
+	c := contenders()[0]
+	c.args = slices.Concat(c.args, []string{"--feature-gates=HostRemediation=true"}, more)
+	return c
+}
+
+// cycleResults are what was measured with a number of hosts.
+type cycleResults struct {
+	hosts   int
+	figures figures
+}
+
+// measureCycles raises a rack of hosts, and has some of them power-cycled.
+func measureCycles(ctx context.Context, hosts int, s settings, binaries map[string]string) (_ cycleResults, err error) {
+	results := cycleResults{hosts: hosts, figures: figures{}}
+	r, err := raiseRack(ctx, hosts)
+	if err != nil {
+		return results, err
+	}
+	defer func() { err = errors.Join(err, r.strike()) }()
+	c := cycler(s.more)
+	much := cycleScaleOf(hosts, s.quick)
+	t := &trial{stage: r.stage, figures: results.figures, scale: scale{idle: much.idle}}
+	if err := t.firstPass(ctx, c, binaries[c.source]); err != nil {
+		return results, fmt.Errorf("first full pass: %w", err)
+	}
+	defer t.end()
+	if err := t.rest(ctx); err != nil {
+		return results, fmt.Errorf("idle: %w", err)
+	}
+	if r.witness, err = r.watch(ctx); err != nil {
+		return results, err
+	}
+	if err := r.alone(ctx, t, much.alone); err != nil {
+		return results, fmt.Errorf("cycles one by one: %w%s", err, tail(t.manager.Log))
+	}
+	if err := r.mass(ctx, t, much.mass); err != nil {
+		return results, fmt.Errorf("cycles at once: %w%s", err, tail(t.manager.Log))
+	}
+	results.figures[residentHighest] = t.highest / mebibyte
+	return results, nil
+}
+
+// alone has one host after another power-cycled, each when nothing is left to do of the one before.
+func (r *rack) alone(ctx context.Context, t *trial, n int) error {
+	machines, err := r.unflipped(n)
+	if err != nil {
+		return err
+	}
+	before, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	var cycles []cycle
+	for _, i := range machines {
+		c, err := r.cycle(ctx, i)
+		if err != nil {
+			return err
+		}
+		cycles = append(cycles, c)
+		if _, err := t.quiet(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	after, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	t.recordCycles(cycles)
+	d, each := after.minus(before), float64(n)
+	t.figures[cycleSamples] = each
+	t.figures[cyclePatches] = d.patches / each
+	t.figures[cycleCreates] = d.creates / each
+	t.figures[cycleReads] = d.reads / each
+	t.figures[cycleOthers] = d.others / each
+	t.figures[cycleDistant] = max(d.distant, 0) / each
+	t.figures[cycleCPU] = t.busy(before, after).cpu / each
+	return nil
+}
+
+// mass has a tenth of the hosts power-cycled at once.
+func (r *rack) mass(ctx context.Context, t *trial, n int) error {
+	machines, err := r.unflipped(n)
+	if err != nil {
+		return err
+	}
+	before, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	defer t.watchMemory(ctx)()
+	cycles := make([]cycle, n)
+	group, working := errgroup.WithContext(ctx)
+	for at, i := range machines {
+		group.Go(func() (err error) {
+			cycles[at], err = r.cycle(working, i)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	after, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	t.record(spans(cycles, cycle.whole), cycleMassMedian, cycleMassWorst)
+	d, each := after.minus(before), float64(n)
+	t.figures[cycleMassSamples] = each
+	t.figures[cycleMassCalls] = (d.patches + d.creates + d.reads + d.others) / each
+	t.figures[cycleMassDistant] = max(d.distant, 0) / each
+	return nil
+}
+
+// recordCycles keeps how long cycles took, and what took how long.
+func (t *trial) recordCycles(cycles []cycle) {
+	t.record(spans(cycles, cycle.whole), cycleMedian, cycleWorst)
+	t.record(spans(cycles, cycle.added), cycleAddedMedian, cycleAddedWorst)
+	for _, part := range []struct {
+		measured
+		from, to milestone
+	}{
+		{cycleToRequest, turned, requested}, {cycleToOff, requested, askedOff}, {cycleHostOff, askedOff, off}, {cycleToFence, off, fenced},
+		{cycleToOn, fenced, askedOn}, {cycleHostOn, askedOn, on}, {cycleToUnfence, on, unfenced}, {cycleToReady, on, nodeReady}, {cycleToWell, nodeReady, well},
+		{cycleToEnd, well, ended},
+	} {
+		took := spans(cycles, func(c cycle) time.Duration { return max(c.between(part.from, part.to), 0) })
+		slices.Sort(took)
+		t.figures[part.measured] = percentile(took, 50).Seconds()
+	}
+}
+
+func spans(cycles []cycle, of func(cycle) time.Duration) []time.Duration {
+	all := make([]time.Duration, len(cycles))
+	for i, c := range cycles {
+		all[i] = of(c)
+	}
+	return all
+}

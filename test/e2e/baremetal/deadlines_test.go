@@ -1,0 +1,161 @@
+package baremetal
+
+import (
+	"context"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
+const twoDeadlines = 4 * time.Minute
+
+// Who waits for a deadline waits for minutes, so these wait together: what is broken first is looked at last.
+var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
+	var dead, lame story
+
+	BeforeAll(func(ctx SpecContext) {
+		rack.allWell(ctx)
+		rack.watched(ctx, ours, func(check *clusterv1.MachineHealthCheck) {
+			check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](30)
+		})
+		dead = rack.storyOf(ctx, rack.workerNames(ctx)[0])
+		dead.host.Die(true)
+		dead.host.Kubelet().Stop()
+		lame = rack.storyOf(ctx, rack.joinsNever(ctx))
+	}, NodeTimeout(specPatience))
+
+	It("because the workload cluster does not answer brings a single control plane back, and a worker once that is there", func(ctx SpecContext) {
+		lonely := &world{namespace: "lonely", name: "lonely", controlPlanes: 1, workers: 1}
+		var err error
+		lonely.plane, err = control.Workload(ctx, "lonely", rig.WorkloadOptions{Bare: true})
+		Expect(err).NotTo(HaveOccurred())
+		lonely.build(ctx)
+		lonely.allWell(ctx)
+		first, worker := lonely.storyOf(ctx, lonely.controlPlaneNames(ctx)[0]), lonely.storyOf(ctx, lonely.workerNames(ctx)[0])
+
+		By("losing the API server, with the host that it runs on")
+		Expect(lonely.plane.StopAPIServer(ctx)).To(Succeed())
+		first.host.Kubelet().Stop()
+		worker.host.Kubelet().Stop()
+		patiently := func(s *infrav1.RemediationStrategy) { s.TimeoutSeconds = 300 }
+		ofFirst, ofWorker := lonely.byHand(ctx, first.name, patiently), lonely.byHand(ctx, worker.name, patiently)
+		Eventually(powered(first.host)).Should(BeFalse())
+		Eventually(powered(worker.host)).Should(BeFalse())
+		Eventually(saidOf(ctx, ofWorker, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
+		Eventually(saidOf(ctx, ofFirst, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
+
+		By("waiting until the control plane is powered on although its node cannot be fenced")
+		Eventually(powered(first.host)).WithTimeout(2 * time.Minute).Should(BeTrue())
+		Expect(powered(worker.host)()).To(BeFalse(), "a worker can wait: the API does not run on it")
+		Expect(lonely.plane.StartAPIServer(ctx)).To(Succeed())
+
+		By("waiting until the connection is there again")
+		Eventually(step(ctx, ofWorker)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
+		Eventually(step(ctx, ofFirst)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
+		Expect(lonely.events(ctx, ours.name, worker.name, worker.began)).To(And(HaveKeyWithValue("Fenced", 1), freed))
+		Expect(lonely.events(ctx, ours.name, first.name, first.began)).NotTo(HaveKey("Fenced"))
+		for _, s := range []story{first, worker} {
+			Expect(changes(s.host.History().Since(s.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+			Expect(lonely.machine(ctx, s.name).UID).To(Equal(s.uid))
+			lonely.nothingIsLeft(ctx, s.host, s.name)
+		}
+	}, SpecTimeout(2*specPatience))
+
+	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
+		rack.replaced(ctx, dead)
+		marked(ctx, dead.host)
+		Expect(dead.host.History().Since(dead.began)).To(BeEmpty())
+		dead.host.Die(false)
+	}, SpecTimeout(twoDeadlines))
+
+	It("because the machine never had a node is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
+		rack.replaced(ctx, lame)
+		marked(ctx, lame.host)
+		Expect(lame.host.History().Since(lame.began).Cycles()).To(Equal(2), "two attempts")
+		Expect(rack.events(ctx, ours.name, lame.name, lame.began)).To(And(HaveKey("NodeStayedBad"), HaveKey("HandedOver"), Not(HaveKey("Fenced"))))
+	}, SpecTimeout(twoDeadlines))
+
+	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
+		rack.scale(ctx, rack.workers)
+		rack.allWell(ctx)
+		for _, name := range rack.workerNames(ctx) {
+			Expect(rack.host(name).Key()).NotTo(BeElementOf(dead.host.Key(), lame.host.Key()))
+		}
+	}, SpecTimeout(specPatience))
+})
+
+// story is what was known of a machine before something happened to it.
+type story struct {
+	name  string
+	uid   types.UID
+	host  *simulator.Host
+	began time.Time
+}
+
+func (w *world) storyOf(ctx context.Context, machine string) story {
+	GinkgoHelper()
+	return story{name: machine, uid: w.machine(ctx, machine).UID, host: w.host(machine), began: time.Now()}
+}
+
+// joinsNever adds a worker whose kubelet does not come up, on whatever host, for as long as the spec runs.
+func (w *world) joinsNever(ctx context.Context) (name string) {
+	GinkgoHelper()
+	before := map[string]bool{}
+	for _, known := range w.workerNames(ctx) {
+		before[known] = true
+	}
+	lame := func(machine client.ObjectKey) bool { return machine.Namespace == w.namespace && !before[machine.Name] }
+	provider.RefuseToStart(lame)
+	DeferCleanup(func() { provider.RefuseToStart(nil) })
+	w.scale(ctx, w.workers+1)
+	Eventually(func(g Gomega) {
+		for _, candidate := range w.workerNames(ctx) {
+			if !before[candidate] {
+				name = candidate
+			}
+		}
+		g.Expect(name).NotTo(BeEmpty())
+		g.Expect(w.machine(ctx, name).Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
+		g.Expect(provider.Host(client.ObjectKey{Namespace: w.namespace, Name: name})).NotTo(BeNil())
+		g.Expect(w.host(name).Powered()).To(BeTrue())
+	}).Should(Succeed())
+	provider.RefuseToStart(func(machine client.ObjectKey) bool { return machine.Namespace == w.namespace && machine.Name == name })
+	return name
+}
+
+// replaced waits until the owner of a machine has begun to replace it.
+func (w *world) replaced(ctx context.Context, lost story) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		m := &clusterv1.Machine{}
+		err := here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: lost.name}, m)
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(m.UID != lost.uid || !m.DeletionTimestamp.IsZero()).To(BeTrue(), "the machine is still there")
+	}).WithTimeout(twoDeadlines).WithPolling(time.Second).Should(Succeed())
+}
+
+// marked checks that a host is marked for every generation of CAPM3, and that nothing acts on its power.
+func marked(ctx context.Context, host *simulator.Host) {
+	GinkgoHelper()
+	bmh := &bmov1alpha1.BareMetalHost{}
+	Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+	Expect(bmh.Annotations).To(And(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation)))
+	for key := range bmh.Annotations {
+		Expect(key).NotTo(HavePrefix(infrav1.PowerOffAnnotationPrefix), "the next one who has this host could not switch it on")
+	}
+}

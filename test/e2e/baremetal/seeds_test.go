@@ -1,0 +1,148 @@
+package baremetal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// soon is less than what a turn lasts for which nobody says that it is over, and long enough for a machine that is busy.
+const soon = 20 * time.Second
+
+// The manifests are those of Metal3's documentation, as printed: in v1beta1, for checks and for templates.
+var _ = Describe("The manifests of the documentation", func() {
+	BeforeEach(func(ctx SpecContext) { seeded.allWell(ctx) })
+
+	It("have a worker power-cycled, with the retries and the timeout that they ask for", func(ctx SpecContext) {
+		applied(ctx, "seed-003-workers.yaml")
+		name := seeded.workerNames(ctx)[0]
+		identity, host, began := seeded.machine(ctx, name).UID, seeded.host(name), time.Now()
+		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the request can be looked at
+		DeferCleanup(func() { host.Take(simulator.Times{}) })
+
+		seeded.silence(ctx, name)
+
+		asked := &infrav1beta1.Metal3Remediation{}
+		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: seeded.namespace, Name: name}, asked) }).Should(Succeed())
+		Expect(asked.Spec.Strategy).NotTo(BeNil())
+		Expect(asked.Spec.Strategy.RetryLimit).To(Equal(2))
+		Expect(asked.Spec.Strategy.Timeout).NotTo(BeNil())
+		Expect(asked.Spec.Strategy.Timeout.Duration).To(Equal(5 * time.Minute))
+		seeded.cycled(ctx, name, identity, began)
+		Expect(seeded.events(ctx, theirs.name, name, began)).To(And(HaveKeyWithValue("Fenced", 1), freed))
+	}, SpecTimeout(specPatience))
+
+	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait say for whom", func(ctx SpecContext) {
+		applied(ctx, "seed-003-control-plane.yaml")
+		names := seeded.controlPlaneNames(ctx)
+		identities, began := map[string]types.UID{}, time.Now()
+		for _, name := range names {
+			identities[name] = seeded.machine(ctx, name).UID
+			seeded.host(name).Take(simulator.Times{PowerOff: 500 * time.Millisecond, PowerOn: 500 * time.Millisecond, Boot: 500 * time.Millisecond})
+		}
+		DeferCleanup(func() {
+			for _, name := range names {
+				seeded.host(name).Take(simulator.Times{})
+			}
+		})
+		seen := follow(ctx, seeded.namespace)
+
+		for _, name := range names {
+			seeded.silence(ctx, name)
+		}
+
+		var histories []simulator.History
+		for _, name := range names {
+			seeded.cycled(ctx, name, identities[name], began)
+			histories = append(histories, seeded.host(name).History().Since(began))
+		}
+		Expect(seen.heldTogether()).To(BeEmpty(), "held off at the same time")
+		Expect(simulator.MostOff(histories...)).To(Equal(1), "off at the same time")
+		slices.SortFunc(histories, func(a, b simulator.History) int { return a[0].At.Compare(b[0].At) })
+		for i, next := range histories[1:] {
+			Expect(next[0].At).To(BeTemporally("~", histories[i][1].At, soon), "whoever waits is told that its turn has come")
+		}
+		said, waited := map[string][]string{}, 0
+		for _, name := range names {
+			said[name] = seen.said(name)
+			if waitedForAnother(said[name], name, names) {
+				waited++
+			}
+		}
+		Expect(waited).To(BeNumerically(">=", len(names)-1), "%v", said)
+	}, SpecTimeout(specPatience))
+})
+
+// waitedForAnother reports whether one of the messages of a machine's remediation says that it waits, and names another machine.
+func waitedForAnother(messages []string, name string, all []string) bool {
+	return slices.ContainsFunc(messages, func(message string) bool {
+		_, why, waits := strings.Cut(message, "Another remediation goes first (")
+		return waits && !strings.Contains(why, name) && slices.ContainsFunc(all, func(other string) bool { return strings.Contains(why, other) })
+	})
+}
+
+// cycled waits until a machine that was silenced was power-cycled once, is well, and nothing is left of it.
+func (w *world) cycled(ctx context.Context, name string, identity types.UID, began time.Time) {
+	GinkgoHelper()
+	host := w.host(name)
+	Eventually(func() simulator.History { return host.History().Since(began) }).WithTimeout(3*time.Minute).Should(HaveLen(2), "off and on")
+	Eventually(func() corev1.ConditionStatus { return w.ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+	Eventually(func() bool { return w.gone(ctx, theirs, name) }).Should(BeTrue())
+	w.nothingIsLeft(ctx, host, name)
+	Expect(host.History().Since(began)).To(HaveLen(2), "off and on")
+	Expect(w.machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+}
+
+// applied creates the objects of a manifest as they are, and then claims the check for kubemend, until the spec ends.
+func applied(ctx context.Context, file string) {
+	GinkgoHelper()
+	for _, object := range testdata(file) {
+		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
+		if object.GetKind() != "MachineHealthCheck" {
+			continue
+		}
+		check := &clusterv1.MachineHealthCheck{}
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(object), check)).To(Succeed())
+		before := check.DeepCopy()
+		builders.Claimed(check)
+		Expect(here.Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// testdata reads the documents of a file.
+func testdata(file string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("testdata", file))
+	Expect(err).NotTo(HaveOccurred())
+	documents := yaml.NewYAMLToJSONDecoder(bytes.NewReader(content))
+	var all []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := documents.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, object)
+	}
+}

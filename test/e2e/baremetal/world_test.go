@@ -1,0 +1,348 @@
+package baremetal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// longAgo is when a node fell silent that is silent for longer than any check has patience.
+const longAgo = 30 * time.Minute
+
+// world is one cluster with its hosts, in a namespace of the management cluster.
+type world struct {
+	namespace, name string
+	controlPlanes   int
+	workers         int32
+	spare           int // hosts that no machine has
+
+	plane   *rig.ControlPlane // of the workload cluster
+	there   client.WithWatch  // to it
+	cluster *clusterv1.Cluster
+}
+
+// build makes the cluster. Machines come up by and by.
+func (w *world) build(ctx context.Context) {
+	GinkgoHelper()
+	w.there = clientFor(w.plane.Config())
+	w.cluster = builders.Cluster(w.namespace, w.name)
+	key := client.ObjectKeyFromObject(w.cluster)
+	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
+	objects := []client.Object{builders.Namespace(w.namespace), rig.KubeconfigSecret(key, w.plane), builders.Metal3Cluster(w.cluster), w.cluster}
+	objects = append(objects, builders.BareMetalHosts(w.namespace, "host", w.controlPlanes+int(w.workers)+w.spare)...)
+	objects = append(objects, builders.ControlPlane(w.cluster, w.controlPlanes)...)
+	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Labels["nodepool"] = "nodepool-0" // what the manifest of the documentation selects
+	})
+	objects = append(objects, builders.Metal3MachineTemplate(w.cluster, w.pool()), deployment)
+	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
+}
+
+// pool is the name of the workers' MachineDeployment.
+func (w *world) pool() string { return w.name + "-md-0" }
+
+// scale sets how many workers there are to be.
+func (w *world) scale(ctx context.Context, number int32) {
+	GinkgoHelper()
+	deployment := &clusterv1.MachineDeployment{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.pool()}, deployment)).To(Succeed())
+	before := deployment.DeepCopy()
+	deployment.Spec.Replicas = &number
+	Expect(here.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
+}
+
+// allWell waits until every machine runs and every node is ready.
+func (w *world) allWell(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		list := &clusterv1.MachineList{}
+		g.Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(w.controlPlanes + int(w.workers)))
+		for _, m := range list.Items {
+			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), m.Name)
+			g.Expect(w.ready(ctx, m.Name)).To(Equal(corev1.ConditionTrue), m.Name)
+		}
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+}
+
+func (w *world) machine(ctx context.Context, name string) *clusterv1.Machine {
+	GinkgoHelper()
+	m := &clusterv1.Machine{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, m)).To(Succeed())
+	return m
+}
+
+// controlPlaneNames and workerNames are the names of machines and their nodes, sorted.
+func (w *world) controlPlaneNames(ctx context.Context) []string {
+	GinkgoHelper()
+	return w.names(ctx, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+}
+
+func (w *world) workerNames(ctx context.Context) []string {
+	GinkgoHelper()
+	return w.names(ctx, client.HasLabels{clusterv1.MachineDeploymentNameLabel})
+}
+
+func (w *world) names(ctx context.Context, which client.ListOption) []string {
+	GinkgoHelper()
+	list := &clusterv1.MachineList{}
+	Expect(here.List(ctx, list, client.InNamespace(w.namespace), which)).To(Succeed())
+	var names []string
+	for _, m := range list.Items {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// host is what carries a machine.
+func (w *world) host(machine string) *simulator.Host {
+	GinkgoHelper()
+	host := provider.Host(client.ObjectKey{Namespace: w.namespace, Name: machine})
+	Expect(host).NotTo(BeNil(), machine)
+	return host
+}
+
+// aWorker is the first worker by name, with its host.
+func (w *world) aWorker(ctx context.Context) (string, *simulator.Host) {
+	GinkgoHelper()
+	name := w.workerNames(ctx)[0]
+	return name, w.host(name)
+}
+
+// anIdleWorker is the first worker on which no pod is, so that nothing has to move, with its host.
+func (w *world) anIdleWorker(ctx context.Context) (name string, host *simulator.Host) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(w.there.List(ctx, pods)).To(Succeed())
+		idle := slices.DeleteFunc(w.workerNames(ctx), func(node string) bool {
+			return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node || p.Spec.NodeName == "" })
+		})
+		g.Expect(idle).NotTo(BeEmpty())
+		name = idle[0]
+	}).Should(Succeed())
+	return name, w.host(name)
+}
+
+// node is a node that has the name of its machine.
+func (w *world) node(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(w.there.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+	return node
+}
+
+// ready is the condition of a node that has the name of its machine.
+func (w *world) ready(ctx context.Context, name string) corev1.ConditionStatus {
+	node := &corev1.Node{}
+	if err := w.there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return corev1.ConditionStatus(err.Error())
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// silence hangs the kubelet of a machine, and makes the node look as if nothing had been heard of it for half an hour: checks of the
+// documentation wait for five minutes.
+func (w *world) silence(ctx context.Context, name string) {
+	GinkgoHelper()
+	w.host(name).Kubelet().Stop()
+	unheard := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-longAgo)),
+	}
+	node := w.node(ctx, name)
+	before := node.DeepCopy()
+	node.Status.Conditions = append(slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == unheard.Type }), unheard)
+	Expect(w.there.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
+}
+
+// nodeOf is where the one pod of a Deployment runs; empty while none does.
+func (w *world) nodeOf(ctx context.Context, app string) (node string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		list := &corev1.PodList{}
+		g.Expect(w.there.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{"app": app})).To(Succeed())
+		node = ""
+		for _, p := range list.Items {
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
+				node = p.Spec.NodeName
+			}
+		}
+		g.Expect(node).NotTo(BeEmpty())
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	return node
+}
+
+// kind is one of the two kinds of remediations, as a check names it.
+type kind struct {
+	apiVersion, name string
+	template         func(namespace, name string, s infrav1.RemediationStrategy) client.Object
+	empty            func() client.Object
+}
+
+var (
+	ours = kind{
+		apiVersion: mendv1.GroupVersion.String(), name: "HostRemediation",
+		template: func(namespace, name string, s infrav1.RemediationStrategy) client.Object {
+			t := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			t.Spec.Template.Spec.Strategy = &s
+			return t
+		},
+		empty: func() client.Object { return &mendv1.HostRemediation{} },
+	}
+	theirs = kind{
+		apiVersion: infrav1.GroupVersion.String(), name: "Metal3Remediation",
+		template: func(namespace, name string, s infrav1.RemediationStrategy) client.Object {
+			t := &infrav1.Metal3RemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			t.Spec.Template.Spec.Strategy = &s
+			return t
+		},
+		empty: func() client.Object { return &infrav1.Metal3Remediation{} },
+	}
+)
+
+// twoAttempts are as short as the API allows.
+var twoAttempts = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
+
+// watched makes a check that remediates workers by requests of a kind, for as long as the spec runs.
+func (w *world) watched(ctx context.Context, k kind, edits ...func(*clusterv1.MachineHealthCheck)) {
+	GinkgoHelper()
+	name := strings.ToLower(k.name)
+	check := builders.MachineHealthCheck(w.cluster, name, append([]func(*clusterv1.MachineHealthCheck){
+		builders.Claimed, builders.Patience(2 * time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name),
+	}, edits...)...)
+	template := k.template(w.namespace, name, twoAttempts)
+	Expect(builders.Apply(ctx, here, template, check)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(here.Delete(ctx, check)).To(Succeed())
+		Expect(here.Delete(ctx, template)).To(Succeed())
+	})
+}
+
+// byHand makes a remediation of a machine as a person would, for one that need not be bad.
+func (w *world) byHand(ctx context.Context, name string, edits ...func(*infrav1.RemediationStrategy)) *mendv1.HostRemediation {
+	GinkgoHelper()
+	m, strategy := w.machine(ctx, name), twoAttempts
+	for _, edit := range edits {
+		edit(&strategy)
+	}
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID,
+		}},
+	}}
+	rem.Spec.Strategy = &strategy
+	Expect(here.Create(ctx, rem)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed())
+		Eventually(func() bool { return w.gone(ctx, ours, name) }).Should(BeTrue())
+	})
+	return rem
+}
+
+// step is what a remediation is at, as users see it.
+func step(ctx context.Context, rem client.Object) func() string {
+	return func() string {
+		now := &mendv1.HostRemediation{}
+		if err := here.Get(ctx, client.ObjectKeyFromObject(rem), now); err != nil {
+			return err.Error()
+		}
+		return now.Status.Step
+	}
+}
+
+// saidOf is what a condition of a remediation says, as "Status/Reason".
+func saidOf(ctx context.Context, rem client.Object, condition string) func() string {
+	return func() string {
+		now := &mendv1.HostRemediation{}
+		if err := here.Get(ctx, client.ObjectKeyFromObject(rem), now); err != nil {
+			return err.Error()
+		}
+		for _, c := range now.Status.Conditions {
+			if c.Type == condition {
+				return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+			}
+		}
+		return "-"
+	}
+}
+
+func powered(host *simulator.Host) func() bool { return host.Powered }
+
+// gone reports whether there is no remediation of a machine.
+func (w *world) gone(ctx context.Context, k kind, name string) bool {
+	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, k.empty()))
+}
+
+// events counts the events about an object since a moment, by reason.
+func (w *world) events(ctx context.Context, kind, name string, since time.Time) map[string]int {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
+	told := map[string]int{}
+	for _, e := range list.Items {
+		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
+			told[e.Reason]++
+			if e.Series != nil {
+				told[e.Reason] += int(e.Series.Count)
+			}
+		}
+	}
+	return told
+}
+
+// freed is what is told when a fence is taken away. A machine may be found well before that, and then its request is deleted first.
+var freed = Or(HaveKeyWithValue("Unfenced", 1), HaveKey("LettingGo"))
+
+// nothingIsLeft checks that no trace of a remediation is left on host and node.
+func (w *world) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
+	GinkgoHelper()
+	hostIsFree(ctx, host)
+	Eventually(func(g Gomega) {
+		n := &corev1.Node{}
+		g.Expect(w.there.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
+		g.Expect(outOfService(n)).To(BeFalse())
+		g.Expect(n.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
+	}).Should(Succeed())
+}
+
+// hostIsFree checks that nothing acts on the power of a host, and nothing marks it.
+func hostIsFree(ctx context.Context, host *simulator.Host) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		bmh := &bmov1alpha1.BareMetalHost{}
+		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+		for key, value := range bmh.Annotations {
+			g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")), fmt.Sprintf("%s: %s", key, value))
+		}
+	}).Should(Succeed())
+}
+
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == infrav1.OutOfServiceTaintKey })
+}
