@@ -99,7 +99,7 @@ func defaults() *options {
 	// Adding to a gate that is new and not yet frozen cannot fail.
 	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		warmStandby:     {Default: false, PreRelease: featuregate.Alpha},
-		hostRemediation: {Default: false, PreRelease: featuregate.Alpha},
+		hostRemediation: {Default: true, PreRelease: featuregate.Beta},
 	})
 	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, fencing: fence.Auto, gates: gates, logs: logs.NewOptions()}
 }

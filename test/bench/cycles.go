@@ -34,7 +34,7 @@ func cycleScaleOf(hosts int, quick bool) cycleScale {
 // cycler is the contender of which power cycles are measured. There is nobody to compare with: CAPM3 is no module.
 func cycler(more []string) contender {
 	c := contenders()[0]
-	c.args = slices.Concat(c.args, []string{"--feature-gates=HostRemediation=true"}, more)
+	c.args = append(c.args, more...)
 	return c
 }
 

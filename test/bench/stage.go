@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -92,25 +91,6 @@ func (s *stage) start(ctx context.Context) (err error) {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	s.there = there.CoreV1().RESTClient()
-	return s.awaitKinds(ctx)
-}
-
-// awaitKinds waits until the API server also lists the kinds that it serves already: clients go by that list.
-func (s *stage) awaitKinds(ctx context.Context) error {
-	const askEvery, patience = 100 * time.Millisecond, time.Minute
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, askEvery, patience, true, func(context.Context) (bool, error) {
-		last = nil
-		for _, kind := range []string{"Cluster", "Machine", "MachineHealthCheck"} {
-			gvk := clusterv1.GroupVersion.WithKind(kind)
-			_, err := s.here.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-			last = errors.Join(last, err)
-		}
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the kinds of Cluster API: %w, last answer: %w", err, last)
-	}
 	return nil
 }
 

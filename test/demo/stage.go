@@ -135,7 +135,7 @@ func clientFor(config *rest.Config) (client.Client, error) {
 
 func (s *stage) startManager(ctx context.Context) (err error) {
 	began := time.Now()
-	if s.manager, err = s.management.Kubemend(ctx, "demo", nil, "--feature-gates=HostRemediation=true"); err != nil {
+	if s.manager, err = s.management.Kubemend(ctx, "demo", nil); err != nil {
 		return err
 	}
 	s.narrator.note("kubemend's manager is ready: bin/manager, with its default flags (%.1fs)", time.Since(began).Seconds())

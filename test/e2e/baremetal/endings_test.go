@@ -47,9 +47,11 @@ var _ = Describe("A power cycle", func() {
 
 		Expect(host.History().Since(began)).To(HaveLen(2), "off and on, once")
 		done := &mendv1.HostRemediation{}
-		Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), done)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), done)).To(Succeed())
+			g.Expect(done.Finalizers).To(BeEmpty())
+		}).Should(Succeed())
 		Expect(done.Status.Attempt).To(BeEquivalentTo(1))
-		Expect(done.Finalizers).To(BeEmpty())
 		rack.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(specPatience))
 })

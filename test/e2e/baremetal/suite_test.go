@@ -29,10 +29,7 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-const (
-	gate         = "--feature-gates=HostRemediation=true"
-	specPatience = 4 * time.Minute
-)
+const specPatience = 4 * time.Minute
 
 // ownKinds are the CRDs that ship.
 var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
@@ -106,7 +103,7 @@ var _ = ReportAfterEach(func(report SpecReport) {
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	var err error
-	manager, err = management.Kubemend(ctx, "baremetal", nil, slices.Concat([]string{gate}, management.WebhookFlags(), more)...)
+	manager, err = management.Kubemend(ctx, "baremetal", nil, append(management.WebhookFlags(), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 }
 

@@ -59,7 +59,7 @@ var _ = Describe("A thousand hosts", func() {
 		Expect(err).NotTo(HaveOccurred())
 		inBackground(c.hosts.Start)
 		c.build(ctx, nodes)
-		c.manager, err = plane.Kubemend(ctx, "many", nil, gate)
+		c.manager, err = plane.Kubemend(ctx, "many", nil)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { c.manager.Kill() })
 		c.watched(ctx)
