@@ -130,14 +130,14 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 	m.settles(ctx)
 	why := func() string {
 		done, _ := s.plan.Written()
-		return fmt.Sprintf("write %d %s; written %q", nth, f, append(before, done...))
+		return fmt.Sprintf("write %d %s; written %q", nth, f, slices.Concat(before, done))
 	}
 	Eventually(func() outcome {
 		is.outcome = m.outcome(ctx)
 		return is.outcome
 	}).WithTimeout(20*time.Second).Should(as, why)
 	done, struck := s.plan.Written()
-	is.done, is.struck = append(before, done...), struck || before != nil
+	is.done, is.struck = slices.Concat(before, done), struck || before != nil
 	return is
 }
 

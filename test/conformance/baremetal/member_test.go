@@ -276,7 +276,8 @@ func (m *member) settles(ctx context.Context) {
 	Eventually(func() int {
 		was := is
 		is = m.remediation(ctx).GetResourceVersion()
-		if same++; is != was {
+		same++
+		if is != was {
 			same = 0
 		}
 		return same
