@@ -147,11 +147,9 @@ func (m *member) machine(ctx context.Context) *clusterv1.Machine {
 func (m *member) theNode(ctx context.Context) *corev1.Node {
 	GinkgoHelper()
 	n := &corev1.Node{}
-	err := here.Get(ctx, client.ObjectKey{Name: m.node()}, n)
-	if apierrors.IsNotFound(err) {
+	if !exists(ctx, client.ObjectKey{Name: m.node()}, n) {
 		return nil
 	}
-	Expect(err).NotTo(HaveOccurred())
 	return n
 }
 
@@ -204,12 +202,21 @@ func (m *member) remediation(ctx context.Context) client.Object {
 func (m *member) remediationBy(ctx context.Context, k kind) client.Object {
 	GinkgoHelper()
 	rem := k.New().Unwrapped()
-	err := here.Get(ctx, m.key(), rem)
-	if apierrors.IsNotFound(err) {
+	if !exists(ctx, m.key(), rem) {
 		return nil
 	}
-	Expect(err).NotTo(HaveOccurred())
 	return rem
+}
+
+// exists reads an object, and reports whether there is one. A connection that breaks says nothing.
+func exists(ctx context.Context, key client.ObjectKey, o client.Object) bool {
+	GinkgoHelper()
+	var err error
+	Eventually(func() error {
+		err = here.Get(ctx, key, o)
+		return client.IgnoreNotFound(err)
+	}).Should(Succeed())
+	return err == nil
 }
 
 // gone reports whether there is no remediation.
@@ -269,7 +276,8 @@ func (m *member) settles(ctx context.Context) {
 	Eventually(func() int {
 		was := is
 		is = m.remediation(ctx).GetResourceVersion()
-		if same++; is != was {
+		same++
+		if is != was {
 			same = 0
 		}
 		return same

@@ -342,7 +342,9 @@ func (s *scene) wentInOrder() {
 		}},
 	} {
 		since := at
-		at = history.when(s.namespace, since, next.like)
-		Expect(at).To(BeNumerically(">", since), next.what)
+		Eventually(func() uint64 {
+			at = history.when(s.namespace, since, next.like)
+			return at
+		}).Should(BeNumerically(">", since), next.what)
 	}
 }
