@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -84,6 +85,8 @@ func rackOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *rack {
 		Kind: Own, Installed: func() ([]Kind, error) { return []Kind{Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Clusters: silent{},
 		Turns: &Turns{}, Wakeups: &Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
 	}
+	var none controller.Controller
+	k.r.controller.Store(&none)
 	k.look()
 	return k
 }
