@@ -146,7 +146,8 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 			case is == nil:
 			case otherHold(is, host.Remediation{}) != "":
 				return fmt.Sprintf("BareMetalHost %s of machine %s is held off", is.Name, others[i].Name), nil
-			case !host.PowerOf(is).On:
+			case !host.PowerOf(is).On && host.PowerOf(w.found.Host).On:
+				// Two that are off already would wait for each other, and to cycle one of them takes nothing more away.
 				return fmt.Sprintf("BareMetalHost %s of machine %s is off", is.Name, others[i].Name), nil
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -89,6 +91,44 @@ var _ = Describe("The manifests of the documentation", func() {
 			}
 		}
 		Expect(waited).To(BeNumerically(">=", len(names)-1), "%v", said)
+	}, SpecTimeout(specPatience))
+})
+
+var _ = Describe("Two control-plane hosts that have lost their power", func() {
+	It("do not both wait for the other one", func(ctx SpecContext) {
+		seeded.allWell(ctx)
+		DeferCleanup(func(ctx SpecContext) { // when there is no check any more that would ask again
+			Expect(here.DeleteAllOf(ctx, &infrav1.Metal3Remediation{}, client.InNamespace(seeded.namespace))).To(Succeed())
+			seeded.allWell(ctx)
+		})
+		applied(ctx, "seed-003-control-plane.yaml")
+		names := seeded.controlPlaneNames(ctx)[:2]
+		for _, name := range names {
+			host := seeded.host(name)
+			host.Die(true) // so that nobody can switch it on
+			DeferCleanup(func() { host.Die(false) })
+			host.Unplug()
+			host.Take(simulator.Times{}) // whoever turns a knob has the host looked at
+			Eventually(func(g Gomega) {
+				bmh := &bmov1alpha1.BareMetalHost{}
+				g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+				g.Expect(bmh.Status.PoweredOn).To(BeFalse())
+			}).Should(Succeed())
+		}
+		for _, name := range names {
+			seeded.silence(ctx, name)
+		}
+		Eventually(func(g Gomega) {
+			begun := 0
+			for _, name := range names {
+				rem := &infrav1.Metal3Remediation{}
+				g.Expect(here.Get(ctx, client.ObjectKey{Namespace: seeded.namespace, Name: name}, rem)).To(Succeed())
+				if rem.Status.LastRemediated != nil {
+					begun++
+				}
+			}
+			g.Expect(begun).To(Equal(1), "one has its turn, and the other one waits")
+		}).Should(Succeed())
 	}, SpecTimeout(specPatience))
 })
 
