@@ -247,6 +247,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 	}
 }
 
+// N10, W21.
 func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 	k := rackOf(t)
 	gomock.InOrder(k.holdsOff(), k.releases(), k.holdsOff())
@@ -360,6 +361,7 @@ func TestSomebodyElsesBlockOfAMoveStays(t *testing.T) {
 	}
 }
 
+// W21.
 func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 	label := func(value string) func(*mendv1.HostRemediation) {
 		return func(rem *mendv1.HostRemediation) { rem.Labels = map[string]string{clusterv1.WatchLabel: value} }
@@ -434,5 +436,21 @@ func TestWhoJudgesAMachine(t *testing.T) {
 		if got := judges(check, m); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// W31: the spec may be changed in the middle.
+func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
+	k := rackOf(t)
+	gomock.InOrder(k.holdsOff(), k.releases())
+	k.pass()
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.TimeoutSeconds = 1200 })
+	if got, want := k.pass().Deadline, noon.Add(20*time.Minute); got == nil || !got.Time.Equal(want) {
+		t.Errorf("the attempt ends at %v, want %s", got, want)
+	}
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil })
+	k.pass()
+	if rem := k.remediation(); len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 {
+		t.Errorf("the remediation keeps %v, its host %v", rem.Finalizers, k.host.Annotations)
 	}
 }

@@ -42,7 +42,7 @@ func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
 	}{
 		{"the first has the turn", one, "a", noon, ""},
 		{"and keeps it", one, "a", noon.Add(time.Second), ""},
-		{"the second of that cluster waits, and knows for whom", one, "b", noon.Add(time.Second), "a"},
+		{"W27: the second of that cluster waits, and knows for whom", one, "b", noon.Add(time.Second), "a"},
 		{"that of another cluster does not", two, "c", noon.Add(time.Second), ""},
 		{"when the caches show who has begun, they decide", one, "b", noon.Add(time.Second + cachesLag), ""},
 		{"and the one that was first waits", one, "a", noon.Add(2*time.Second + cachesLag), "b"},
