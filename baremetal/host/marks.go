@@ -30,7 +30,20 @@ func relevant(key string) bool {
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
-	return strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix)
+	return strings.HasPrefix(key, holdPrefix)
+}
+
+// holdPrefix is what the annotations begin with by which anybody keeps a host off: any key does. (BMO, reboot annotations.)
+const holdPrefix = infrav1.RebootAnnotation + "/"
+
+// heldByHand returns the annotation by which somebody who is no remediation keeps host off; empty if nobody does.
+func heldByHand(host *bmov1alpha1.BareMetalHost) string {
+	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
+		if _, remediation := HeldFor(key); strings.HasPrefix(key, holdPrefix) && !remediation {
+			return key
+		}
+	}
+	return ""
 }
 
 // Remediation is who asks: the UID of a remediation, and the one that it had before `clusterctl move`, if it was moved.
@@ -103,12 +116,13 @@ func (h *Hosts) HoldOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by
 	return h.annotate(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
-// Reboot asks BMO for one reboot, and notes in the same write for which attempt.
+// Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well.
 func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) error {
-	return h.annotate(ctx, host, "ask to reboot", map[string]any{
-		infrav1.RebootAnnotation:     rebootValue,
-		mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt),
-	})
+	ask := map[string]any{mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt)}
+	if _, asked := host.Annotations[infrav1.RebootAnnotation]; !asked {
+		ask[infrav1.RebootAnnotation] = rebootValue
+	}
+	return h.annotate(ctx, host, "ask to reboot", ask)
 }
 
 // Release takes all away that a remediation asked of the host. What others asked for stays.
@@ -190,10 +204,10 @@ func MarkedFor(host *bmov1alpha1.BareMetalHost) types.UID {
 	return types.UID(host.Annotations[mendv1.MarkedForAnnotation])
 }
 
-// HeldByAny returns the UID of a remediation, ours or of CAPM3, that keeps host off; empty if none does.
-func HeldByAny(host *bmov1alpha1.BareMetalHost) types.UID {
+// HeldByOthers returns the UID of a remediation other than by, ours or of CAPM3, that keeps host off; empty if none does.
+func HeldByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID {
 	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
-		if uid, hold := HeldFor(key); hold {
+		if uid, hold := HeldFor(key); hold && !by.is(uid) {
 			return uid
 		}
 	}

@@ -8,8 +8,9 @@ import (
 
 // Power is what a host says of its power.
 type Power struct {
-	// Wanted says that its owner wants it on.
-	Wanted bool
+	// Wanted says that its owner wants it on, and that nobody but remediations keeps it off; Unwanted, why not.
+	Wanted   bool
+	Unwanted string
 	// On is what was last seen.
 	On bool
 	// NoPowerOff says that it can only be rebooted.
@@ -28,9 +29,16 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 		return Power{Deaf: "there is no host"}
 	}
 	p := Power{
-		Wanted: host.Spec.Online, On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
+		On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
 		Fails: host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
+	switch by := heldByHand(host); {
+	case !host.Spec.Online:
+		p.Unwanted = "spec.online is false"
+	case by != "":
+		p.Unwanted = "it has the annotation " + by
+	}
+	p.Wanted = p.Unwanted == ""
 	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusError || host.Status.ErrorType != "" {
 		p.Trouble = fmt.Sprintf("%s: %s", host.Status.ErrorType, host.Status.ErrorMessage)
 	}

@@ -67,18 +67,19 @@ var (
 	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })
 
-	hostGone       = is("host gone", func(s situation) bool { return s.Host == HostGone })
-	hostForeign    = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
-	foreignTooLong = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
-	unwanted       = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
-	noPowerOff     = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
-	deaf           = is("power not managed now", func(s situation) bool { return !s.Acts })
-	poweredOn      = is("host on", func(s situation) bool { return s.PoweredOn })
-	held           = is("host held off", func(s situation) bool { return s.Held })
-	notHeld        = is("host not held off", func(s situation) bool { return !s.Held })
-	notNoted       = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn         = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
-	unsettled      = guard{
+	hostGone        = is("host gone", func(s situation) bool { return s.Host == HostGone })
+	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong  = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	unwanted        = is("host switched off by others", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
+	noPowerOff      = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
+	noPowerOffStill = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
+	deaf            = is("power not managed now", func(s situation) bool { return !s.Acts })
+	poweredOn       = is("host on", func(s situation) bool { return s.PoweredOn })
+	held            = is("host held off", func(s situation) bool { return s.Held })
+	notHeld         = is("host not held off", func(s situation) bool { return !s.Held })
+	notNoted        = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn          = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
+	unsettled       = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
@@ -116,11 +117,11 @@ var (
 	unfenceable   = impatient("node fenced by us", situation.fencedHere)
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
-		return s.ours() && s.Node != NodePresent && s.Machine == MachinePresent
+		return s.ours() && s.Node != NodePresent && s.Machine != MachineLeaving
 	})
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
-		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine == MachinePresent
+		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineLeaving
 	})
 
 	well      = is("machine well", func(s situation) bool { return s.Well })
@@ -134,7 +135,7 @@ var (
 )
 
 // again is when to look once more after a step: at once unless it waits; else at the first moment at which time alone makes another
-// row hold.
+// row hold: one that comes before it, or the next one when it holds no longer.
 func (s situation) again(chosen row) time.Time {
 	if chosen.do != Wait {
 		return s.now
@@ -142,12 +143,18 @@ func (s situation) again(chosen row) time.Time {
 	var first time.Time
 	for _, r := range rowsOf[s.State] {
 		if r.when.until == nil {
+			if r.when.name == chosen.when.name {
+				break
+			}
 			continue
 		}
 		then := s
 		then.now = r.when.until(s)
 		if then.now.After(s.now) && r.when.holds(then) != r.when.holds(s) && (first.IsZero() || then.now.Before(first)) {
 			first = then.now
+		}
+		if r.when.name == chosen.when.name {
+			break
 		}
 	}
 	return first

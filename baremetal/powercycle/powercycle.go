@@ -139,6 +139,8 @@ type Memory struct {
 	Asked time.Time `json:"asked,omitzero"`
 	// WasOff says that the host was off when it was asked, so that nothing proves yet that it does not come on.
 	WasOff bool `json:"wasOff,omitempty"`
+	// Touched says that anything was asked of the host, in any attempt.
+	Touched bool `json:"touched,omitempty"`
 	// StartedBad says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
 	// wants it, and does not become well by itself.
 	StartedBad bool `json:"startedBad,omitempty"`
@@ -344,16 +346,19 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
 		m.Asked, m.WasOff, m.Moved = time.Time{}, false, ""
+		if f.Paused {
+			m.Began = now // it starts over, with all of its time
+		}
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.
-	if untouched := step.Next == Pending || step.Next == Preparing; untouched && m.Attempt <= 1 && m.Asked.IsZero() {
-		m.StartedBad = m.StartedBad || f.Bad
-	}
+	m.StartedBad = m.StartedBad || f.Bad && !m.Touched
 	switch step.Do {
 	case BeginAttempt:
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case HoldOff, NoteAsked:
-		m.Asked, m.WasOff = now, !f.PoweredOn
+		m.Asked, m.WasOff, m.Touched = now, !f.PoweredOn, true
+	case Reboot:
+		m.Touched = true
 	case NoteOn:
 		m.WasOff = false
 	case Unfence:

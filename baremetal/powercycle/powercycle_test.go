@@ -94,7 +94,7 @@ func TestNext(t *testing.T) {
 		"a well machine that somebody wants rebooted is":               {in(Pending, wellNow), BeginAttempt, Preparing, "AttemptBegan"},
 		"C7: a host that its owner switched off is left alone":         {in(Pending, switchedOff), Advance, Failed, "HostSwitchedOff"},
 		"a machine without a host is handed over":                      {in(Pending, hostVanished), Advance, HandingOver, "HostGone"},
-		"a control-plane host waits for its turn":                      {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
+		"W27: a control-plane host waits for its turn":                 {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
 		"but not for ever":                                             {in(Pending, anothersTurn, long), Advance, HandingOver, "TurnTimedOut"},
 		"W6: one that is deleted before it began touches nothing":      {in(Pending, deleting), Advance, Ended, "Cancelled"},
 		"a finalizer comes before power-off":                           {in(Preparing, free), AddFinalizer, Preparing, "AttemptBegan"},
@@ -136,6 +136,10 @@ func TestNext(t *testing.T) {
 		"a retry begins without a fence":                               {in(Preparing, fenced), Unfence, Preparing, "Unfenced"},
 		"a power failure is said":                                      {in(PoweringOff, failing), Wait, PoweringOff, "PowerOffFailed"},
 		"of a host that does not come on too":                          {in(PoweringOn, failing), Wait, PoweringOn, "PowerOnFailed"},
+		"a workload that moves is waited for, whatever the host":       {in(MovingWorkload, cannotBeOff, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"W28: a mark without a hand-over is taken back too":            {in(Succeeded, markedByUs, wellNow), TakeBack, Succeeded, "MachineWell"},
+		"a pending reboot of the last attempt is taken back first":     {in(Preparing, rebooting), Release, Preparing, "AttemptBegan"},
+		"nor does a machine that is gone, while its node may be there": {in(Ended, machineVanished, fenced, blind), Wait, Ended, "LettingGo"},
 		"N10: a pause lets go of a host that is being powered off":     {in(PoweringOff, paused), Release, Preparing, "Paused"},
 		"and of one that is off, as long as nothing moves":             {in(MovingWorkload, paused), Release, Preparing, "Paused"},
 		"but a workload that moves is waited for":                      {in(MovingWorkload, paused, fenced), Wait, MovingWorkload, "WorkloadMoving"},
@@ -156,7 +160,7 @@ func TestNext(t *testing.T) {
 		"once in an attempt":                                           {in(Rebooting, rebooting), Wait, Rebooting, "Rebooting"},
 		"and done when its mark is gone":                               {in(Rebooting, rebooted), Advance, Booting, "Rebooted"},
 		"the fence goes when the host is on":                           {in(Booting, fenced), Unfence, Booting, "Unfenced"},
-		"a well machine is the end":                                    {in(Booting, wellNow), Advance, Succeeded, "MachineWell"},
+		"W26: a well machine is the end":                               {in(Booting, wellNow), Advance, Succeeded, "MachineWell"},
 		"a bad one is retried":                                         {in(Booting, stateOver), BeginAttempt, Preparing, "NodeStayedBad"},
 		"W20: also if there are fewer retries now":                     {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, HandingOver, "NodeStayedBad"},
 		"a host is let go before its machine is handed over":           {in(HandingOver, heldOff), Release, HandingOver, "HandingOver"},
@@ -234,7 +238,8 @@ func TestWhenToLookAgain(t *testing.T) {
 		"not for a worker":                              {in(MovingWorkload, blind), noon.Add(9 * time.Minute)},
 		"at the end of booting":                         {in(Booting), noon.Add(9 * time.Minute)},
 		"when a turn took too long":                     {in(Pending, anothersTurn), noon.Add(119 * time.Minute)},
-		"never after an end":                            {in(Succeeded, free), time.Time{}},
+		"not during a pause, which no clock ends":       {in(Booting, paused), time.Time{}},
+		"W16: never after an end":                       {in(Succeeded, free), time.Time{}},
 		"when a node out of sight is given up":          {in(Ended, fenced, blind), noon.Add(9 * time.Minute)},
 		"not once it is given up; something else keeps": {in(Ended, blind, free), time.Time{}},
 	}
@@ -299,6 +304,30 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 }
 
+func TestAPauseCostsNoTime(t *testing.T) {
+	late := in(PoweringOff, paused, attemptOver)
+	late.Began = late.Began.Add(time.Second) // a second is left
+	m := After(late, Next(late, policy, noon), noon)
+	if m.State != Preparing || !m.Began.Equal(noon) || m.Attempt != 1 {
+		t.Errorf("in %s, attempt %d begun at %s; want it to start over with all of its time, and the same count", m.State, m.Attempt, m.Began)
+	}
+	f := in(Preparing)
+	f.Memory = m
+	for _, days := range []int{1, 2} {
+		now := noon.AddDate(0, 0, days)
+		f.Paused, f.Held, f.Litter = true, false, false
+		f.Memory = After(f, Next(f, policy, now), now)
+	}
+	f.Paused = false
+	now := noon.AddDate(0, 0, 3)
+	if step := Next(f, policy, now); step.Do != Advance || step.Next != PoweringOff {
+		t.Errorf("after three days: %s, then %s (%s); want it to go on", step.Do, step.Next, step.Reason)
+	}
+	if m := After(f, Next(f, policy, now), now); !m.Began.Equal(now) || !m.Paused.IsZero() {
+		t.Errorf("after three days the attempt began at %s, paused since %s; want now, and not paused", m.Began, m.Paused)
+	}
+}
+
 // Whether the machine was bad is known only when its node is, which may be after the attempt has begun.
 func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -308,8 +337,8 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Bad: true}, true},
 		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Bad: true}, true},
 		"not by a node that is well":            {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Well: true}, false},
-		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon}, Bad: true, Held: true}, false},
-		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2}, Bad: true}, false},
+		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Bad: true, Held: true}, false},
+		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2, Touched: true}, Bad: true}, false},
 		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedBad: true}}, true},
 	} {
 		tc.f.Wanted, tc.f.Finalizer, tc.f.Began = true, true, noon

@@ -61,7 +61,7 @@ func play(t *testing.T, c *cast) (Facts, string) {
 		still := step.Do == Wait && step.Again.IsZero()
 		c.f = carriedOut(c.f, step)
 		c.f.Memory = memory
-		if still && len(c.since) == 0 && !(c.f.Deleting && c.f.Finalizer) {
+		if still && len(c.since) == 0 && !c.f.Paused && !(c.f.Deleting && c.f.Finalizer) {
 			return c.f, story.String()
 		}
 		if step.Do == Wait {

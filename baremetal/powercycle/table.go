@@ -67,19 +67,19 @@ const fenceStays = "The fence could not be taken off the node in time; nothing w
 var table = map[State][]row{
 	Pending: {
 		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
 		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another remediation goes first"},
 		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
 	},
 	Preparing: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
-		{held, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
+		{litter, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
 		{unfenceable, Unfence, Preparing, "Unfenced", "An attempt has begun; the fence of the last one is taken off the node first"},
 		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
-		{recovered, Advance, Succeeded, "Recovered", "The machine became well before its host was touched"},
+		{recovered, Advance, Succeeded, "Recovered", "The machine became well; its host is not touched"},
 		{lastOverdue, Advance, HandingOver, "HostNotReady", "The host could not be asked to power off in time"},
 		{overdue, BeginAttempt, Preparing, "HostNotReady", "The host could not be asked to power off in time; one more attempt has begun"},
 		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
@@ -89,7 +89,7 @@ var table = map[State][]row{
 		{always, Advance, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 	},
 	PoweringOff: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{lastOverdue, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
@@ -107,13 +107,13 @@ var table = map[State][]row{
 		{always, Advance, MovingWorkload, "PoweredOff", "The host is off"},
 	},
 	MovingWorkload: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
 		{notHeld, Advance, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
 		{poweredOn, Advance, PoweringOff, "PoweredOnAgain", "The host came on before the workload had moved"},
-		{noPowerOff, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
+		{noPowerOffStill, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
 		{nodeAbsentEmpty, Advance, PoweringOn, "NodeGone", "There is no node any more, and nothing is left of its workload"},
 		{nodeAbsent, Wait, MovingWorkload, "WorkloadMoving", "The node is gone; waiting for its workload to go as well"},
 		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",
@@ -125,7 +125,7 @@ var table = map[State][]row{
 		{always, Advance, PoweringOn, "WorkloadMoved", "The workload has moved"},
 	},
 	PoweringOn: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{held, Release, PoweringOn, "PowerOnRequested", "The host is asked to power on"},
@@ -136,7 +136,7 @@ var table = map[State][]row{
 		{always, Wait, PoweringOn, "PoweringOn", "Waiting for the host to be on"},
 	},
 	Rebooting: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{lastOverdue, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
@@ -148,7 +148,7 @@ var table = map[State][]row{
 		{always, Advance, Booting, "Rebooted", "The host was rebooted"},
 	},
 	Booting: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off, or held off, by somebody else"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{litter, Release, Booting, "PoweredOn", "The host is on"},
@@ -170,6 +170,7 @@ var table = map[State][]row{
 	Succeeded: {
 		{litter, Release, Succeeded, "MachineWell", "The machine is well; letting go of the host"},
 		{unfenceable, Unfence, Succeeded, "Unfenced", "The machine is well; taking the fence off the node"},
+		{wellAfterAll, TakeBack, Succeeded, "MachineWell", "The machine is well after all; its host is not marked any more"},
 		{fenceToBeSeen, Wait, Succeeded, "MachineWell", "The machine is well; waiting for its node, to take the fence away"},
 		{finalizerFenced, DropFinalizer, Succeeded, "FenceStays", fenceStays},
 		{finalizer, DropFinalizer, Succeeded, "MachineWell", "The machine is well"},

@@ -57,7 +57,7 @@ func (s scene) key() [16]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched,
 	} {
 		if b {
 			bits |= 1 << i
@@ -199,7 +199,7 @@ func wrong(s scene, step Step) string {
 		return "1: fences the node of a host that cannot be off"
 	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
-	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused) && !f.NoPowerOff:
+	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff):
 		return "2: lets go of a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn:
 		return "2: leaves the fence on a node whose host is on"

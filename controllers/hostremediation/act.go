@@ -42,7 +42,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	case powercycle.Release:
 		err = r.Hosts.Release(ctx, w.found.Host, by)
 	case powercycle.MarkHost:
-		err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
+		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
+			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
+		}
 	case powercycle.Fence:
 		err = r.fence(ctx, w)
 	case powercycle.Unfence:
@@ -75,7 +77,9 @@ func (r *Reconciler) fence(ctx context.Context, w *world) error {
 	if err := r.unchanged(ctx, w); err != nil {
 		return err
 	}
-	return r.Nodes.Fence(ctx, cluster, w.seen.Node, w.signs(), mode, w.now)
+	soon, end := context.WithTimeout(ctx, fenceWithin)
+	defer end()
+	return r.Nodes.Fence(soon, cluster, w.seen.Node, w.signs(), mode, w.now)
 }
 
 // unchanged reads the host past the cache, and returns errChanged unless it is as it was when the step was decided. A cache lags, and what
@@ -151,7 +155,7 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 		controllerutil.AddFinalizer(next, r.Kind.Finalizer)
 	}
 	rec := w.record
-	rec.name(w)
+	rec.name(w, r.WatchFilterValue)
 	if step.Do != powercycle.Wait || rec.UID != w.rem.GetUID() {
 		rec.claim(w, step)
 	}
@@ -192,14 +196,15 @@ func blockMove(marks map[string]string, block bool) {
 }
 
 // name notes the names of host, node and cluster while they are known, and under which boot the node was before the cycle.
-func (rec *record) name(w *world) {
-	if w.found.Is == powercycle.HostOurs {
+func (rec *record) name(w *world, filter string) {
+	if w.found.Is == powercycle.HostOurs || rec.Host == "" && w.found.Host != nil { // one that is not the machine's may become that
 		rec.Host = w.found.Host.Name
 	}
 	if w.machine != nil {
 		rec.Cluster = w.machine.Spec.ClusterName
 		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
 	}
+	rec.Filter = filter
 	if before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff; before && w.node != nil {
 		rec.BootID = w.node.Status.NodeInfo.BootID
 	}
@@ -240,7 +245,7 @@ func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Ob
 	saved.Name, saved.Namespace = was.GetName(), was.GetNamespace()
 	err = r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
-		r.fresh.forget(was.GetUID())
+		r.fresh.forget(client.ObjectKeyFromObject(was))
 	}
 	if err != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)

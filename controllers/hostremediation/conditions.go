@@ -146,6 +146,8 @@ func explain(w *world, step powercycle.Step) string {
 	switch step.Reason {
 	case "WaitingForTurn", "TurnTimedOut":
 		add(w.ahead)
+	case "HostSwitchedOff":
+		add(w.power.Unwanted)
 	case "HostMismatch", "HostGone":
 		add(w.found.Why)
 	case "Paused":

@@ -141,7 +141,7 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		"before it was cycled its boot does not matter":              {aWorld(powercycle.Preparing, "before", ""), true},
 		"a machine whose health check has passed is, once it booted": {aWorld(powercycle.Booting, "after", metav1.ConditionTrue), true},
 	} {
-		if got := tc.w.well(); got != tc.want {
+		if got := tc.w.booted() && !tc.w.calledBad(); got != tc.want {
 			t.Errorf("%s: well: %t", name, got)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -43,6 +44,9 @@ const (
 	conflicted = 200 * time.Millisecond
 	// lag is how long to wait for the cache to show what was written.
 	lag = 20 * time.Millisecond
+	// fenceWithin is how old what is known of the host's power may be when its node is fenced. A client that has to wait for its rate limit
+	// gives up at once if that would take longer.
+	fenceWithin = 3 * time.Second
 	// impatience is when to look again after an action whose event does not come.
 	impatience = time.Second
 )
@@ -69,7 +73,7 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
 	WatchFilterValue string
 
-	controller controller.Controller
+	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	fresh      freshness
 	idle       atomic.Bool
 	resumed    audience[struct{}]
@@ -81,6 +85,15 @@ func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
 		r.resumed.tell(struct{}{})
 	}
+	if !does {
+		current.forgetAll(r.Kind.Kind)
+	}
+}
+
+// noOwner is what is said of a remediation that names no machine. Who made it may be about to add that.
+var noOwner = powercycle.Step{
+	Do: powercycle.Wait, Next: powercycle.Pending, Reason: "NoOwner",
+	Why: "Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group,
 }
 
 // Reconcile makes one pass over the remediation called req. It takes at most one step.
@@ -95,6 +108,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err != nil || w == nil {
 		return ctrl.Result{}, err
+	}
+	if w.ownerless {
+		return ctrl.Result{}, r.say(ctx, w, noOwner, nil)
 	}
 	step := powercycle.Next(w.facts, w.policy, now)
 	done, err := r.act(ctx, w, step)

@@ -14,22 +14,31 @@ import (
 var errStale = errors.New("the cache lags behind")
 
 // freshness knows the version of each remediation as this process left it.
-type freshness struct{ written sync.Map } // types.UID to the resource version
+type freshness struct{ written sync.Map } // client.ObjectKey to version
 
-func (f *freshness) note(rem client.Object) { f.written.Store(rem.GetUID(), rem.GetResourceVersion()) }
+type version struct {
+	of      types.UID
+	version string
+}
 
-func (f *freshness) forget(uid types.UID) { f.written.Delete(uid) }
+func (f *freshness) note(rem client.Object) {
+	f.written.Store(client.ObjectKeyFromObject(rem), version{rem.GetUID(), rem.GetResourceVersion()})
+}
+
+func (f *freshness) forget(key client.ObjectKey) { f.written.Delete(key) }
 
 // stale reports whether rem is older than what was written.
 func (f *freshness) stale(rem client.Object) bool {
-	version, wrote := f.written.Load(rem.GetUID())
+	key := client.ObjectKeyFromObject(rem)
+	value, wrote := f.written.Load(key)
 	if !wrote {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(rem.GetResourceVersion(), version.(string))
-	if err == nil && order < 0 {
+	last := value.(version)
+	order, err := resourceversion.CompareResourceVersion(rem.GetResourceVersion(), last.version)
+	if last.of == rem.GetUID() && err == nil && order < 0 {
 		return true
 	}
-	f.forget(rem.GetUID()) // the cache shows it, and from here on never less
+	f.forget(key) // the cache shows it, and from here on never less
 	return false
 }

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -103,6 +104,13 @@ func (u *underWay) forget(kind string, key client.ObjectKey) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.all, standingKey{kind, key})
+}
+
+// forgetAll forgets all of a kind: they are somebody else's now.
+func (u *underWay) forgetAll(kind string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.all, func(key standingKey, _ standing) bool { return key.kind == kind })
 }
 
 var (

@@ -76,6 +76,10 @@ var presence = map[fence.Presence]powercycle.Node{
 // observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
 func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
+	if r.controller.Load() == nil { // it is being set up
+		w.lookAgain(lag)
+		return
+	}
 	link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
 	if err != nil {
 		w.blindness = plain(err)
@@ -84,12 +88,20 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	}
 	if link.Link != workload.Up {
 		w.blindness = "the workload cluster cannot be reached"
-		w.lookAgain(max(link.Recheck, blindRecheck))
+		if link.Recheck > 0 && !w.facts.State.Final() { // else an event will come, or nothing depends on it
+			w.lookAgain(max(link.Recheck, impatience))
+		}
 		return
 	}
 	w.node = link.Node(name)
-	w.facts.Well = w.well()
+	w.facts.Well = w.booted() && (!w.calledBad() || !r.stillJudged(ctx, w))
 	w.facts.Bad = !w.facts.Well && w.node != nil
+}
+
+// stillJudged reports whether the health check that calls the machine bad will take that back when it is not so any more. In doubt it will.
+func (r *Reconciler) stillJudged(ctx context.Context, w *world) bool {
+	still, err := r.judged(ctx, w.machine)
+	return err != nil || still
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows. While the workload
@@ -116,15 +128,19 @@ func (w *world) nodeName() string {
 	return w.record.Node
 }
 
-// well reports whether the machine is well: its node is ready, under another boot than before the power cycle, and no health check calls
-// it bad. A node stays ready for a while when its host goes off, so that it is ready under the old boot says nothing.
-func (w *world) well() bool {
-	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue ||
-		said(w.machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse {
+// booted reports whether the node is ready, under another boot than before the power cycle. A node stays ready for a while when its host
+// goes off, so that it is ready under the old boot says nothing.
+func (w *world) booted() bool {
+	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue {
 		return false
 	}
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	return !cycled || w.record.BootID == "" || w.record.BootID != w.node.Status.NodeInfo.BootID
+}
+
+// calledBad reports whether a health check calls the machine bad.
+func (w *world) calledBad() bool {
+	return said(w.machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse
 }
 
 func readyOf(node *corev1.Node) corev1.ConditionStatus {

@@ -39,6 +39,8 @@ type world struct {
 	facts  powercycle.Facts
 	policy powercycle.Policy
 
+	// ownerless says that no machine owns the remediation, and that nothing was done for it.
+	ownerless bool
 	// ahead is whose turn it is, if it is not ours.
 	ahead string
 	// blindness is why the node cannot be seen.
@@ -53,6 +55,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if err := r.Client.Get(ctx, key, w.rem.Unwrapped()); apierrors.IsNotFound(err) {
 		r.Turns.leave(r.Kind.Kind, key)
 		current.forget(r.Kind.Kind, key)
+		r.fresh.forget(key)
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
@@ -66,6 +69,10 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	if r.standsBack(w) {
 		return nil, nil
+	}
+	if ownerOf(w.rem) == nil && r.untouched(w) {
+		w.ownerless = true
+		return w, nil
 	}
 	if err := r.observeHost(ctx, w); err != nil {
 		return nil, err
@@ -82,7 +89,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 func (r *Reconciler) standsBack(w *world) bool {
 	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
 		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
-	return filtered || !asked(w.rem) && r.untouched(w)
+	ours := !r.untouched(w) && w.record.Filter == r.WatchFilterValue // what was begun is ended, also if the label is gone
+	return filtered && !ours || !asked(w.rem) && r.untouched(w)
 }
 
 // untouched reports whether nothing was done for the remediation yet.
@@ -256,6 +264,9 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	key := client.ObjectKeyFromObject(w.rem)
 	if !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.facts.Deleting || w.machine == nil {
 		r.Turns.leave(r.Kind.Kind, key)
+		if w.facts.State.Final() || w.facts.Deleting {
+			r.Turns.free(w.rem.GetUID())
+		}
 		return
 	}
 	r.Turns.await(r.Kind.Kind, key)

@@ -23,6 +23,8 @@ type record struct {
 	Host    string `json:"host,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
+	// Filter is the value of the flag --watch-filter under which it was begun: it is ended under it also when the label is gone.
+	Filter string `json:"filter,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
 	BootID string `json:"bootID,omitempty"`
 }

@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -60,9 +61,19 @@ func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err := s.Client.Get(ctx, req.NamespacedName, h); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if err := s.takeBack(ctx, h); err != nil {
+	result, err := s.letGo(ctx, h)
+	waits, takeErr := s.takeBack(ctx, h)
+	if waits && (result.RequeueAfter == 0 || result.RequeueAfter > marksRecheck) {
+		result.RequeueAfter = marksRecheck
+	}
+	if err = errors.Join(err, takeErr); err != nil {
 		return ctrl.Result{}, err
 	}
+	return result, nil
+}
+
+// letGo takes the marks off h that act on its power and are orphaned for longer than the grace period.
+func (s *Sweeper) letGo(ctx context.Context, h *bmov1alpha1.BareMetalHost) (ctrl.Result, error) {
 	marks := host.AllMarks(h)
 	if len(marks) == 0 {
 		s.forget(h.UID)
@@ -84,34 +95,34 @@ func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 }
 
 // takeBack takes away that h is marked as unhealthy, and that the owner of its machine is asked to replace that, if the machine is well.
-// One that is remediated still, or again, is left to its remediation.
-func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) error {
+// One that is remediated still, or again, is left to its remediation. It reports whether there is a machine for which to look again.
+func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) (waits bool, err error) {
 	m, err := s.markedMachine(ctx, h)
 	if err != nil || m == nil || !recovered(m) {
-		return err
+		return m != nil, err
 	}
 	kinds, err := s.Installed()
 	if err != nil {
-		return err
+		return true, err
 	}
 	for _, kind := range kinds {
 		all, err := kind.all(ctx, s.Client, h.Namespace)
 		if err != nil {
-			return err
+			return true, err
 		}
 		if slices.ContainsFunc(all, func(rem client.Object) bool { return ownedByOne(rem, []clusterv1.Machine{*m}) }) {
-			return nil
+			return true, nil
 		}
 	}
 	if err := withdraw(ctx, s.Client, m); err != nil {
-		return err
+		return true, err
 	}
 	if err := s.Hosts.MarkHealthy(ctx, h, m.UID); err != nil {
-		return err
+		return true, err
 	}
 	s.Recorder.Eventf(hostOf(h), nil, corev1.EventTypeNormal, mendv1.EventMarkTakenBack, "Release",
 		"Machine %s is well after all: the host is not marked as unhealthy any more", m.Name)
-	return nil
+	return false, nil
 }
 
 // markedMachine returns the machine for which h is marked as unhealthy, if it is, and if there still is that machine.

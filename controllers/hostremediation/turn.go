@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +69,17 @@ func (t *Turns) shown(queue string, by types.UID) {
 	}
 }
 
+// free ends the turn that the remediation by has taken.
+func (t *Turns) free(by types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for queue, last := range t.taken {
+		if last.by == by {
+			delete(t.taken, queue)
+		}
+	}
+}
+
 // await notes that a remediation waits for its turn.
 func (t *Turns) await(kind string, key client.ObjectKey) {
 	t.mu.Lock()
@@ -113,9 +125,12 @@ func queueOf(w *world) string {
 }
 
 // ahead says who goes before the remediation of w, if anybody does: another remediation of the same machine that has begun and is not
-// over; and for a control-plane host, another one of its cluster that is held off, by whomever, or whose remediation has begun and is
-// not over. Of two that have begun, the one that began first goes first.
+// over, or that holds its host off, be it of CAPM3; and for a control-plane host, another one of its cluster that is off, by whomever,
+// or whose remediation has begun and is not over. Of two that have begun, the one that began first goes first.
 func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
+	if by := otherHold(w.found.Host, w.record.by(w.rem)); by != "" {
+		return "the host is held off for remediation " + by, nil
+	}
 	rivals := []clusterv1.Machine{*w.machine}
 	if w.facts.ControlPlane {
 		others, err := r.otherControlPlanes(ctx, w)
@@ -127,8 +142,12 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			if found.Host != nil && host.HeldByAny(found.Host) != "" {
-				return fmt.Sprintf("BareMetalHost %s of machine %s is held off", found.Host.Name, others[i].Name), nil
+			switch is := found.Host; {
+			case is == nil:
+			case otherHold(is, host.Remediation{}) != "":
+				return fmt.Sprintf("BareMetalHost %s of machine %s is held off", is.Name, others[i].Name), nil
+			case !host.PowerOf(is).On:
+				return fmt.Sprintf("BareMetalHost %s of machine %s is off", is.Name, others[i].Name), nil
 			}
 		}
 		rivals = append(rivals, others...)
@@ -165,13 +184,27 @@ func (r *Reconciler) otherControlPlanes(ctx context.Context, w *world) ([]cluste
 // goesBefore reports whether other has begun, is not over, and began before the remediation of w, if that has begun too.
 func goesBefore(other client.Object, w *world) bool {
 	rec, err := recordOf(other)
-	if other.GetUID() == w.rem.GetUID() || err == nil && (rec.Attempt == 0 || rec.State.Final()) {
+	if other.GetUID() == w.rem.GetUID() || err == nil && (rec.Attempt == 0 || rec.State.Final() || rec.resting()) {
 		return false
 	}
 	if err != nil || w.record.Attempt == 0 {
 		return true // of what cannot be read the worst is assumed
 	}
 	return cmp.Or(rec.Began.Compare(w.record.Began), cmp.Compare(other.GetUID(), w.rem.GetUID())) < 0
+}
+
+// otherHold is the UID of a remediation other than by that holds h off.
+func otherHold(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
+	if h == nil {
+		return ""
+	}
+	return string(host.HeldByOthers(h, by))
+}
+
+// resting reports whether a remediation is paused before it has touched the host in its attempt. When the pause is over it asks for its
+// turn once more, and its attempt counts as begun then.
+func (rec record) resting() bool {
+	return !rec.Memory.Paused.IsZero() && (rec.State == powercycle.Pending || rec.State == powercycle.Preparing)
 }
 
 func ownedByOne(rem client.Object, machines []clusterv1.Machine) bool {

@@ -9,6 +9,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,7 +54,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Named(r.Kind.name()).
 		WithOptions(options).
 		For(r.Kind.New().Unwrapped(), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, finalizersChanged()))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
 		Watches(r.Kind.New().Unwrapped(), r.ends()).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
@@ -67,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", r.Kind.Kind, err)
 	}
-	r.controller = c
+	r.controller.Store(&c)
 	return nil
 }
 
@@ -116,7 +117,7 @@ func (r *Reconciler) named(ctx context.Context, namespace, machine string) []rec
 // ofHost maps a host to the remediations that remember it, and, if nobody holds it off, to those that wait for a turn.
 func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
-	if host.HeldByAny(o.(*bmov1alpha1.BareMetalHost)) == "" {
+	if otherHold(o.(*bmov1alpha1.BareMetalHost), host.Remediation{}) == "" {
 		requests = append(requests, r.waiting(o.GetNamespace())...)
 	}
 	return requests
@@ -188,7 +189,7 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	return clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Node, reconcile.Request]{
 		Name:    r.Kind.name() + "-nodes",
-		Watcher: r.controller,
+		Watcher: *r.controller.Load(),
 		Kind:    &corev1.Node{},
 		EventHandler: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
 			return r.ofNode(ctx, cluster, node.Name)
@@ -202,9 +203,10 @@ func (r *Reconciler) ofNode(ctx context.Context, cluster client.ObjectKey, node 
 	return r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node})
 }
 
-func finalizersChanged() predicate.Predicate {
+func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
+			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
 			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
 }
