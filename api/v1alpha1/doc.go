@@ -29,7 +29,8 @@ const (
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
 )
 
-// What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way.
+// What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way, but for
+// what the remediation remembers of itself.
 const (
 	// PowerCycleAnnotation on a remediation holds what it remembers of itself, as JSON. Status could be lost by `clusterctl move`,
 	// and fields of ours in it are dropped by CAPM3's CRD.

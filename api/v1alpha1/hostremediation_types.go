@@ -42,8 +42,8 @@ type HostRemediationStatus struct {
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
 
-	// deadline is when the present attempt has failed if nothing changes before. It moves once, when the host is seen on
-	// again: starting up has a time of its own.
+	// deadline is when the patience with the present step ends: with waiting for the turn, with everything until the host is asked to power
+	// on, with powering on, with becoming well. During a pause there is none.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 

@@ -341,3 +341,13 @@ func TestConflictsWithoutEndAreAnError(t *testing.T) {
 		t.Errorf("after %d attempts: %v", attempts, err)
 	}
 }
+
+// W13: what is written on one node is written on no other.
+func TestEveryNodeHasATaintOfItsOwn(t *testing.T) {
+	a, b := node(), node()
+	putOutOfService(a, us, noon)
+	putOutOfService(b, us, noon.Add(time.Hour))
+	if outOfService(a).TimeAdded == outOfService(b).TimeAdded || !outOfService(a).TimeAdded.Time.Equal(noon) {
+		t.Errorf("the taint of the first node says %s, want %s", outOfService(a).TimeAdded, noon)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -249,6 +250,11 @@ func TestMarksComeAndGo(t *testing.T) {
 				return h.Reboot(ctx, host, us, 2)
 			},
 		}, want: map[string]string{infrav1.RebootAnnotation: `{"mode":"hard"}`, mendv1.RebootedForAnnotation: "new/2"}},
+		"C12: a reboot that somebody else has asked for is left as it is": {before: annotated(infrav1.RebootAnnotation, ""), do: []change{
+			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+				return h.Reboot(ctx, host, us, 2)
+			},
+		}, want: map[string]string{infrav1.RebootAnnotation: "", mendv1.RebootedForAnnotation: "new/2"}},
 		"and taken back": {do: []change{
 			func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
 				return h.Reboot(ctx, host, us, 2)
@@ -323,5 +329,27 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	}
 	if len(slim.Annotations) != 1 || slim.Labels != nil || slim.Status.HardwareDetails != nil {
 		t.Errorf("the slim host keeps what nobody reads: %+v", slim)
+	}
+}
+
+func TestWhoKeepsAHostOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change   func(*bmov1alpha1.BareMetalHost)
+		unwanted string
+		others   types.UID
+	}{
+		"nobody":                   {change: func(*bmov1alpha1.BareMetalHost) {}},
+		"its owner":                {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }, unwanted: "spec.online is false"},
+		"somebody, by hand":        {change: annotated("reboot.metal3.io/poweroff", ""), unwanted: "it has the annotation reboot.metal3.io/poweroff"},
+		"we do, and want it on":    {change: annotated(holdOff+"new", "x")},
+		"also as we were before":   {change: annotated(holdOff+"old", "x")},
+		"another remediation":      {change: annotated(holdOff+"new", "x", holdOff+"them", "x"), others: "them"},
+		"nobody, by a mere reboot": {change: annotated(infrav1.RebootAnnotation, "")},
+	} {
+		h := aHost(tc.change)
+		p, others := PowerOf(h), HeldByOthers(h, Remediation{UID: "new", Before: "old"})
+		if p.Unwanted != tc.unwanted || p.Wanted != (tc.unwanted == "") || others != tc.others {
+			t.Errorf("%s: wanted %t (%s), held by %q; want (%s), %q", name, p.Wanted, p.Unwanted, others, tc.unwanted, tc.others)
+		}
 	}
 }

@@ -62,6 +62,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	}
 }
 
+// W19.
 func TestAPowerCycleIsCounted(t *testing.T) {
 	before, over := gathered(t, attempts)["kubemend_host_remediation_attempts_total HostRemediation ns"], gathered(t, ends)
 	k := rackOf(t)

@@ -247,6 +247,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 	}
 }
 
+// N10, W21.
 func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 	k := rackOf(t)
 	gomock.InOrder(k.holdsOff(), k.releases(), k.holdsOff())
@@ -357,5 +358,99 @@ func TestSomebodyElsesBlockOfAMoveStays(t *testing.T) {
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// W21.
+func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
+	label := func(value string) func(*mendv1.HostRemediation) {
+		return func(rem *mendv1.HostRemediation) { rem.Labels = map[string]string{clusterv1.WatchLabel: value} }
+	}
+	k := rackOf(t, label("x"))
+	k.r.WatchFilterValue = "x"
+	k.holdsOff()
+	k.pass()
+	k.edit(func(rem *mendv1.HostRemediation) { delete(rem.Labels, clusterv1.WatchLabel) })
+	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	k.r.WatchFilterValue = "y"
+	k.pass()
+	if len(k.host.Annotations) == 0 {
+		t.Error("a manager with another filter let go of the host")
+	}
+	k.r.WatchFilterValue = "x"
+	k.releases()
+	k.pass()
+	if rem := k.remediation(); len(k.host.Annotations) != 0 || len(rem.Finalizers) != 0 {
+		t.Errorf("the host keeps %v, the remediation %v", k.host.Annotations, rem.Finalizers)
+	}
+
+	other := rackOf(t, label("y"))
+	other.r.WatchFilterValue = "x"
+	if status := other.pass(); status.Step != "" || len(other.remediation().Annotations) != 0 {
+		t.Errorf("what has another label was begun: %+v", status)
+	}
+}
+
+func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
+	k := rackOf(t)
+	var owners []metav1.OwnerReference
+	k.edit(func(rem *mendv1.HostRemediation) { owners, rem.OwnerReferences = rem.OwnerReferences, nil })
+	if status := k.pass(); status.Message != noOwner.Why || len(k.remediation().Annotations) != 0 {
+		t.Errorf("it says %q", status.Message)
+	}
+	k.holdsOff()
+	k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = owners })
+	if status := k.pass(); status.Step != string(powercycle.PoweringOff) {
+		t.Errorf("in %s, want PoweringOff", status.Step)
+	}
+}
+
+func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
+	k := rackOf(t)
+	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "consumerRef"}
+	k.pass()
+	if rec := remembered(k.remediation()); rec.Host != "h" {
+		t.Errorf("it remembers host %q; no event of h would wake it", rec.Host)
+	}
+}
+
+func TestWhoJudgesAMachine(t *testing.T) {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Labels: map[string]string{"a": "b"}}}
+	m.Spec.ClusterName = "c"
+	for name, tc := range map[string]struct {
+		change func(*clusterv1.MachineHealthCheck)
+		want   bool
+	}{
+		"a check of core's":             {func(*clusterv1.MachineHealthCheck) {}, true},
+		"one that kubemend has claimed": {func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim }, true},
+		"not one that is paused":        {func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = "" }, false},
+		"not one of another cluster":    {func(c *clusterv1.MachineHealthCheck) { c.Spec.ClusterName = "d" }, false},
+		"not one of other machines":     {func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["a"] = "x" }, false},
+		"not one that is being deleted": {func(c *clusterv1.MachineHealthCheck) { c.DeletionTimestamp = &metav1.Time{Time: noon} }, false},
+	} {
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", Annotations: map[string]string{}}}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"a": "b"}
+		tc.change(check)
+		if got := judges(check, m); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// W31: the spec may be changed in the middle.
+func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
+	k := rackOf(t)
+	gomock.InOrder(k.holdsOff(), k.releases())
+	k.pass()
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.TimeoutSeconds = 1200 })
+	if got, want := k.pass().Deadline, noon.Add(20*time.Minute); got == nil || !got.Time.Equal(want) {
+		t.Errorf("the attempt ends at %v, want %s", got, want)
+	}
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil })
+	k.pass()
+	if rem := k.remediation(); len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 {
+		t.Errorf("the remediation keeps %v, its host %v", rem.Finalizers, k.host.Annotations)
 	}
 }

@@ -42,7 +42,7 @@ func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
 	}{
 		{"the first has the turn", one, "a", noon, ""},
 		{"and keeps it", one, "a", noon.Add(time.Second), ""},
-		{"the second of that cluster waits, and knows for whom", one, "b", noon.Add(time.Second), "a"},
+		{"W27: the second of that cluster waits, and knows for whom", one, "b", noon.Add(time.Second), "a"},
 		{"that of another cluster does not", two, "c", noon.Add(time.Second), ""},
 		{"when the caches show who has begun, they decide", one, "b", noon.Add(time.Second + cachesLag), ""},
 		{"and the one that was first waits", one, "a", noon.Add(2*time.Second + cachesLag), "b"},
@@ -50,6 +50,15 @@ func TestTurnsAreTakenOneAfterAnother(t *testing.T) {
 		if got := turns.Take(step.queue, step.by, string(step.by), step.at); got != step.ahead {
 			t.Errorf("%s: %q is ahead, want %q", step.name, got, step.ahead)
 		}
+	}
+}
+
+func TestATurnThatIsOverIsFree(t *testing.T) {
+	var turns Turns
+	turns.Take("queue", "a", "a", noon)
+	turns.free("a")
+	if got := turns.Take("queue", "b", "b", noon); got != "" {
+		t.Errorf("%q is ahead, want nobody", got)
 	}
 }
 
@@ -102,8 +111,14 @@ func TestWhoGoesBeforeWhom(t *testing.T) {
 		"and the later does not":                          {remediation("x", begun), self(1, noon.Add(-time.Second)), false},
 		"of two that began together one goes, by its UID": {remediation("a", begun), self(1, noon), true},
 		"and the other does not":                          {remediation("x", begun), self(1, noon), false},
-		"nobody goes before itself":                       {remediation("m", begun), self(0, time.Time{}), false},
-		"of what cannot be read the worst is assumed":     {remediation("x", "{"), self(1, noon.Add(-time.Hour)), true},
+		"nor one that is paused before it has touched its host": {
+			remediation("x", `{"state":"Preparing","attempt":1,"began":"2026-01-01T12:00:00Z","paused":"2026-01-01T12:00:00Z"}`), self(0, time.Time{}), false,
+		},
+		"but one that is paused while its host boots does": {
+			remediation("x", `{"state":"Booting","attempt":1,"began":"2026-01-01T12:00:00Z","paused":"2026-01-01T12:00:00Z"}`), self(0, time.Time{}), true,
+		},
+		"nobody goes before itself":                   {remediation("m", begun), self(0, time.Time{}), false},
+		"of what cannot be read the worst is assumed": {remediation("x", "{"), self(1, noon.Add(-time.Hour)), true},
 	} {
 		if got := goesBefore(tc.other, tc.w); got != tc.want {
 			t.Errorf("%s: %t", name, got)

@@ -18,7 +18,8 @@ type RemediationStrategy struct {
 	// +optional
 	RetryLimit int `json:"retryLimit,omitempty"`
 
-	// timeout is how long one attempt may take, for example 300s or 10m, at least 100s. Fractions of a second are dropped.
+	// timeout is how long an attempt may take until the host is asked to power on, for example 300s or 10m, at least 100s. The same
+	// again is given until it is on, and until the machine is well. Fractions of a second are dropped.
 	// Without it, or if it is shorter than a second, it is ten minutes.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

@@ -52,7 +52,8 @@ type RemediationStrategy struct {
 	// +kubebuilder:validation:Minimum=1
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how long, in seconds, one attempt may take, at least 100.
+	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, at least 100.
+	// The same again is given until it is on, and until the machine is well.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100

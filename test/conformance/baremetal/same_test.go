@@ -84,6 +84,10 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.says(ctx).Phase).To(Equal(infrav1.RemediationPhase("Waiting")), "for whoever made it to delete it")
 		Expect(m.says(ctx).Retries).To(BeZero())
 		s.wentInOrder()
+		Expect(history.when(s.namespace, 0, func(o client.Object) bool {
+			_, blocked := o.GetAnnotations()[blockMove]
+			return blocked
+		})).NotTo(BeZero(), "nobody may move it while it holds its host off")
 		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
@@ -328,10 +332,6 @@ func (s *scene) wentInOrder() {
 			return len(o.GetFinalizers()) == 1 && o.GetAnnotations()[mendv1.PowerCycleAnnotation] != ""
 		}},
 		{"the host is asked", onHost(held)},
-		{"the move is blocked", func(o client.Object) bool {
-			_, blocked := o.GetAnnotations()[blockMove]
-			return blocked
-		}},
 		{"the host is off", onHost(func(h *bmov1alpha1.BareMetalHost) bool { return !h.Status.PoweredOn })},
 		{"the node is fenced", onNode(fenced)},
 		{"the host is let go", onHost(func(h *bmov1alpha1.BareMetalHost) bool { return !held(h) })},

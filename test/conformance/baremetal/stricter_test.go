@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -376,6 +377,9 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.fails(ctx)
 		m.remediate(ctx)
 		m.comesTo(ctx, "Preparing")
+		// One that nobody has seen to be bad is rebooted because somebody wants it.
+		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations",
+			HaveKeyWithValue(mendv1.PowerCycleAnnotation, ContainSubstring(`"startedBad":true`))))
 		m.kubelet.Start()
 
 		m.ends(ctx, "Succeeded")
