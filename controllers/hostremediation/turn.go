@@ -142,13 +142,8 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			switch is := found.Host; {
-			case is == nil:
-			case otherHold(is, host.Remediation{}) != "":
-				return fmt.Sprintf("BareMetalHost %s of machine %s is held off", is.Name, others[i].Name), nil
-			case !host.PowerOf(is).On && host.PowerOf(w.found.Host).On:
-				// Two that are off already would wait for each other, and to cycle one of them takes nothing more away.
-				return fmt.Sprintf("BareMetalHost %s of machine %s is off", is.Name, others[i].Name), nil
+			if why := downBeside(found.Host, w.found.Host); why != "" {
+				return fmt.Sprintf("BareMetalHost %s of machine %s is %s", found.Host.Name, others[i].Name, why), nil
 			}
 		}
 		rivals = append(rivals, others...)
@@ -170,6 +165,18 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// downBeside says how another control-plane host is down that own has to wait for; empty if it is not. One that is merely off is not
+// waited for by one that is off itself: they would wait for each other, and to cycle one of them takes nothing more away.
+func downBeside(other, own *bmov1alpha1.BareMetalHost) string {
+	switch {
+	case otherHold(other, host.Remediation{}) != "":
+		return "held off"
+	case other != nil && !host.PowerOf(other).On && host.PowerOf(own).On:
+		return "off"
+	}
+	return ""
 }
 
 // otherControlPlanes returns the other control-plane machines of the cluster. They are shared: read only.
