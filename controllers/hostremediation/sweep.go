@@ -66,7 +66,7 @@ func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if waits && (result.RequeueAfter == 0 || result.RequeueAfter > marksRecheck) {
 		result.RequeueAfter = marksRecheck
 	}
-	if err = errors.Join(err, takeErr); err != nil {
+	if err := errors.Join(err, takeErr); err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, nil

@@ -29,7 +29,7 @@ func TestACallIsKnownByWhatItIsAbout(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := httptest.NewRequest("PATCH", tc.path, http.NoBody)
+			r := httptest.NewRequest(http.MethodPatch, tc.path, http.NoBody)
 			if got := callOf(r); got != tc.call {
 				t.Errorf("callOf() = %+v, want %+v", got, tc.call)
 			}
