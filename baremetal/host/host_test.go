@@ -334,13 +334,13 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 
 func TestWhoKeepsAHostOff(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change   func(*bmov1alpha1.BareMetalHost)
-		unwanted string
-		others   types.UID
+		change func(*bmov1alpha1.BareMetalHost)
+		heldBy string
+		others types.UID
 	}{
 		"nobody":                   {change: func(*bmov1alpha1.BareMetalHost) {}},
-		"its owner":                {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }, unwanted: "spec.online is false"},
-		"somebody, by hand":        {change: annotated("reboot.metal3.io/poweroff", ""), unwanted: "it has the annotation reboot.metal3.io/poweroff"},
+		"its owner":                {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
+		"somebody, by hand":        {change: annotated("reboot.metal3.io/poweroff", ""), heldBy: "reboot.metal3.io/poweroff"},
 		"we do, and want it on":    {change: annotated(holdOff+"new", "x")},
 		"also as we were before":   {change: annotated(holdOff+"old", "x")},
 		"another remediation":      {change: annotated(holdOff+"new", "x", holdOff+"them", "x"), others: "them"},
@@ -348,8 +348,8 @@ func TestWhoKeepsAHostOff(t *testing.T) {
 	} {
 		h := aHost(tc.change)
 		p, others := PowerOf(h), HeldByOthers(h, Remediation{UID: "new", Before: "old"})
-		if p.Unwanted != tc.unwanted || p.Wanted != (tc.unwanted == "") || others != tc.others {
-			t.Errorf("%s: wanted %t (%s), held by %q; want (%s), %q", name, p.Wanted, p.Unwanted, others, tc.unwanted, tc.others)
+		if p.HeldBy != tc.heldBy || others != tc.others {
+			t.Errorf("%s: held by %q and %q; want %q, %q", name, p.HeldBy, others, tc.heldBy, tc.others)
 		}
 	}
 }

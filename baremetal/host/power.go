@@ -8,9 +8,10 @@ import (
 
 // Power is what a host says of its power.
 type Power struct {
-	// Wanted says that its owner wants it on, and that nobody but remediations keeps it off; Unwanted, why not.
-	Wanted   bool
-	Unwanted string
+	// Wanted says that its owner wants it on.
+	Wanted bool
+	// HeldBy is the annotation by which somebody who is no remediation keeps it off; empty if nobody does.
+	HeldBy string
 	// On is what was last seen.
 	On bool
 	// NoPowerOff says that it can only be rebooted.
@@ -29,16 +30,9 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 		return Power{Deaf: "there is no host"}
 	}
 	p := Power{
-		On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
+		Wanted: host.Spec.Online, HeldBy: heldByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
 		Fails: host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
-	switch by := heldByHand(host); {
-	case !host.Spec.Online:
-		p.Unwanted = "spec.online is false"
-	case by != "":
-		p.Unwanted = "it has the annotation " + by
-	}
-	p.Wanted = p.Unwanted == ""
 	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusError || host.Status.ErrorType != "" {
 		p.Trouble = fmt.Sprintf("%s: %s", host.Status.ErrorType, host.Status.ErrorMessage)
 	}
@@ -47,7 +41,7 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 
 // Same reports whether two answers differ in nothing that a step is decided on.
 func (p Power) Same(q Power) bool {
-	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && (p.Deaf == "") == (q.Deaf == "")
+	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.HeldBy == q.HeldBy && (p.Deaf == "") == (q.Deaf == "")
 }
 
 // deaf says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it,

@@ -70,7 +70,7 @@ var (
 	hostGone        = is("host gone", func(s situation) bool { return s.Host == HostGone })
 	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong  = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
-	unwanted        = is("host switched off by others", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
+	unwanted        = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
 	noPowerOff      = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
 	noPowerOffStill = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
 	deaf            = is("power not managed now", func(s situation) bool { return !s.Acts })
@@ -98,6 +98,9 @@ var (
 	lastOverdue = timed("last attempt out of time", situation.deadline, situation.last)
 	late        = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate    = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+
+	heldByOthers     = is("host held off by others", func(s situation) bool { return s.HeldByOthers })
+	heldByOthersLate = timed("host held off by others, out of time", situation.stateDeadline, func(s situation) bool { return s.HeldByOthers })
 
 	powerFails = is("power management fails", func(s situation) bool { return s.PowerFails })
 

@@ -188,6 +188,8 @@ type Facts struct {
 	Acts bool
 	// NoPowerOff says that the host can only be rebooted.
 	NoPowerOff bool
+	// HeldByOthers says that somebody who is no remediation keeps the host off.
+	HeldByOthers bool
 	// PowerFails says that whoever controls the host's power reports that it cannot.
 	PowerFails bool
 	// Held says that the host carries a mark of ours that keeps it off; Litter, that it carries any mark of ours but that of the

@@ -56,6 +56,7 @@ func on(f *Facts)              { f.PoweredOn = true }
 func hostPaused(f *Facts)      { f.Acts = false }
 func paused(f *Facts)          { f.Paused = true }
 func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
+func heldElsewhere(f *Facts)   { f.HeldByOthers = true }
 func failing(f *Facts)         { f.PowerFails = true }
 func cannotBeOff(f *Facts)     { f.NoPowerOff = true }
 func heldOff(f *Facts)         { f.Held, f.Litter = true, true }
@@ -93,6 +94,11 @@ func TestNext(t *testing.T) {
 		"and without the API of the workload cluster":                  {in(Pending, blind), BeginAttempt, Preparing, "AttemptBegan"},
 		"a well machine that somebody wants rebooted is":               {in(Pending, wellNow), BeginAttempt, Preparing, "AttemptBegan"},
 		"C7: a host that its owner switched off is left alone":         {in(Pending, switchedOff), Advance, Failed, "HostSwitchedOff"},
+		"nor is one touched that somebody holds off":                   {in(Pending, heldElsewhere), Advance, Failed, "HostHeldOff"},
+		"C12: who holds it off in the middle is waited for":            {in(PoweringOn, heldElsewhere), Wait, PoweringOn, "HostHeldOff"},
+		"and the host not condemned for it":                            {in(PoweringOn, heldElsewhere, stateOver, second), Advance, Failed, "HostHeldOff"},
+		"nor if it went off while it booted":                           {in(Booting, heldElsewhere, stateOver, second), Advance, Failed, "HostHeldOff"},
+		"the workload moves on meanwhile":                              {in(MovingWorkload, heldElsewhere, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"a machine without a host is handed over":                      {in(Pending, hostVanished), Advance, HandingOver, "HostGone"},
 		"W27: a control-plane host waits for its turn":                 {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
 		"but not for ever":                                             {in(Pending, anothersTurn, long), Advance, HandingOver, "TurnTimedOut"},
@@ -219,7 +225,7 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 func boundedBefore(rows []row) bool {
 	for _, r := range rows {
 		switch r.when.name {
-		case overdue.name, late.name, queuedTooLong.name, foreignTooLong.name:
+		case overdue.name, late.name, queuedTooLong.name, foreignTooLong.name, heldByOthersLate.name:
 			return true
 		}
 	}

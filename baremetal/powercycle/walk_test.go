@@ -57,7 +57,7 @@ func (s scene) key() [16]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers,
 	} {
 		if b {
 			bits |= 1 << i
@@ -133,7 +133,7 @@ func (s scene) obeyed() []scene {
 	if managed && s.f.Held && s.f.PoweredOn && !s.f.NoPowerOff {
 		add(func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = false, false, false })
 	}
-	if managed && !s.f.Held && !s.f.PoweredOn && s.f.Wanted && !s.rising {
+	if managed && !s.f.Held && !s.f.PoweredOn && s.f.Wanted && !s.f.HeldByOthers && !s.rising {
 		add(func(n *scene) { n.rising = true })
 	}
 	if s.rising {
@@ -174,6 +174,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Well = !n.f.Well },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
+		func(n *scene) { n.f.HeldByOthers = !n.f.HeldByOthers },
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { // a crash before it was remembered that the host was asked
 			if n.f.State == PoweringOff {
@@ -211,6 +212,8 @@ func wrong(s scene, step Step) string {
 		return "does more than to let go, although it is paused"
 	case (step.Do == HoldOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
 		return "5: acts on what was not counted"
+	case step.Next == HandingOver && f.State != HandingOver && f.HeldByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
+		return "condemns a host that somebody keeps off"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
 	case (step.Do == HoldOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:

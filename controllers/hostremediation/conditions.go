@@ -146,8 +146,8 @@ func explain(w *world, step powercycle.Step) string {
 	switch step.Reason {
 	case "WaitingForTurn", "TurnTimedOut":
 		add(w.ahead)
-	case "HostSwitchedOff":
-		add(w.power.Unwanted)
+	case "HostHeldOff":
+		add("annotation " + w.power.HeldBy)
 	case "HostMismatch", "HostGone":
 		add(w.found.Why)
 	case "Paused":

@@ -222,7 +222,7 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 		Paused:    w.pausedBy() != "",
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
-		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails,
+		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, HeldByOthers: w.power.HeldBy != "",
 		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 	}
 	w.policy = policyOf(w.rem.Strategy())

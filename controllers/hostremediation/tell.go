@@ -48,7 +48,7 @@ var (
 		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
 	}
 	onMachine = map[string]bool{
-		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, fenceStays: true,
+		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
 	}
 )
 
