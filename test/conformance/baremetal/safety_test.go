@@ -16,7 +16,7 @@ import (
 
 // What is unsafe at any moment of any spec is found by chronicle.faults when its scene ends. Here are the situations that invite it.
 var _ = Describe("Safety", func() {
-	bothKinds("of control-plane hosts that fail together one is switched off at a time, and the others say that they wait", func(ctx context.Context, s *scene) {
+	bothKinds("of control-plane hosts that fail together one is switched off at a time, and the others say for whom they wait", func(ctx context.Context, s *scene) {
 		s.start()
 		var all []*member
 		for _, name := range []string{"a", "b", "c"} {
