@@ -31,6 +31,9 @@ func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 // queued says that another remediation goes first.
 func (s situation) queued() bool { return !s.Turn }
 
+// keptOff says that somebody who is no remediation keeps the host off.
+func (s situation) keptOff() bool { return s.Host == HostOurs && s.HeldByOthers }
+
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
@@ -99,8 +102,8 @@ var (
 	late        = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate    = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 
-	heldByOthers     = is("host held off by others", func(s situation) bool { return s.HeldByOthers })
-	heldByOthersLate = timed("host held off by others, out of time", situation.stateDeadline, func(s situation) bool { return s.HeldByOthers })
+	heldByOthers     = is("host held off by others", situation.keptOff)
+	heldByOthersLate = timed("host held off by others, out of time", situation.stateDeadline, situation.keptOff)
 
 	powerFails = is("power management fails", func(s situation) bool { return s.PowerFails })
 
@@ -118,6 +121,10 @@ var (
 	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained    = is("workload still there", func(s situation) bool { return !s.Drained })
 	unfenceable   = impatient("node fenced by us", situation.fencedHere)
+	// Whoever waits for its turn has more patience than an attempt.
+	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
+		return s.fencedHere() && (s.patient() || s.queued())
+	}}
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineLeaving

@@ -277,6 +277,9 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if f.State == MovingWorkload && step.Next == PoweringOn {
 		m.Moved = step.Reason
 	}
+	if queued := f.State == Preparing && !f.Turn && step.Do == Wait; queued {
+		m.Began = now // to wait for others takes nothing of its time
+	}
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now)
 	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
