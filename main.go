@@ -86,6 +86,7 @@ type options struct {
 	fencing                fence.Mode
 	orphanGrace            time.Duration
 	remediationConcurrency int
+	webhookHost            string
 	webhookPort            int
 	webhookCertDir         string
 
@@ -117,6 +118,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
+	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all of the machine or pod.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhooks: conversion of Metal3Remediations and defaults of templates.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
@@ -222,7 +224,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 		// Requests and templates are read live when they are read whole; Secrets are nobody's business but ClusterCache's.
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                       *diagnostics,
-		WebhookServer:                 webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}),
+		WebhookServer:                 webhook.NewServer(webhook.Options{Host: o.webhookHost, Port: o.webhookPort, CertDir: o.webhookCertDir}),
 		HealthProbeBindAddress:        o.healthAddr,
 		PprofBindAddress:              o.profilerAddr,
 		LeaderElection:                o.leaderElection,

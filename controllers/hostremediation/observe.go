@@ -83,7 +83,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return w, nil
 }
 
-// standsBack reports whether the remediation is none of ours, or is paused before it has begun.
+// standsBack reports whether the remediation is none of ours, or asks for nothing.
 //
 // Without a strategy nothing is done, as CAPM3 has it. If it was taken away in the middle, what was begun is ended.
 func (r *Reconciler) standsBack(w *world) bool {

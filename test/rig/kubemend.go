@@ -21,11 +21,9 @@ func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []b
 }
 
 // WebhookFlags are what the one manager is started with that the API server asks; none if it asks nobody. See ManagementOptions.Webhooks.
-//
-// No flag binds the manager's webhooks to loopback, as a pod must be reached from outside.
 func (c *ControlPlane) WebhookFlags() []string {
 	if c.ours == nil {
 		return nil
 	}
-	return c.ours.flags(c)
+	return append(c.ours.flags(c), "--webhook-host=127.0.0.1")
 }
