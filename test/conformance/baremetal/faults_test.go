@@ -105,7 +105,8 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 		settled bool
 		vain    int
 	)
-	Eventually(func() bool {
+	// The write befallen may also be one of the last, after which the remediation is at its end already: so it is asked after each look.
+	killed := func() int {
 		GinkgoHelper()
 		done, _ := s.plan.Written()
 		if f == gateway.Last && before == nil && len(done) == nth {
@@ -114,7 +115,12 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 			s.begin(0, "")
 			s.start()
 		}
+		return len(done)
+	}
+	Eventually(func() bool {
+		GinkgoHelper()
 		rem := m.remediation(ctx)
+		done := killed()
 		at := memoryOf(rem)
 		if !settled && saidBy(rem).Conditions[infrav1.PoweredOffCondition] == "False/PowerSettling" {
 			settled = true // that it was asked was not noted in time, and now nobody knows what it was before
@@ -122,7 +128,7 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 		}
 		// Time passes when it was said that the host is on: of what is over, nothing more is said of how it went.
 		if on := saidBy(rem).Conditions[infrav1.PoweredOnCondition] == "True/Done"; t.muted && on && at.State == "Booting" && at.Attempt > vain {
-			is.first, vain = max(is.first, len(done)*(2-at.Attempt)), at.Attempt
+			is.first, vain = max(is.first, done*(2-at.Attempt)), at.Attempt
 			s.clock.Step(timeout)
 		}
 		return at.State == t.ends && len(rem.GetFinalizers()) == 0
@@ -134,6 +140,7 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 	}
 	Eventually(func() outcome {
 		is.outcome = m.outcome(ctx)
+		killed()
 		return is.outcome
 	}).WithTimeout(20*time.Second).Should(as, why)
 	done, struck := s.plan.Written()
