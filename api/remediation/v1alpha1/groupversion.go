@@ -1,0 +1,19 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group of medik8s' checks.
+var GroupVersion = schema.GroupVersion{Group: "remediation.medik8s.io", Version: "v1alpha1"}
+
+var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &NodeHealthCheck{}, &NodeHealthCheckList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+})
+
+// AddToScheme makes a scheme know the kinds of this package.
+var AddToScheme = schemeBuilder.AddToScheme

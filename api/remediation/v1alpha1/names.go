@@ -1,0 +1,103 @@
+package v1alpha1
+
+// What a check writes on a remediation request. (medik8s, node-healthcheck-operator.)
+const (
+	// NodeNameAnnotation is the node that the request is about, also where the request is named otherwise.
+	NodeNameAnnotation = "remediation.medik8s.io/node-name"
+	// TemplateNameAnnotation is the template that the request was made from.
+	TemplateNameAnnotation = "remediation.medik8s.io/template-name"
+	// TimedOutAnnotation tells the remediator to stop: its time is over, or it said that it failed. RFC 3339.
+	TimedOutAnnotation = "remediation.medik8s.io/nhc-timed-out"
+	// HealthyDelayAnnotation is since when the node has been healthy, while spec.healthyDelay keeps the request. RFC 3339, UTC.
+	HealthyDelayAnnotation = "remediation.medik8s.io/healthy-delay"
+	// OldRequestAnnotation marks a request that was counted as older than 48 hours; its value is OldRequestFlag.
+	OldRequestAnnotation = "nodehealthcheck.medik8s.io/old-remediation-cr-flag"
+	// OldRequestFlag is the value of OldRequestAnnotation.
+	OldRequestFlag = "flagon"
+
+	// PartOfLabel has the value PartOf on every request.
+	PartOfLabel = "app.kubernetes.io/part-of"
+	// PartOf is the value of PartOfLabel.
+	PartOf = "node-healthcheck-controller"
+	// ControlPlaneLabel is on the requests for nodes of the control plane; its value is empty.
+	ControlPlaneLabel = "remediation.medik8s.io/isControlPlaneNode"
+)
+
+// What others write for a check to read. (medik8s.)
+const (
+	// MultipleTemplatesAnnotation on a template, with any value, says that its remediator copes with several requests for one node.
+	MultipleTemplatesAnnotation = "remediation.medik8s.io/multiple-templates-support"
+	// ExcludeLabel on a node keeps it from being remediated if its value is ExcludeValue. It counts as unhealthy all the same.
+	ExcludeLabel = "remediation.medik8s.io/exclude-from-remediation"
+	// ExcludeValue is the value with which ExcludeLabel counts.
+	ExcludeValue = "true"
+	// ConfirmedHealthyAnnotation on a node, with any value, ends the healthy delay. The check removes it.
+	ConfirmedHealthyAnnotation = "remediation.medik8s.io/manually-confirmed-healthy"
+)
+
+// Conditions of a remediation request, written by its remediator. (medik8s, the contract of remediators.)
+const (
+	ProcessingCondition = "Processing"
+	SucceededCondition  = "Succeeded"
+	// NodeDeletionExpectedCondition says whether the node will not come back under its name.
+	NodeDeletionExpectedCondition = "PermanentNodeDeletionExpected"
+)
+
+// Leases on nodes, by which checks, and the node maintenance of medik8s, keep out of each other's way.
+const (
+	// DefaultLeaseNamespace is where they are unless the manager is told otherwise.
+	DefaultLeaseNamespace = "medik8s-leases"
+	// LeasePrefix begins the name of each; the node's name in lower case follows.
+	LeasePrefix = "node-"
+	// LeaseHolderPrefix begins the holder's name; the check's name follows.
+	LeaseHolderPrefix = "NodeHealthCheck-"
+)
+
+// Conditions of a NodeHealthCheck.
+const (
+	// DisabledCondition is True while the check does nothing because of its templates or of somebody else's checks.
+	DisabledCondition = "Disabled"
+	// StormActiveCondition is True from when too many nodes were unhealthy until the cooldown after that is over.
+	StormActiveCondition = "StormActive"
+	// StormCooldownActiveCondition is True while enough nodes are healthy again and spec.stormCooldownDuration runs.
+	StormCooldownActiveCondition = "StormCooldownActive"
+	// RemediationAllowedCondition is False while no new remediation starts, whatever the cause. It is kubemend's addition.
+	RemediationAllowedCondition = "RemediationAllowed"
+)
+
+// Reasons of the conditions above.
+const (
+	ConflictReason         = "ConflictingMachineHealthCheckDetected" // Disabled
+	TemplateNotFoundReason = "RemediationTemplateNotFound"           // Disabled
+	TemplateInvalidReason  = "RemediationTemplateInvalid"            // Disabled
+	SelectorInvalidReason  = "SelectorInvalid"                       // Disabled: kubemend's addition, for what was stored before it was validated
+	LimitInvalidReason     = "LimitInvalid"                          // Disabled: kubemend's addition, likewise
+	EnabledReason          = "NodeHealthCheckEnabled"                // Disabled=False
+	ThresholdReason        = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive
+
+	AllowedReason  = "Allowed"             // RemediationAllowed=True
+	TooManyReason  = "TooManyUnhealthy"    // RemediationAllowed=False
+	StormReason    = "StormRecovery"       // RemediationAllowed=False
+	PausedReason   = "PauseRequested"      // RemediationAllowed=False
+	UpgradeReason  = "ClusterUpgrading"    // RemediationAllowed=False
+	DisabledReason = "HealthCheckDisabled" // RemediationAllowed=False
+)
+
+// Reasons of events on a NodeHealthCheck. (medik8s; the texts of all begin with EventPrefix.)
+const (
+	EventPrefix             = "[remediation] "
+	EventDisabled           = "Disabled"
+	EventEnabled            = "Enabled"
+	EventDetectedUnhealthy  = "DetectedUnhealthy"
+	EventRemediationCreated = "RemediationCreated"
+	EventRemediationRemoved = "RemediationRemoved"
+	EventRemediationSkipped = "RemediationSkipped"
+	EventInvalidNodeLabel   = "InvalidNodeLabel"
+	EventNoTemplateLeft     = "NoTemplateLeft"
+	EventStormStarted       = "StormRecoveryStarted"
+	EventStormCooldown      = "StormRecoveryCooldownStarted"
+	EventStormEnded         = "StormRecoveryEnded"
+	// EventRemediationTimedOut and EventRemediationFailed are kubemend's additions.
+	EventRemediationTimedOut = "RemediationTimedOut" // a remediator's time is over, or it said that it failed; the next one's turn comes
+	EventRequestFailed       = "RemediationFailed"   // a request could not be made
+)

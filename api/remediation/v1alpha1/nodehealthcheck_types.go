@@ -1,0 +1,223 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Phase is what a check is doing.
+type Phase string
+
+const (
+	// PhaseDisabled means that something about the check, or other checks, keeps it from working; the condition Disabled says what.
+	PhaseDisabled Phase = "Disabled"
+	// PhasePaused means that spec.pauseRequests keeps new remediations from starting.
+	PhasePaused Phase = "Paused"
+	// PhaseRemediating means that at least one node is being remediated.
+	PhaseRemediating Phase = "Remediating"
+	// PhaseEnabled means that all is well, or that nothing can be done about what is not.
+	PhaseEnabled Phase = "Enabled"
+)
+
+// UnhealthyCondition calls a node unhealthy once one of its conditions has had a status for a time.
+type UnhealthyCondition struct {
+	// type is that of the node's condition.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	Type corev1.NodeConditionType `json:"type"`
+
+	// status is that of the node's condition.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	Status corev1.ConditionStatus `json:"status"`
+
+	// duration is how long the condition has to have had the status, such as 300s, 5m or 1h30m.
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:Type=string
+	Duration metav1.Duration `json:"duration"`
+}
+
+// EscalatingRemediation is one step of a ladder.
+type EscalatingRemediation struct {
+	// remediationTemplate is what requests of this step are made from.
+	RemediationTemplate corev1.ObjectReference `json:"remediationTemplate"`
+
+	// order is when it is this step's turn, ascending. No two steps may have the same.
+	Order int `json:"order"`
+
+	// timeout is how long the node may take to become healthy before it is the next step's turn; at least one minute.
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:Type=string
+	Timeout metav1.Duration `json:"timeout"`
+}
+
+// NodeHealthCheckSpec says which nodes are watched, when they are unhealthy, and what is done then.
+type NodeHealthCheckSpec struct {
+	// selector selects the nodes that are watched. An empty one selects all nodes of the cluster.
+	// +optional
+	Selector metav1.LabelSelector `json:"selector,omitempty"`
+
+	// unhealthyConditions say when a node is unhealthy: as soon as one of them is met.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +listMapKey=status
+	// +kubebuilder:default={{type:"Ready",status:"False",duration:"300s"},{type:"Ready",status:"Unknown",duration:"300s"}}
+	UnhealthyConditions []UnhealthyCondition `json:"unhealthyConditions,omitempty"`
+
+	// minHealthy is how many of the watched nodes have to be healthy for remediation to start: a number, or a percentage that is
+	// rounded up. If neither this nor maxUnhealthy is set, it is 51%.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
+	MinHealthy *intstr.IntOrString `json:"minHealthy,omitempty"`
+
+	// maxUnhealthy is how many of the watched nodes may be not healthy for remediation to start: a number, or a percentage that is
+	// rounded down.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
+	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
+
+	// stormCooldownDuration is for how long enough nodes have to have been healthy again, after too few were, before new
+	// remediations start. Without it they start at once.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:Type=string
+	StormCooldownDuration *metav1.Duration `json:"stormCooldownDuration,omitempty"`
+
+	// remediationTemplate is what remediation requests are made from. Either this or escalatingRemediations has to be set.
+	// +optional
+	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
+
+	// escalatingRemediations are steps, one after the other until the node is healthy.
+	// +optional
+	EscalatingRemediations []EscalatingRemediation `json:"escalatingRemediations,omitempty"`
+
+	// pauseRequests keep new remediations from starting while there is at least one. Each says who asks for it, or why.
+	// +optional
+	PauseRequests []string `json:"pauseRequests,omitempty"`
+
+	// healthyDelay is for how long a remediated node has to have been healthy before its remediation is over. With a negative value
+	// a person has to confirm it, by the annotation remediation.medik8s.io/manually-confirmed-healthy on the node.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:Type=string
+	HealthyDelay *metav1.Duration `json:"healthyDelay,omitempty"`
+}
+
+// Remediation is one request for a node.
+type Remediation struct {
+	// resource is the request.
+	Resource corev1.ObjectReference `json:"resource"`
+
+	// started is when the request was made.
+	Started metav1.Time `json:"started"`
+
+	// timedOut is when the request was given up.
+	// +optional
+	TimedOut *metav1.Time `json:"timedOut,omitempty"`
+
+	// templateName is the template that the request was made from.
+	// +optional
+	TemplateName string `json:"templateName,omitempty"`
+}
+
+// UnhealthyNode is a node that is unhealthy, or whose remediation is not over.
+type UnhealthyNode struct {
+	// name is that of the node.
+	Name string `json:"name"`
+
+	// remediations are the requests made for it.
+	// +optional
+	Remediations []Remediation `json:"remediations,omitempty"`
+
+	// conditionsHealthyTimestamp is since when the node has been healthy while its remediation is not over.
+	// +optional
+	ConditionsHealthyTimestamp *metav1.Time `json:"conditionsHealthyTimestamp,omitempty"`
+
+	// healthyDelayed is true while spec.healthyDelay keeps the remediation from being over.
+	// +optional
+	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
+}
+
+// NodeHealthCheckStatus says what a check sees and does.
+type NodeHealthCheckStatus struct {
+	// observedNodes is the number of nodes that the selector selects.
+	// +optional
+	ObservedNodes *int `json:"observedNodes,omitempty"`
+
+	// healthyNodes is the number of those that no unhealthy condition matches, not even one that is not due yet, and whose
+	// remediation, if there was one, is over.
+	// +optional
+	HealthyNodes *int `json:"healthyNodes,omitempty"`
+
+	// unhealthyNodes are the nodes that are unhealthy, or whose remediation is not over.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	UnhealthyNodes []UnhealthyNode `json:"unhealthyNodes,omitempty"`
+
+	// inFlightRemediations is not used any more; unhealthyNodes has what it had.
+	// +optional
+	InFlightRemediations map[string]metav1.Time `json:"inFlightRemediations,omitempty"`
+
+	// conditions are Disabled, StormActive, StormCooldownActive and RemediationAllowed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// phase is Disabled, Paused, Remediating or Enabled.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// reason says why the check is in its phase.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// lastUpdateTime is when the status was last written.
+	// +optional
+	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
+}
+
+// NodeHealthCheck watches nodes of the cluster that it is in, and has those that are unhealthy remediated.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=nodehealthchecks,scope=Cluster,shortName=nhc
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="What the check is doing"
+// +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedNodes`,description="How many nodes it watches"
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthyNodes`,description="How many of them are healthy"
+// +kubebuilder:printcolumn:name="Remediating",type=string,JSONPath=`.status.unhealthyNodes[?(@.remediations)].name`,description="The nodes that are being remediated"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeHealthCheck struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which nodes are watched, when they are unhealthy, and what is done then.
+	// +optional
+	Spec NodeHealthCheckSpec `json:"spec,omitempty"`
+
+	// status says what the check sees and does.
+	// +optional
+	Status NodeHealthCheckStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
+func (c *NodeHealthCheck) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions of the status, for sigs.k8s.io/cluster-api/util/conditions.
+func (c *NodeHealthCheck) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
+}
+
+// NodeHealthCheckList is a list of NodeHealthChecks.
+//
+// +kubebuilder:object:root=true
+type NodeHealthCheckList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeHealthCheck `json:"items"`
+}
