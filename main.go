@@ -312,7 +312,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	requests := &request.Requests{Client: writer, Live: mgr.GetAPIReader()}
-	kinds := request.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace)
+	kinds := request.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, request.NewMetadata)
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Clusters: clusters,

@@ -46,7 +46,7 @@ type Reconciler struct {
 	Client   client.Client
 	Clusters *workload.Clusters
 	Requests *request.Requests
-	Kinds    *request.Kinds
+	Kinds    *request.Kinds[*request.Metadata]
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 

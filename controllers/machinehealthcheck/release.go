@@ -41,7 +41,7 @@ type Releaser struct {
 	Client   client.Client // reads from caches
 	Live     client.Reader // reads past them
 	Requests *request.Requests
-	Kinds    *request.Kinds
+	Kinds    *request.Kinds[*request.Metadata]
 	Recorder events.EventRecorder
 	// Discovery finds the kinds of requests that are left from before the start.
 	Discovery discovery.ServerResourcesInterface

@@ -36,7 +36,7 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	}
 	c := builder.Build()
 	informers := &informertest.FakeInformers{Scheme: scheme}
-	r := &Reconciler{Requests: &request.Requests{Client: c, Live: c}, Kinds: request.NewKinds(informers, c, "")}
+	r := &Reconciler{Requests: &request.Requests{Client: c, Live: c}, Kinds: request.NewKinds(informers, c, "", request.NewMetadata)}
 	for _, k := range []schema.GroupVersionKind{old, kind} {
 		if _, err := r.Kinds.Ready(t.Context(), k); err != nil {
 			t.Fatal(err)

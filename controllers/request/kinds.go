@@ -27,14 +27,15 @@ type Watcher interface {
 	Watch(src source.TypedSource[reconcile.Request]) error
 }
 
-// Kinds knows which kinds of templates and requests are in use and watches their metadata. Which
-// there are is not known at compile time, and a kind may be installed after the manager started.
-type Kinds struct {
+// Kinds knows which kinds of templates and requests are in use and watches them, as objects of type T: their metadata, or as much of
+// them as the cache is told to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
+type Kinds[T client.Object] struct {
 	cache     cache.Cache
 	live      client.Reader
 	namespace string
+	empty     func() T
 	watchers  []Watcher
-	handlers  []handler.TypedEventHandler[*Metadata, reconcile.Request]
+	handlers  []handler.TypedEventHandler[T, reconcile.Request]
 
 	mu    sync.Mutex
 	known map[schema.GroupVersionKind]cache.Informer
@@ -42,13 +43,20 @@ type Kinds struct {
 }
 
 // NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
-// asked whether it can be: an informer of a kind that may not be listed would try for ever and say nothing.
-func NewKinds(c cache.Cache, live client.Reader, namespace string) *Kinds {
-	return &Kinds{cache: c, live: live, namespace: namespace, known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{}}
+// asked whether it can be: an informer of a kind that may not be listed would try for ever and say nothing. Of the objects empty
+// returns, such as &Metadata{}, each is read as one.
+func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
+	return &Kinds[T]{
+		cache: c, live: live, namespace: namespace, empty: empty,
+		known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{},
+	}
 }
 
+// NewMetadata is what kinds are watched as of which no more than metadata is read.
+func NewMetadata() *Metadata { return &Metadata{} }
+
 // Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Ready.
-func (k *Kinds) Notify(w Watcher, h handler.TypedEventHandler[*Metadata, reconcile.Request]) {
+func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Request]) {
 	k.watchers = append(k.watchers, w)
 	k.handlers = append(k.handlers, h)
 }
@@ -56,7 +64,7 @@ func (k *Kinds) Notify(w Watcher, h handler.TypedEventHandler[*Metadata, reconci
 // Ready reports whether kind can be read from the cache, and begins to watch it if it is not watched yet. It does not wait
 // for the first list: until that was read it returns false, and the events of the objects in it wake the watchers. The error
 // satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
-func (k *Kinds) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	if informer := k.informer(kind); informer != nil {
 		return informer.HasSynced(), nil
 	}
@@ -68,8 +76,8 @@ func (k *Kinds) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, 
 	if informer, found := k.known[kind]; found {
 		return informer.HasSynced(), nil
 	}
-	obj := &Metadata{}
-	obj.SetGroupVersionKind(kind)
+	obj := k.empty()
+	obj.GetObjectKind().SetGroupVersionKind(kind)
 	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return false, fmt.Errorf("watch %s: %w", kind, err)
@@ -84,14 +92,14 @@ func (k *Kinds) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, 
 	return informer.HasSynced(), nil
 }
 
-func (k *Kinds) informer(kind schema.GroupVersionKind) cache.Informer {
+func (k *Kinds[T]) informer(kind schema.GroupVersionKind) cache.Informer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.known[kind]
 }
 
 // list asks the API server itself for one object of a kind.
-func (k *Kinds) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]Metadata, error) {
+func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]Metadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := k.live.List(ctx, list, append(options, client.InNamespace(k.namespace), client.Limit(1))...); err != nil {
@@ -101,7 +109,7 @@ func (k *Kinds) list(ctx context.Context, kind schema.GroupVersionKind, options 
 }
 
 // InUse returns the kinds of requests that are watched and read, each in one of its versions, in a stable order.
-func (k *Kinds) InUse() []schema.GroupVersionKind {
+func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kinds := make([]schema.GroupVersionKind, 0, len(k.known))
@@ -120,7 +128,7 @@ func (k *Kinds) InUse() []schema.GroupVersionKind {
 // A kind of requests is one that has a sibling named like it with the suffix Template, in the same group and version
 // (the contract of external remediation). Kinds that may not be listed are passed over: no request of ours can be there.
 // What cannot be looked at holds up nothing else, and is in the error.
-func (k *Kinds) Discover(ctx context.Context, api discovery.ServerResourcesInterface) error {
+func (k *Kinds[T]) Discover(ctx context.Context, api discovery.ServerResourcesInterface) error {
 	lists, err := api.ServerPreferredResources()
 	var errs []error
 	if err != nil {
@@ -156,7 +164,7 @@ func withTemplate(resources []metav1.APIResource) []string {
 	return found
 }
 
-func (k *Kinds) discover(ctx context.Context, kind schema.GroupVersionKind) error {
+func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind) error {
 	marked, err := k.list(ctx, kind, client.HasLabels{mendv1.MadeByUIDLabel})
 	switch {
 	case apierrors.IsForbidden(err), Missing(err):

@@ -36,7 +36,7 @@ func TestAWatchThatFailsIsTriedAgainAndTheOthersAreNot(t *testing.T) {
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind("ThingList"), &metav1.PartialObjectMetadataList{})
 	synced := true
 	informers := &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
-	k := NewKinds(cache.Cache(informers), fake.NewClientBuilder().WithScheme(scheme).Build(), "")
+	k := NewKinds(cache.Cache(informers), fake.NewClientBuilder().WithScheme(scheme).Build(), "", NewMetadata)
 	first, second := &watcher{}, &watcher{refuses: true}
 	k.Notify(first, nil)
 	k.Notify(second, nil)

@@ -170,7 +170,7 @@ func (c *controllers) check(ctx context.Context, s *scene) {
 	GinkgoHelper()
 	Expect((&machinehealthcheck.Reconciler{
 		Client: c.writer, Clusters: c.clusters,
-		Requests: &request.Requests{Client: c.writer, Live: c.mgr.GetAPIReader()}, Kinds: request.NewKinds(c.mgr.GetCache(), c.mgr.GetAPIReader(), s.namespace),
+		Requests: &request.Requests{Client: c.writer, Live: c.mgr.GetAPIReader()}, Kinds: request.NewKinds(c.mgr.GetCache(), c.mgr.GetAPIReader(), s.namespace, request.NewMetadata),
 		Recorder: c.mgr.GetEventRecorder("kubemend"), Clock: s.clock, Unclaimed: machinehealthcheck.Act, Resync: 10 * time.Minute,
 	}).SetupWithManager(ctx, c.mgr, c.cc, c.options)).To(Succeed())
 }
