@@ -48,7 +48,7 @@ var layers = []layer{
 	},
 	{
 		name:    "adapter",
-		folders: []string{"controllers/machines", "controllers/request", "controllers/workload", "baremetal/host", "baremetal/fence"},
+		folders: []string{"controllers/machines", "controllers/request", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{

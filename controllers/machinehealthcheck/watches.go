@@ -25,12 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
-
-// mergeWindow is how long the events of one check are collected before it is looked at: a rack that goes dark
-// is one pass and not forty.
-const mergeWindow = 100 * time.Millisecond
 
 // passTimeout bounds a pass. What it had written by then stays written, and the next pass goes on from there.
 const passTimeout = 2 * time.Minute
@@ -57,22 +54,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, merged(r.checkAndRivals), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Machine{}, merged(r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
-		Watches(&clusterv1.Cluster{}, merged(r.checksOfCluster), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, wake.Merged[client.Object](r.checkAndRivals), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
+		Watches(&clusterv1.Cluster{}, wake.Merged[client.Object](r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
 	r.controller = c
-	r.Kinds.Notify(c, mergedFor[*request.Metadata](r.checksOfRequest))
+	r.Kinds.Notify(c, wake.Merged[*request.Metadata](r.checksOfRequest))
 	return nil
 }
 
 // retries is how soon a pass is repeated that could not even observe its world.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](mergeWindow, retryAtMost)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](wake.MergeWindow, retryAtMost)
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -102,38 +99,13 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func nodeKey(cluster, node string) string { return cluster + "/" + node }
 
-// merged maps the object of an event, as it was and as it is, to checks that are looked at after the merge window.
-func merged(checks handler.MapFunc) handler.EventHandler {
-	return mergedFor[client.Object](checks)
-}
-
-func mergedFor[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, q queue, obj client.Object) {
-		for _, check := range checks(ctx, obj) {
-			q.AddAfter(check, mergeWindow)
-		}
-	}
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { add(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) {
-			add(ctx, q, e.ObjectNew)
-			// A machine that was relabelled has left a check behind that must hear of it too.
-			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
-				add(ctx, q, e.ObjectOld)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { add(ctx, q, e.Object) },
-	}
-}
-
 // nodeWatch is the watch on the nodes of one workload cluster.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	return clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Node, reconcile.Request]{
 		Name:    "machinehealthcheck-nodes",
 		Watcher: r.controller,
 		Kind:    &corev1.Node{},
-		EventHandler: mergedFor[*corev1.Node](func(ctx context.Context, node client.Object) []reconcile.Request {
+		EventHandler: wake.Merged[*corev1.Node](func(ctx context.Context, node client.Object) []reconcile.Request {
 			return r.checksOfNode(ctx, cluster, node.GetName())
 		}),
 		Predicates: []predicate.TypedPredicate[*corev1.Node]{workload.NodeChanges()},

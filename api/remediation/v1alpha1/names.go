@@ -67,13 +67,14 @@ const (
 
 // Reasons of the conditions above.
 const (
-	ConflictReason         = "ConflictingMachineHealthCheckDetected" // Disabled
-	TemplateNotFoundReason = "RemediationTemplateNotFound"           // Disabled
-	TemplateInvalidReason  = "RemediationTemplateInvalid"            // Disabled
-	SelectorInvalidReason  = "SelectorInvalid"                       // Disabled: kubemend's addition, for what was stored before it was validated
-	LimitInvalidReason     = "LimitInvalid"                          // Disabled: kubemend's addition, likewise
-	EnabledReason          = "NodeHealthCheckEnabled"                // Disabled=False
-	ThresholdReason        = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive
+	ConflictReason          = "ConflictingMachineHealthCheckDetected" // Disabled
+	TemplateNotFoundReason  = "RemediationTemplateNotFound"           // Disabled
+	TemplateInvalidReason   = "RemediationTemplateInvalid"            // Disabled
+	TemplateForbiddenReason = "RemediationTemplateForbidden"          // Disabled: kubemend's addition, the template or its requests may not be read
+	SelectorInvalidReason   = "SelectorInvalid"                       // Disabled: kubemend's addition, for what was stored before it was validated
+	LimitInvalidReason      = "LimitInvalid"                          // Disabled: kubemend's addition, likewise
+	EnabledReason           = "NodeHealthCheckEnabled"                // Disabled=False
+	ThresholdReason         = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive
 
 	AllowedReason  = "Allowed"             // RemediationAllowed=True
 	TooManyReason  = "TooManyUnhealthy"    // RemediationAllowed=False

@@ -1,0 +1,254 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// writers is how many nodes of one check are worked on at the same time.
+const writers = 16
+
+// outcome is what became of a step.
+type outcome struct {
+	step
+	// made is the request that was created; nil if none was.
+	made *unstructured.Unstructured
+	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that giveUp was given up.
+	ended, flagged []*found
+	gaveUp         bool
+	// again says that somebody else was faster, and that the next pass will see what they did.
+	again bool
+	// refused is the error for which no request could be made.
+	refused error
+	err     error
+}
+
+// act carries out all steps, each on its own: what fails for one node holds up no other.
+func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome {
+	outcomes := make([]outcome, len(steps))
+	var work errgroup.Group
+	work.SetLimit(writers)
+	for i, s := range steps {
+		work.Go(func() error {
+			outcomes[i] = r.carryOut(ctx, w, s)
+			return nil
+		})
+	}
+	_ = work.Wait() // errors are in the outcomes
+	return outcomes
+}
+
+// carryOut takes the node before it begins, tells the former remediator to stop before it asks the next one, and gives the node back last.
+// Whatever fails in between, the next pass goes on from there.
+func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
+	o := outcome{step: s}
+	for _, f := range s.flag {
+		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+			o.flagged = append(o.flagged, f)
+		}
+	}
+	for _, f := range s.resume {
+		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
+	}
+	for _, f := range s.delay {
+		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+	}
+	for _, f := range s.end {
+		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
+			o.ended = append(o.ended, f)
+		}
+	}
+	if s.unconfirm {
+		o.try(r.unconfirm(ctx, s.target.node))
+	}
+	leased := r.lease(ctx, w, s)
+	o.try(leased)
+	if s.giveUp != nil && !r.giveUp(ctx, w, &o) || s.start < 0 || s.lease == takeLease && leased != nil {
+		return o
+	}
+	o.made, o.refused = r.begin(ctx, w, s)
+	if errors.Is(o.refused, request.ErrAppeared) || errors.Is(o.refused, errSeatTaken) {
+		o.again, o.refused = true, nil
+	}
+	if o.refused != nil {
+		o.err = errors.Join(o.err, o.refused)
+	}
+	return o
+}
+
+// try notes an error, and reports whether there was none. That somebody else was faster is none.
+func (o *outcome) try(err error) bool {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		o.again = true
+	case err != nil:
+		o.err = errors.Join(o.err, err)
+	}
+	return err == nil
+}
+
+// lease does what a step says about the lease of its node.
+func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
+	switch s.lease {
+	case takeLease, renewLease:
+		rung := s.start
+		for _, f := range s.target.requests {
+			rung = max(rung, f.rung)
+		}
+		return r.take(ctx, w, s.target, termOf(w.rungs(), rung).length)
+	case dropLease:
+		return r.giveBack(ctx, s.target.lease)
+	default:
+		return nil
+	}
+}
+
+// giveUp tells the remediator to stop, if it has to be told. That it was given up is in the annotation first, and in the status afterwards:
+// a crash in between loses nothing.
+func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
+	o.gaveUp = !o.tell || o.try(r.annotate(ctx, o.giveUp, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))
+	return o.gaveUp
+}
+
+// begin makes the request of the rung that a step begins.
+func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured.Unstructured, error) {
+	t, m := s.target, &w.remedies[s.start]
+	if why := m.homeless(t); why != "" {
+		return nil, errors.New(why)
+	}
+	ask := request.Ask{Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node), Owners: []metav1.OwnerReference{ownerOf(w.check)}}
+	owner, err := r.machineOwner(ctx, m, t)
+	if err != nil {
+		return nil, err
+	}
+	if owner != nil {
+		ask.Owners = append(ask.Owners, *owner)
+	}
+	req, err := request.ForNode(ask, m.object)
+	if err != nil {
+		return nil, err
+	}
+	if ask.ControlPlane && len(t.requests) == 0 {
+		if !r.memory.seat.take(t.name, w.now) {
+			return nil, errSeatTaken
+		}
+	}
+	if err := r.Requests.Create(ctx, req); err != nil {
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // others may have been carried out all the same
+			r.memory.seat.leave(t.name)
+		}
+		return nil, err
+	}
+	r.memory.written.note(req, true, w.now)
+	return req, nil
+}
+
+// errSeatTaken says that the pass of another check is about to begin with another node of the control plane.
+var errSeatTaken = errors.New("another control-plane node begins to be remediated")
+
+// nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
+// requests for one node, one that no other template's request has.
+func (m remedy) nameFor(check *nhcv1.NodeHealthCheck, t *target) string {
+	name := t.name
+	if m.ofMachine() && t.machine.obj != nil {
+		name = t.machine.obj.Name
+	}
+	if m.several() {
+		return request.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
+	}
+	return name
+}
+
+func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
+	no := false
+	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
+}
+
+// machineOwner is the Machine behind the node, if it can own a request: an owner lives in the same namespace.
+func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
+	if obj := t.machine.obj; obj != nil {
+		if obj.Namespace != m.ref.Namespace {
+			return nil, nil
+		}
+		return &metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: obj.Name, UID: obj.UID}, nil
+	}
+	return r.openshiftMachine(ctx, m, t)
+}
+
+// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request.
+func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
+	namespace, name, named := cutKey(t.node.Annotations[openshiftMachineAnnotation])
+	if !named || namespace != m.ref.Namespace {
+		return nil, nil
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(openshiftMachines)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
+	if request.Missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", namespace, name, t.name, err)
+	}
+	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: name, UID: obj.UID}, nil
+}
+
+// annotate sets one annotation of a request, or removes it if value is empty. The rest of the request is its remediator's.
+func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) error {
+	var is any = value
+	if value == "" {
+		is = nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: is}}})
+	if err != nil {
+		return fmt.Errorf("encode annotation %s: %w", key, err)
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(f.obj.GroupVersionKind())
+	obj.SetNamespace(f.obj.GetNamespace())
+	obj.SetName(f.obj.GetName())
+	err = r.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) {
+		return nil // it has ended meanwhile
+	}
+	if err != nil {
+		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), key, err)
+	}
+	if obj.GetUID() == f.obj.GetUID() {
+		r.memory.written.note(obj, false, time.Time{})
+	}
+	return nil
+}
+
+// unconfirm removes the annotation by which a person confirmed that node is well.
+func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
+	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node.Name, err)
+	}
+	return nil
+}
+
+// metadataOf is the identity of obj.
+func metadataOf(obj *unstructured.Unstructured) *request.Metadata {
+	m := &request.Metadata{}
+	m.SetGroupVersionKind(obj.GroupVersionKind())
+	m.Namespace, m.Name, m.UID = obj.GetNamespace(), obj.GetName(), obj.GetUID()
+	return m
+}

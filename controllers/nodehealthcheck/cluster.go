@@ -1,0 +1,304 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// The groups of OpenShift that are looked at where they are installed.
+const (
+	openshiftConfig  = "config.openshift.io"
+	openshiftMachine = "machine.openshift.io"
+)
+
+var (
+	clusterVersions = schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: "ClusterVersion"}
+	machineChecks   = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}
+)
+
+// all returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
+func (r *Reconciler) all(ctx context.Context, crd string, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
+	there, err := r.Installed(ctx, crd)
+	if err != nil || !there {
+		return nil, true, err
+	}
+	ready, err := r.Kinds.Ready(ctx, kind)
+	if err != nil || !ready {
+		return nil, ready, err
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, true, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	return list.Items, true, nil
+}
+
+// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along, for machines that are about to be terminated,
+// is left its nodes; any other one disables the check, since it may act on the same nodes. (medik8s; seed 001.)
+func (r *Reconciler) observeConflict(ctx context.Context, w *world) error {
+	checks, ready, err := r.all(ctx, "machinehealthchecks."+openshiftMachine, machineChecks)
+	if err != nil {
+		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
+	}
+	w.ready = w.ready && ready
+	switch {
+	case len(checks) == 0:
+	case len(checks) == 1 && onlyTerminating(&checks[0]):
+		w.handsOff = true
+	default:
+		w.disabled = &disabling{nhcv1.ConflictReason, conflictMessage}
+	}
+	return nil
+}
+
+const conflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
+
+// onlyTerminating reports whether check is the one that OpenShift brings along: its only condition is Terminating.
+func onlyTerminating(check *unstructured.Unstructured) bool {
+	conditions, _, err := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
+	if err != nil || len(conditions) != 1 {
+		return false
+	}
+	fields, _ := conditions[0].(map[string]any)
+	return fields["type"] == "Terminating"
+}
+
+// Annotations of the machine-config operator on a node; they differ while the node is being updated. (OpenShift, hosted control planes.)
+const (
+	desiredConfig = "machineconfiguration.openshift.io/desiredConfig"
+	currentConfig = "machineconfiguration.openshift.io/currentConfig"
+)
+
+// observeUpgrade finds out whether the cluster is being upgraded: by OpenShift, or by a rollout of Cluster API. It is asked only if there
+// is a remediation to begin. What could not be asked is not "no". (medik8s goes on then.)
+func (r *Reconciler) observeUpgrade(ctx context.Context, w *world) {
+	var unhealthy []*target
+	for i := range w.targets {
+		if t := &w.targets[i]; t.startable() {
+			unhealthy = append(unhealthy, t)
+		}
+	}
+	if len(unhealthy) == 0 {
+		return
+	}
+	for _, t := range unhealthy {
+		if desired := t.node.Annotations[desiredConfig]; desired != "" && desired != t.node.Annotations[currentConfig] {
+			w.upgrading = fmt.Sprintf("the configuration of node %s is being changed", t.name)
+			return
+		}
+	}
+	versions, ready, err := r.all(ctx, "clusterversions."+openshiftConfig, clusterVersions)
+	if err != nil || !ready {
+		w.unknowable(err)
+		return
+	}
+	for i := range versions {
+		if f := (&found{obj: &versions[i]}); f.says("Progressing") {
+			w.upgrading = "ClusterVersion " + versions[i].GetName() + " is progressing"
+			return
+		}
+	}
+	r.observeRollout(ctx, w, unhealthy)
+}
+
+// observeRollout finds out whether the Cluster of Cluster API that the nodes belong to is being rolled out.
+func (r *Reconciler) observeRollout(ctx context.Context, w *world, unhealthy []*target) {
+	for _, t := range unhealthy {
+		if t.machine.obj == nil {
+			continue
+		}
+		cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: t.machine.obj.Namespace, Name: t.machine.obj.Spec.ClusterName}
+		if err := r.Management.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+			w.unknowable(fmt.Errorf("read cluster %s: %w", key, err))
+		} else if conditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition) {
+			w.upgrading = fmt.Sprintf("Cluster %s is rolling out", key)
+		}
+		return // all nodes of this API server belong to the same
+	}
+}
+
+func (w *world) unknowable(err error) {
+	w.upgrading = "whether the cluster is being upgraded could not be found out"
+	if err != nil {
+		w.trouble = append(w.trouble, err)
+	}
+	w.lookAgainIn(wake.MergeWindow)
+}
+
+// acts reports whether somebody acts on check: Cluster API core unless it is paused, kubemend if it is claimed.
+func acts(check *clusterv1.MachineHealthCheck) bool {
+	by, paused := check.Annotations[clusterv1.PausedAnnotation]
+	return check.DeletionTimestamp.IsZero() && (!paused || by == mendv1.Claim)
+}
+
+// selects reports whether check selects m. An empty selector selects nothing. (Cluster API.)
+func selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	return err == nil && !selector.Empty() && check.Spec.ClusterName == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))
+}
+
+// members are the nodes of the control plane.
+type members struct {
+	// healthy are those that are ready and not being remediated.
+	total, healthy int
+	// busy is one that is being remediated, by whomever, and how it is seen.
+	busy, how string
+	known     bool
+}
+
+// observeMembers looks at the control plane if one of its nodes waits to be remediated.
+func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
+	var waits *target
+	for i := range w.targets {
+		if t := &w.targets[i]; t.startable() && controlPlane(t.node) {
+			waits = t
+		}
+	}
+	if waits == nil {
+		return
+	}
+	list := &corev1.NodeList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		w.trouble = append(w.trouble, fmt.Errorf("list nodes: %w", err))
+		return
+	}
+	busy, err := r.busyMembers(ctx, w, waits)
+	if err != nil {
+		w.trouble = append(w.trouble, err)
+		return
+	}
+	for i := range list.Items {
+		node := &list.Items[i]
+		if !controlPlane(node) {
+			continue
+		}
+		w.members.total++
+		how, isBusy := busy[node.Name]
+		if isBusy && (w.members.busy == "" || node.Name < w.members.busy) {
+			w.members.busy, w.members.how = node.Name, how
+		}
+		if nodeReady(node) && !isBusy {
+			w.members.healthy++
+		}
+	}
+	for name, how := range busy { // the node of a request may be gone, and the request not over
+		if w.members.busy == "" {
+			w.members.busy, w.members.how = name, how
+		}
+	}
+	w.members.known = true
+	r.observeEtcd(ctx, w, waits)
+}
+
+// busyMembers are the nodes of the control plane that are being remediated, or replaced, and by what: requests of any check, whatever
+// its kind, and Machines of the same cluster that are being deleted or were handed to their owner.
+func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (map[string]string, error) {
+	busy := map[string]string{}
+	machines := map[string]string{} // of the control plane, to their nodes
+	if m := waits.machine.obj; m != nil {
+		list := &clusterv1.MachineList{}
+		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
+			client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+			return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
+		}
+		for i := range list.Items {
+			other := &list.Items[i]
+			machines[other.Name] = other.Status.NodeRef.Name
+			if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || askedOwner(other)) {
+				busy[node] = "Machine " + client.ObjectKeyFromObject(other).String()
+			}
+		}
+	}
+	add := func(obj *unstructured.Unstructured, node string) {
+		_, marked := obj.GetLabels()[nhcv1.ControlPlaneLabel]
+		owner, ofMachine := machines[machineOwner(obj)]
+		switch {
+		case ofMachine && owner != "":
+			busy[owner] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
+		case marked && node != "":
+			busy[node] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
+		}
+	}
+	for _, obj := range w.requests.other {
+		node := nodeOf(obj)
+		if node == "" {
+			node = obj.GetName()
+		}
+		add(obj, node)
+	}
+	for node, ours := range w.requests.ours {
+		for _, f := range ours {
+			add(f.obj, node)
+		}
+	}
+	return busy, nil
+}
+
+func askedOwner(m *clusterv1.Machine) bool {
+	for i := range m.Status.Conditions {
+		if c := &m.Status.Conditions[i]; c.Type == clusterv1.MachineOwnerRemediatedCondition {
+			return c.Status == metav1.ConditionFalse
+		}
+	}
+	return false
+}
+
+// forbids says why the node called name of the control plane must not be disrupted; empty if it may be. The one that is unhealthy counts
+// as lost already, whatever it still does: without it a majority has to be left.
+func (m members) forbids(node *corev1.Node, name string) string {
+	if !m.known {
+		return "the control plane could not be looked at"
+	}
+	if m.busy != "" && m.busy != name {
+		return fmt.Sprintf("%s is being remediated (%s)", m.busy, m.how)
+	}
+	others := m.healthy
+	if nodeReady(node) {
+		others-- // its other conditions are bad, and it is counted among the healthy ones
+	}
+	if need := m.total/2 + 1; others < need {
+		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", others, m.total, need)
+	}
+	return ""
+}
+
+// observeEtcd asks OpenShift's etcd whether it can do without the node: its PodDisruptionBudget, or, if that allows nothing, whether the
+// guard pod on the node is what it counts as lost already. (medik8s.)
+func (r *Reconciler) observeEtcd(ctx context.Context, w *world, waits *target) {
+	there, err := r.Installed(ctx, "clusterversions."+openshiftConfig)
+	if err == nil && !there {
+		return
+	}
+	if err == nil {
+		w.etcd, err = r.etcdForbids(ctx, waits.name)
+	}
+	if err != nil {
+		w.etcd = "OpenShift's etcd could not be asked"
+		w.trouble = append(w.trouble, err)
+	}
+}
+
+// openshiftMachineAnnotation on a node names its Machine, as namespace/name. (OpenShift.)
+const openshiftMachineAnnotation = openshiftMachine + "/machine"
+
+var openshiftMachines = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "Machine"}
+
+func cutKey(s string) (namespace, name string, ok bool) {
+	namespace, name, ok = strings.Cut(s, "/")
+	return namespace, name, ok && namespace != "" && name != ""
+}

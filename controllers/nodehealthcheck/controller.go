@@ -1,0 +1,96 @@
+// Package nodehealthcheck judges the nodes that NodeHealthChecks select, in the cluster that it runs in, and has the bad ones remediated
+// by whoever serves the templates that the checks name: one remedy, or one after the other until the node is well.
+//
+// A pass over one check reads from top to bottom: observe the world, judge every node, grant remediations, plan a step for each node, act,
+// record the outcome in the check, tell users. Only observe, act, record and tell do I/O; what is decided is decided in between, by
+// packages health, budget and escalation and by plain functions of what was observed.
+//
+// The rules are those of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+package nodehealthcheck
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// RBAC of this controller. What it may do to templates and requests of others comes by aggregation from whoever brings them: see
+// config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation requests and leases of ours.
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=get;patch
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions;infrastructures,verbs=get;list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=list
+
+// Kinds are the kinds of templates and requests, read as far as Slim keeps them.
+type Kinds = request.Kinds[*unstructured.Unstructured]
+
+// Reconciler makes passes over NodeHealthChecks.
+type Reconciler struct {
+	// Client reads checks, nodes, leases, templates and requests from a cache of their own, which sees all namespaces, and writes.
+	Client client.Client
+	// Management reads what is Cluster API's, from the manager's cache.
+	Management client.Reader
+	// Live reads past the caches.
+	Live     client.Reader
+	Mapper   meta.RESTMapper
+	Kinds    *Kinds
+	Requests *request.Requests
+	// Installed reports whether there is a CustomResourceDefinition of that name.
+	Installed func(ctx context.Context, name string) (bool, error)
+	Recorder  events.EventRecorder
+	Clock     clock.PassiveClock
+
+	// LeaseNamespace is where the leases on nodes are.
+	LeaseNamespace string
+	// Resync is after how long a check is looked at although nothing happened.
+	Resync time.Duration
+
+	memory     memory
+	serving    idle
+	controller controller.Controller
+}
+
+// Reconcile makes one pass over the check called req. What it tells users, it tells after it was saved.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if r.serving.off() {
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	now := r.Clock.Now()
+	w, err := r.observe(ctx, req.Name, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if w == nil {
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	if !w.ready {
+		return ctrl.Result{RequeueAfter: wake.MergeWindow}, nil // requests that were not read yet would be taken for none
+	}
+	s := weigh(w)
+	outcomes := r.act(ctx, w, plan(w, s))
+	next := statusAfter(w, s, outcomes)
+	err = r.record(ctx, w, next)
+	r.measure(w, s, outcomes)
+	r.tell(ctx, w, r.nodeNotes(w, outcomes))
+	if err == nil {
+		r.tell(ctx, w, r.turnNotes(ctx, w, s, next))
+	}
+	return r.next(ctx, w, s, outcomes, err)
+}

@@ -1,0 +1,175 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+)
+
+// A lease on a node is how checks, and the node maintenance of medik8s, keep out of each other's way: who holds it remediates.
+const (
+	// classicLease is for how long a node is leased where no step has a timeout.
+	classicLease = 10 * time.Minute
+	// leaseBuffer is by how much a lease outlasts what it is for.
+	leaseBuffer = time.Minute
+	// leaseTaken is how soon a node is looked at again whose lease somebody else holds.
+	leaseTaken = time.Minute
+)
+
+// term is for how long a node is leased, and after how long a ladder that leads nowhere gives the lease up.
+type term struct {
+	length  time.Duration
+	overdue time.Duration // zero: never
+}
+
+// termOf is the term while rung is in use. (medik8s looks a rung up by the kind of its template, and so takes that of another one.)
+func termOf(rungs []escalation.Rung, rung int) term {
+	if rung < 0 || rung >= len(rungs) || rungs[rung].Timeout == 0 {
+		return term{length: classicLease}
+	}
+	length := rungs[rung].Timeout
+	t := term{length: length, overdue: 3 * length}
+	for _, before := range rungs[:rung] {
+		t.overdue += before.Timeout
+	}
+	return t
+}
+
+// held reports whether lease is somebody else's and still counts at now. One that was renewed in the future counts for nothing. (medik8s.)
+func held(lease *coordinationv1.Lease, holder string, now time.Time) bool {
+	if lease == nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" || *lease.Spec.HolderIdentity == holder || lease.Spec.RenewTime == nil {
+		return false
+	}
+	renewed := lease.Spec.RenewTime.Time
+	return now.Before(expiry(lease)) && !renewed.After(now)
+}
+
+func expiry(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+}
+
+// leasing is what to do about a lease.
+type leasing int
+
+const (
+	keepLease leasing = iota
+	takeLease         // it is there for nobody, or not any more
+	renewLease
+	dropLease
+)
+
+// leaseStep says what to do about the lease of a node that is being remediated since the given moment, and when to look again.
+func leaseStep(lease *coordinationv1.Lease, holder string, t term, since, now time.Time) (leasing, time.Time) {
+	ours := lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == holder
+	acquired := since
+	if ours && lease.Spec.AcquireTime != nil {
+		acquired = lease.Spec.AcquireTime.Time
+	}
+	if overdue := acquired.Add(t.overdue); t.overdue > 0 && now.After(overdue) {
+		if ours {
+			return dropLease, time.Time{}
+		}
+		return keepLease, time.Time{}
+	}
+	switch {
+	case held(lease, holder, now):
+		return keepLease, expiry(lease)
+	case !ours:
+		return takeLease, now.Add(t.length)
+	}
+	// Renewed so early that a manager that is away for half the term loses nothing.
+	if renew := expiry(lease).Add(-leaseBuffer - t.length/2); now.Before(renew) {
+		return keepLease, renew
+	}
+	return renewLease, now.Add(t.length / 2)
+}
+
+func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPrefix + check.Name }
+
+func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
+
+// observeLeases gives every target its lease, from one list of the leases in their namespace.
+func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
+	list := &coordinationv1.LeaseList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(r.LeaseNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the leases in %s: %w", r.LeaseNamespace, err)
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	byName := make(map[string]*coordinationv1.Lease, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	for i := range w.targets {
+		t := &w.targets[i]
+		t.lease = byName[leaseName(t.name)]
+	}
+	return nil
+}
+
+// take takes or renews the lease on a node. It is refused by the API server if somebody else was faster.
+func (r *Reconciler) take(ctx context.Context, w *world, t *target, length time.Duration) error {
+	now := metav1.NewMicroTime(r.Clock.Now())
+	seconds := int32((length + leaseBuffer) / time.Second)
+	if t.lease == nil {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(t.name)}}
+		if t.node != nil {
+			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: t.node.Name, UID: t.node.UID}}
+		}
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(holderOf(w.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](0),
+		}
+		return r.createLease(ctx, lease)
+	}
+	lease := t.lease.DeepCopy()
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != holderOf(w.check) {
+		lease.Spec.AcquireTime, lease.Spec.LeaseTransitions = &now, ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0)+1)
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(w.check)), &seconds, &now
+	if err := r.Client.Update(ctx, lease); err != nil {
+		return fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return nil
+}
+
+// createLease creates lease, and its namespace if that is not there.
+func (r *Reconciler) createLease(ctx context.Context, lease *coordinationv1.Lease) error {
+	err := r.Client.Create(ctx, lease)
+	if apierrors.IsNotFound(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lease.Namespace}}
+		if err := r.Client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create namespace %s for leases on nodes: %w", lease.Namespace, err)
+		}
+		lease.ResourceVersion = ""
+		err = r.Client.Create(ctx, lease)
+	}
+	if err != nil {
+		return fmt.Errorf("create lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return nil
+}
+
+// giveBack deletes a lease of ours.
+func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) error {
+	err := r.Client.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}},
+		client.Preconditions{UID: ptr.To(lease.UID), ResourceVersion: ptr.To(lease.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package nodehealthcheck
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+)
+
+// noDelay is a healthy delay that is not set.
+var noDelay = metav1.Duration{}
+
+// limitsOf turns the thresholds of a spec into numbers. The error names the field.
+func limitsOf(spec *nhcv1.NodeHealthCheckSpec, total int) (budget.Limits, error) {
+	return budget.NodeLimits(spelled(spec.MinHealthy), spelled(spec.MaxUnhealthy), total)
+}
+
+func spelled(amount *intstr.IntOrString) string {
+	if amount == nil {
+		return ""
+	}
+	return amount.String()
+}
+
+func cooldownOf(spec *nhcv1.NodeHealthCheckSpec) *time.Duration {
+	if spec.StormCooldownDuration == nil {
+		return nil
+	}
+	return &spec.StormCooldownDuration.Duration
+}
+
+// stormOf is the storm as the check's conditions say it.
+func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
+	s := budget.Storm{Active: conditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
+	for _, c := range check.Status.Conditions {
+		if c.Type == nhcv1.StormCooldownActiveCondition && c.Status == metav1.ConditionTrue {
+			s.CoolingSince = c.LastTransitionTime.Time
+		}
+	}
+	return s
+}

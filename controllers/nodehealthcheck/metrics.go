@@ -1,0 +1,191 @@
+package nodehealthcheck
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// How a remediation can end, as values of the label result.
+const (
+	recoveredResult = "recovered" // the node became healthy
+	replacedResult  = "replaced"  // the node is gone
+	cancelledResult = "cancelled" // the requests went away although the node is not healthy
+)
+
+var (
+	// Those of medik8s.
+	oldRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nodehealthcheck_old_remediation_cr",
+		Help: "Number of remediation requests that were found to be older than 48 hours, by node and namespace of the request.",
+	}, []string{"name", "namespace"})
+	ongoingRemediation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nodehealthcheck_ongoing_remediation",
+		Help: "1 while there is a remediation request for a node, else 0; by node, namespace and kind of the request.",
+	}, []string{"name", "namespace", "remediation"})
+	unhealthyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "nodehealthcheck_unhealthy_node_duration_seconds",
+		Help:    "Time from the creation of a remediation request to its end; by node, namespace and kind of the request.",
+		Buckets: []float64{30, 60, 120, 180, 240, 300, 600, 1200, 2400, 3600},
+	}, []string{"name", "namespace", "remediation"})
+
+	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_nodehealthcheck_targets",
+		Help: "Number of nodes that a NodeHealthCheck watches, by state: healthy, unhealthy, suspect, recovering.",
+	}, []string{"name", "state"})
+	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_nodehealthcheck_short_circuited",
+		Help: "1 while a NodeHealthCheck begins no remediation, else 0. The reason is that of its condition RemediationAllowed.",
+	}, []string{"name", "reason"})
+	nextDeadline = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_nodehealthcheck_next_deadline_timestamp_seconds",
+		Help: "Unix time of the first moment at which time alone makes a node of a NodeHealthCheck unhealthy; 0 if there is none.",
+	}, []string{"name"})
+	inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_nodehealthcheck_remediations_in_flight",
+		Help: "Number of nodes of a NodeHealthCheck that there are remediation requests for.",
+	}, []string{"name"})
+	started = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_nodehealthcheck_remediations_started_total",
+		Help: "Number of remediation requests made for a NodeHealthCheck, by kind.",
+	}, []string{"name", "kind"})
+	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_nodehealthcheck_remediations_finished_total",
+		Help: "Number of nodes whose remediation is over, by result: recovered, replaced, cancelled.",
+	}, []string{"name", "result"})
+	dueToActed = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "kubemend_nodehealthcheck_due_to_acted_seconds",
+		Help:    "Time from the moment at which a node was due to be called unhealthy to the one at which its first remediation request was made.",
+		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
+	})
+)
+
+func init() { metrics.Registry.MustRegister(Metrics()...) }
+
+// Metrics returns what this package exports, for those who document or test it.
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		oldRequests, ongoingRemediation, unhealthyDuration,
+		targetsByState, shortCircuited, nextDeadline, inFlight, started, finished, dueToActed,
+	}
+}
+
+// ongoing is a request as it was seen by the last pass.
+type ongoing struct {
+	node, namespace, kind string
+	since                 time.Time
+}
+
+// measure exports what a pass saw and did, and remembers it for the next one.
+func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
+	name, p := w.check.Name, s.population
+	for state, n := range map[string]int{"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect, "recovering": p.Recovering} {
+		targetsByState.WithLabelValues(name, state).Set(float64(n))
+	}
+	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})
+	if s.hold.reason != "" {
+		shortCircuited.WithLabelValues(name, s.hold.reason).Set(1)
+	} else {
+		shortCircuited.WithLabelValues(name, "").Set(0)
+	}
+	var next time.Time
+	for i := range w.targets {
+		next = health.Earliest(next, w.targets[i].verdict.Recheck)
+	}
+	nextDeadline.WithLabelValues(name).Set(unix(next))
+	for i := range outcomes {
+		r.measureOutcome(w, &outcomes[i])
+	}
+	r.measureRequests(w, outcomes)
+}
+
+func (r *Reconciler) measureOutcome(w *world, o *outcome) {
+	for _, f := range o.flagged {
+		oldRequests.WithLabelValues(o.target.name, f.obj.GetNamespace()).Inc()
+	}
+	if o.made == nil {
+		return
+	}
+	started.WithLabelValues(w.check.Name, o.made.GetKind()).Inc()
+	if due := o.target.verdict.OverdueSince(w.now); !due.IsZero() && len(o.target.requests) == 0 {
+		dueToActed.Observe(r.Clock.Since(due).Seconds())
+	}
+}
+
+// measureRequests compares the requests that there are with those that there were.
+func (r *Reconciler) measureRequests(w *world, outcomes []outcome) {
+	is := map[types.UID]ongoing{}
+	nodes := map[string]bool{}
+	at := make(map[string]*target, len(w.targets))
+	for i := range w.targets {
+		t := &w.targets[i]
+		at[t.name] = t
+		for _, f := range t.requests {
+			is[f.obj.GetUID()] = ongoing{t.name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
+			nodes[t.name] = true
+		}
+	}
+	for i := range outcomes {
+		if made := outcomes[i].made; made != nil {
+			is[made.GetUID()] = ongoing{outcomes[i].target.name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
+			nodes[outcomes[i].target.name] = true
+		}
+	}
+	for _, o := range is {
+		ongoingRemediation.WithLabelValues(o.node, o.namespace, o.kind).Set(1)
+	}
+	last := r.memory.of(w.check.Name)
+	over := map[string]bool{}
+	for uid, was := range last.begun {
+		if _, still := is[uid]; still {
+			continue
+		}
+		ongoingRemediation.WithLabelValues(was.node, was.namespace, was.kind).Set(0)
+		unhealthyDuration.WithLabelValues(was.node, was.namespace, was.kind).Observe(w.now.Sub(was.since).Seconds())
+		over[was.node] = over[was.node] || !nodes[was.node]
+	}
+	last.begun = is
+	inFlight.WithLabelValues(w.check.Name).Set(float64(len(nodes)))
+	for node, ended := range over {
+		if ended {
+			finished.WithLabelValues(w.check.Name, resultOf(at[node])).Inc()
+		}
+	}
+}
+
+func resultOf(t *target) string {
+	switch {
+	case t == nil || t.node == nil:
+		return replacedResult
+	case t.verdict.State == health.Healthy:
+		return recoveredResult
+	default:
+		return cancelledResult
+	}
+}
+
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}
+
+// forget drops what is remembered and exported of a check that is not looked at any more.
+func (r *Reconciler) forget(name string) {
+	for _, was := range r.memory.of(name).begun {
+		ongoingRemediation.DeleteLabelValues(was.node, was.namespace, was.kind)
+	}
+	if !r.memory.forget(name) {
+		return
+	}
+	for _, series := range []*prometheus.MetricVec{
+		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, started.MetricVec, finished.MetricVec,
+	} {
+		series.DeletePartialMatch(prometheus.Labels{"name": name})
+	}
+}

@@ -1,0 +1,272 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// world is everything that one pass decides on, read once.
+type world struct {
+	now   time.Time
+	check *nhcv1.NodeHealthCheck
+	// ready says that all kinds of requests could be read. Otherwise nothing may be decided: what was not read is not "none".
+	ready bool
+
+	policy   health.Policy
+	remedies []remedy // in the order of use
+	requests requests
+	disabled *disabling // why the check can do nothing; nil if it can
+	// upgrading says why new remediations are postponed while the cluster is being upgraded; empty if it is not.
+	upgrading string
+	// handsOff says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
+	handsOff bool
+	members  members // the nodes of the control plane; read only if one of them is unhealthy
+	etcd     string  // OpenShift: why its etcd forbids the disruption, by node; read as members
+	targets  []target
+
+	// trouble is what could not be observed, of what a pass can do without.
+	trouble []error
+	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
+	recheck time.Time
+}
+
+// target is one node that the check selects, or that it has begun to remediate.
+type target struct {
+	name string
+	// node is shared with the cache: read only. It is nil if the node is gone.
+	node *corev1.Node
+	// selected says that the selector selects it. A node that leaves the selection while it is being remediated is remediated to the end.
+	selected bool
+	verdict  health.Verdict
+	requests []*found // of this check; oldest first
+	gone     []nhcv1.Remediation
+	listed   *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
+	lease    *coordinationv1.Lease
+	machine  machine
+	rival    string // a request for it that somebody else made, in words
+}
+
+// observe reads the world of the check called name. It returns nil if there is none.
+func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*world, error) {
+	check := &nhcv1.NodeHealthCheck{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read NodeHealthCheck %s: %w", name, err)
+	}
+	if !check.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	w := &world{now: now, check: check, ready: true, policy: policyOf(&check.Spec)}
+	r.observeRemedies(ctx, w)
+	if err := r.observeConflict(ctx, w); err != nil {
+		return nil, err
+	}
+	if !w.ready {
+		return w, nil
+	}
+	if err := r.observeRequests(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeNodes(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeLeases(ctx, w); err != nil {
+		return nil, err
+	}
+	r.judge(w)
+	r.observeMachines(ctx, w)
+	r.observeUpgrade(ctx, w)
+	r.observeMembers(ctx, w)
+	return w, nil
+}
+
+// observeNodes reads the nodes that the check selects, and those that it is remediating. A selector that cannot be parsed selects nothing,
+// and disables the check.
+func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
+	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
+	if err != nil {
+		selector = labels.Nothing()
+		if w.disabled == nil {
+			w.disabled = &disabling{nhcv1.SelectorInvalidReason, fmt.Sprintf("spec.selector is invalid: %v", err)}
+		}
+	}
+	list := &corev1.NodeList{}
+	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	w.targets = make([]target, 0, len(list.Items))
+	selected := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		node := &list.Items[i]
+		selected[node.Name] = true
+		w.targets = append(w.targets, target{name: node.Name, node: node, selected: true})
+	}
+	for name := range w.requests.ours {
+		if selected[name] {
+			continue
+		}
+		node := &corev1.Node{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read node %s: %w", name, err)
+		}
+		if err != nil {
+			node = nil
+		}
+		w.targets = append(w.targets, target{name: name, node: node})
+	}
+	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.name, b.name) })
+	w.attach()
+	return nil
+}
+
+// attach gives every target what is known of it.
+func (w *world) attach() {
+	at := make(map[string]*target, len(w.targets))
+	for i := range w.targets {
+		t := &w.targets[i]
+		at[t.name] = t
+		t.requests, t.gone = w.requests.ours[t.name], w.requests.gone[t.name]
+	}
+	for i := range w.check.Status.UnhealthyNodes {
+		listed := &w.check.Status.UnhealthyNodes[i]
+		if t := at[listed.Name]; t != nil {
+			t.listed = listed
+		}
+	}
+	for _, obj := range w.requests.other {
+		about := nodeOf(obj)
+		if about == "" {
+			about = obj.GetName()
+		}
+		t := at[about]
+		if t == nil || !slices.ContainsFunc(w.remedies, func(m remedy) bool { return m.kind.GroupKind() == obj.GroupVersionKind().GroupKind() }) {
+			continue
+		}
+		t.rival = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
+	}
+}
+
+// judge gives every target its verdict.
+func (r *Reconciler) judge(w *world) {
+	var facts health.Target
+	all := r.memory.streaksOf(w.check)
+	for i := range w.targets {
+		t := &w.targets[i]
+		if t.node == nil {
+			continue
+		}
+		streaks := all.see(t, w.policy.Rules)
+		if w.handsOff && terminating(t.node) {
+			t.verdict = health.Verdict{State: health.Healthy}
+			continue
+		}
+		facts = factsOf(t.node, streaks, facts.Signals[:0])
+		t.verdict = health.Judge(facts, w.policy, w.now)
+	}
+	all.keep(w)
+}
+
+// startable reports whether a remediation of t would begin if nothing held it up.
+func (t *target) startable() bool {
+	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && len(t.requests) == 0
+}
+
+// lookAgainIn makes the pass be repeated after d at the latest; zero asks for nothing.
+func (w *world) lookAgainIn(d time.Duration) {
+	if d > 0 {
+		w.recheck = health.Earliest(w.recheck, w.now.Add(d))
+	}
+}
+
+// lookAgainAt makes the pass be repeated at that moment at the latest; zero asks for nothing.
+func (w *world) lookAgainAt(at time.Time) { w.recheck = health.Earliest(w.recheck, at) }
+
+// machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.
+type machine struct {
+	obj *clusterv1.Machine // shared with the cache: read only; nil if there is none
+	// watchedBy is a MachineHealthCheck that selects it and acts on it.
+	watchedBy string
+	// handsOff is why its user wants it left alone; empty if not.
+	handsOff string
+	// updating says that it is being updated in place.
+	updating bool
+}
+
+// observeMachines finds the Machines of the nodes that may be remediated.
+func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
+	for i := range w.targets {
+		t := &w.targets[i]
+		if t.node == nil || t.verdict.State != health.Unhealthy {
+			continue
+		}
+		var err error
+		if t.machine, err = r.machineOf(ctx, t.node); err != nil {
+			w.trouble = append(w.trouble, err)
+			t.machine.handsOff = "its Machine could not be read"
+		}
+	}
+}
+
+// machineOf finds the Machine that a node names in its annotations. Names can be the same in two clusters, so the Machine has to name the
+// node too.
+func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node) (machine, error) {
+	name, namespace := node.Annotations[clusterv1.MachineAnnotation], node.Annotations[clusterv1.ClusterNamespaceAnnotation]
+	if name == "" || namespace == "" {
+		return machine{}, nil
+	}
+	obj := &clusterv1.Machine{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return machine{}, nil
+	} else if err != nil {
+		return machine{}, fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
+	}
+	if obj.Status.NodeRef.Name != node.Name || obj.Spec.ProviderID != "" && node.Spec.ProviderID != "" && obj.Spec.ProviderID != node.Spec.ProviderID {
+		return machine{}, nil
+	}
+	m := machine{obj: obj}
+	if _, skip := obj.Annotations[clusterv1.MachineSkipRemediationAnnotation]; skip {
+		m.handsOff = "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation
+	}
+	if _, paused := obj.Annotations[clusterv1.PausedAnnotation]; paused {
+		m.handsOff = "its Machine is paused by the annotation " + clusterv1.PausedAnnotation
+	}
+	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	var err error
+	m.watchedBy, err = r.watcherOf(ctx, obj)
+	return m, err
+}
+
+// watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
+func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine) (string, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
+	}
+	for i := range list.Items {
+		if check := &list.Items[i]; acts(check) && selects(check, m) {
+			return client.ObjectKeyFromObject(check).String(), nil
+		}
+	}
+	return "", nil
+}
+
+func conditionTrue(conditions []metav1.Condition, kind string) bool {
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && c.Status == metav1.ConditionTrue })
+}

@@ -1,0 +1,206 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// remedy is what a check does about a node: one rung of its ladder, or all of it.
+type remedy struct {
+	ref      corev1.ObjectReference
+	template schema.GroupVersionKind
+	kind     schema.GroupVersionKind // of the requests
+	timeout  time.Duration           // zero without a ladder
+	// object is the template; nil if it cannot be used, and then the check is disabled.
+	object *unstructured.Unstructured
+}
+
+// String names r for people.
+func (r remedy) String() string {
+	return fmt.Sprintf("%s from template %s/%s", r.kind.Kind, r.ref.Namespace, r.ref.Name)
+}
+
+// several reports whether the remediator copes with several requests for one node, as its template says.
+func (r remedy) several() bool {
+	_, says := r.object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]
+	return says
+}
+
+// ofMachine reports whether requests of this kind are about Machines of Cluster API, which own them and after which they are named: those
+// of infrastructure providers and our own. (Cluster API, contract of external remediation.)
+func (r remedy) ofMachine() bool {
+	return r.kind.Group == infrastructureGroup || r.kind.Group == mendv1.GroupVersion.Group
+}
+
+const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
+
+func isTemplate(kind string) bool { return strings.HasSuffix(kind, request.TemplateSuffix) }
+
+// remediesOf are the remedies that a spec names, in the order of use. The spec is left as it is. (medik8s sorts it in place, and writes
+// the status in every pass because of that.)
+func remediesOf(spec *nhcv1.NodeHealthCheckSpec) []remedy {
+	if spec.RemediationTemplate != nil {
+		return []remedy{remedyOf(*spec.RemediationTemplate, 0)}
+	}
+	steps := slices.Clone(spec.EscalatingRemediations)
+	slices.SortStableFunc(steps, func(a, b nhcv1.EscalatingRemediation) int { return cmp.Compare(a.Order, b.Order) })
+	remedies := make([]remedy, 0, len(steps))
+	for _, s := range steps {
+		remedies = append(remedies, remedyOf(s.RemediationTemplate, s.Timeout.Duration))
+	}
+	return remedies
+}
+
+func remedyOf(ref corev1.ObjectReference, timeout time.Duration) remedy {
+	template := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	kind, _ := request.NodeKindOf(template) // the error is said when the template is read
+	return remedy{ref: ref, template: template, kind: kind, timeout: timeout}
+}
+
+// rungs are the remedies as the ladder sees them.
+func (w *world) rungs() []escalation.Rung {
+	rungs := make([]escalation.Rung, 0, len(w.remedies))
+	for _, m := range w.remedies {
+		rungs = append(rungs, escalation.Rung{Name: m.String(), Timeout: m.timeout})
+	}
+	return rungs
+}
+
+// classic reports whether the check has no ladder.
+func (w *world) classic() bool { return w.check.Spec.RemediationTemplate != nil }
+
+// disabling is why a check can do nothing, as its condition Disabled says.
+type disabling struct{ reason, message string }
+
+// observeRemedies reads the templates that the check names, and makes sure that the requests made from them can be seen. The first one
+// that cannot be used disables the check.
+func (r *Reconciler) observeRemedies(ctx context.Context, w *world) {
+	w.remedies = remediesOf(&w.check.Spec)
+	for i := range w.remedies {
+		why, err := r.observeRemedy(ctx, w, &w.remedies[i])
+		if err != nil {
+			w.trouble = append(w.trouble, err)
+			continue
+		}
+		if why != nil && w.disabled == nil {
+			w.disabled = why
+		}
+	}
+	if len(w.remedies) == 0 && w.disabled == nil {
+		w.disabled = &disabling{nhcv1.TemplateInvalidReason,
+			"Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set"}
+	}
+	r.observeFormer(ctx, w)
+}
+
+// observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
+func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
+	for i := range w.check.Status.UnhealthyNodes {
+		for _, was := range w.check.Status.UnhealthyNodes[i].Remediations {
+			kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind)
+			if slices.ContainsFunc(w.remedies, func(m remedy) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
+				continue
+			}
+			ready, err := r.Kinds.Ready(ctx, kind)
+			switch {
+			case request.Missing(err), apierrors.IsForbidden(err): // there are none, or they are out of our reach
+			case err != nil:
+				w.trouble = append(w.trouble, err)
+			default:
+				w.ready = w.ready && ready
+			}
+		}
+	}
+}
+
+func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*disabling, error) {
+	if _, err := request.NodeKindOf(m.template); err != nil {
+		return invalid(err), nil
+	}
+	for _, kind := range []schema.GroupVersionKind{m.template, m.kind} {
+		ready, err := r.Kinds.Ready(ctx, kind)
+		switch {
+		case request.Missing(err):
+			w.lookAgainIn(templateRetry)
+			return notFound(err), nil
+		case apierrors.IsForbidden(err):
+			w.lookAgainIn(templateRetry)
+			return forbidden(kind, err), nil
+		case err != nil:
+			return nil, err
+		case !ready:
+			w.ready = false
+			return nil, nil
+		}
+	}
+	if m.ref.Namespace == "" {
+		mapping, err := r.Mapper.RESTMapping(m.template.GroupKind(), m.template.Version)
+		if err != nil {
+			return nil, fmt.Errorf("find out whether %s is namespaced: %w", m.template.Kind, err)
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			return notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
+		}
+	}
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(m.template)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
+	if request.Missing(err) {
+		w.lookAgainIn(templateRetry)
+		return notFound(err), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read remediation template %s %s/%s: %w", m.ref.Kind, m.ref.Namespace, m.ref.Name, err)
+	}
+	if _, err := request.Content(template); err != nil {
+		return invalid(err), nil
+	}
+	m.object = template
+	return nil, nil
+}
+
+// templateRetry is how soon a template is looked for again that was not there. (medik8s.) Those that come later are watched; their kinds
+// are not.
+const templateRetry = 15 * time.Second
+
+func notFound(err error) *disabling {
+	return &disabling{nhcv1.TemplateNotFoundReason, fmt.Sprintf("Remediation template not found: %q", plain(err))}
+}
+
+func invalid(err error) *disabling {
+	return &disabling{nhcv1.TemplateInvalidReason, fmt.Sprintf("Remediation template is invalid: %q", plain(err))}
+}
+
+func forbidden(kind schema.GroupVersionKind, err error) *disabling {
+	return &disabling{nhcv1.TemplateForbiddenReason, fmt.Sprintf(
+		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, as the remediator brings one: %q",
+		kind.Kind, plain(err))}
+}
+
+// plain is the innermost of err, whose text is the API server's: what was tried is said in the sentence around it.
+func plain(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,247 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+)
+
+// found is a remediation request as it is.
+type found struct {
+	obj *unstructured.Unstructured // shared with the cache: read only
+	// rung is that of the remedy it was made from, -1 if the check does not name that any more.
+	rung int
+	node string
+	// givenUp is when it was given up, told whether the remediator was told so.
+	givenUp time.Time
+	told    bool
+}
+
+// requests are all remediation requests of the kinds in use, sorted out once in a pass.
+type requests struct {
+	ours  map[string][]*found // by node; oldest first
+	other []*unstructured.Unstructured
+	// gone are the requests that exist no more and that only the status remembers, by node.
+	gone map[string][]nhcv1.Remediation
+}
+
+// observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
+func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
+	w.requests = requests{ours: map[string][]*found{}, gone: map[string][]nhcv1.Remediation{}}
+	known := statusByUID(w.check)
+	for _, kind := range r.Kinds.InUse() {
+		if !isRequest(kind) {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list %s: %w", kind.Kind, err)
+		}
+		for _, obj := range r.memory.written.merge(kind, list.Items, w.now) {
+			w.sort(obj, known)
+		}
+	}
+	for node, ours := range w.requests.ours {
+		slices.SortFunc(ours, func(a, b *found) int {
+			return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.rung, b.rung), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
+		})
+		w.requests.ours[node] = ours
+	}
+	for uid, was := range known {
+		if !was.seen {
+			w.requests.gone[was.node] = append(w.requests.gone[was.node], *was.remediation)
+			delete(known, uid)
+		}
+	}
+	return nil
+}
+
+// isRequest tells kinds of requests from those of templates and of what else is watched.
+func isRequest(kind schema.GroupVersionKind) bool {
+	return !isTemplate(kind.Kind) && kind.Group != openshiftConfig && kind.Group != openshiftMachine
+}
+
+// listed is what the status says of a request.
+type listed struct {
+	node        string
+	remediation *nhcv1.Remediation
+	seen        bool
+}
+
+func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
+	known := map[types.UID]*listed{}
+	for i := range check.Status.UnhealthyNodes {
+		n := &check.Status.UnhealthyNodes[i]
+		for j := range n.Remediations {
+			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, remediation: &n.Remediations[j]}
+		}
+	}
+	return known
+}
+
+// sort puts obj where it belongs. It is ours if this very check owns it: one of the same name that was there before owned what is left of
+// its own. Its node is what its annotation says; if a remediator removed that, what the status says, or its name.
+func (w *world) sort(obj *unstructured.Unstructured, known map[types.UID]*listed) {
+	was := known[obj.GetUID()]
+	if was != nil {
+		was.seen = true
+	}
+	if !ownedBy(obj, w.check.UID) {
+		w.requests.other = append(w.requests.other, obj)
+		return
+	}
+	f := &found{obj: obj, node: nodeOf(obj)}
+	if f.node == "" && was != nil {
+		f.node = was.node
+	}
+	if f.node == "" {
+		f.node = obj.GetName()
+	}
+	f.rung = w.rungOf(obj, was)
+	if at, err := time.Parse(time.RFC3339, obj.GetAnnotations()[nhcv1.TimedOutAnnotation]); err == nil {
+		f.givenUp, f.told = at, true
+	}
+	if was != nil && was.remediation.TimedOut != nil {
+		f.givenUp = was.remediation.TimedOut.Time
+	}
+	w.requests.ours[f.node] = append(w.requests.ours[f.node], f)
+}
+
+// rungOf finds the remedy that obj was made from: that of its kind whose template it names; if it names none any more, what the status
+// says, or the only one of its kind.
+func (w *world) rungOf(obj *unstructured.Unstructured, was *listed) int {
+	template, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
+	if !named && was != nil {
+		template, named = was.remediation.TemplateName, was.remediation.TemplateName != ""
+	}
+	rung, same := -1, 0
+	for i := range w.remedies {
+		remedy := &w.remedies[i]
+		if remedy.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || remedy.ref.Namespace != obj.GetNamespace() {
+			continue
+		}
+		if named && remedy.ref.Name == template {
+			return i
+		}
+		rung, same = i, same+1
+	}
+	if !named && same == 1 {
+		return rung
+	}
+	return -1
+}
+
+// nodeOf is the node that a request names, or "".
+func nodeOf(obj *unstructured.Unstructured) string { return obj.GetAnnotations()[nhcv1.NodeNameAnnotation] }
+
+func ownedBy(obj metav1.Object, uid types.UID) bool {
+	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
+}
+
+// machineOwner is the name of the Machine of Cluster API that owns obj, or "".
+func machineOwner(obj metav1.Object) string {
+	for _, o := range obj.GetOwnerReferences() {
+		if o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
+
+func (f *found) leaving() bool { return f.obj.GetDeletionTimestamp() != nil }
+
+// age is how long the request has existed.
+func (f *found) age(now time.Time) time.Duration { return now.Sub(f.started()) }
+
+// annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
+func (f *found) annotated(key string) time.Time {
+	at, err := time.Parse(time.RFC3339, f.obj.GetAnnotations()[key])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// step is the request as the ladder sees it.
+func (f *found) step() escalation.Request {
+	processing, since := f.condition(nhcv1.ProcessingCondition)
+	succeeded, _ := f.condition(nhcv1.SucceededCondition)
+	return escalation.Request{
+		Rung: f.rung, Started: f.started(), GivenUp: f.givenUp, Told: f.told, Leaving: f.leaving(),
+		Succeeded: succeeded, Processing: processing, ProcessingSince: since,
+	}
+}
+
+// condition reads one of the conditions that a remediator writes. What is none, or none that can be read, is unsaid.
+func (f *found) condition(kind string) (escalation.Answer, time.Time) {
+	list, _, err := unstructured.NestedFieldNoCopy(f.obj.Object, "status", "conditions")
+	conditions, isList := list.([]any)
+	if err != nil || !isList {
+		return escalation.Unsaid, time.Time{}
+	}
+	for _, c := range conditions {
+		fields, _ := c.(map[string]any)
+		if fields["type"] != kind {
+			continue
+		}
+		text, _ := fields["lastTransitionTime"].(string)
+		at, _ := time.Parse(time.RFC3339, text)
+		switch fields["status"] {
+		case string(metav1.ConditionTrue):
+			return escalation.Yes, at
+		case string(metav1.ConditionFalse):
+			return escalation.No, at
+		default:
+			return escalation.Unsure, at
+		}
+	}
+	return escalation.Unsaid, time.Time{}
+}
+
+// says reports whether a condition of the object is True.
+func (f *found) says(kind string) bool {
+	answer, _ := f.condition(kind)
+	return answer == escalation.Yes
+}
+
+// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone but were given up before.
+func (w *world) ladder(t *target) []escalation.Request {
+	var steps []escalation.Request
+	for _, f := range t.requests {
+		if f.rung >= 0 {
+			steps = append(steps, f.step())
+		}
+	}
+	for i := range t.gone {
+		gone := &t.gone[i]
+		rung := w.rungOfGone(gone)
+		if rung < 0 || gone.TimedOut == nil {
+			continue
+		}
+		steps = append(steps, escalation.Request{Rung: rung, Started: gone.Started.Time, GivenUp: gone.TimedOut.Time, Told: true, Gone: true})
+	}
+	return steps
+}
+
+func (w *world) rungOfGone(gone *nhcv1.Remediation) int {
+	return slices.IndexFunc(w.remedies, func(m remedy) bool {
+		return m.kind.Kind == gone.Resource.Kind && m.kind.GroupVersion().String() == gone.Resource.APIVersion &&
+			(gone.TemplateName == "" || gone.TemplateName == m.ref.Name)
+	})
+}

@@ -1,0 +1,206 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// statusAfter is what the check says after a pass. It is made anew from what was observed and done: from the requests, not from what it
+// said before. Only moments that nothing else remembers are taken over.
+func statusAfter(w *world, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck {
+	next := w.check.DeepCopy()
+	st := &next.Status
+	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(s.population.Total()), ptr.To(s.population.Healthy), nil
+	done := make(map[string]*outcome, len(outcomes))
+	for i := range outcomes {
+		done[outcomes[i].target.name] = &outcomes[i]
+	}
+	st.UnhealthyNodes = nil
+	for i := range w.targets {
+		if entry := entryOf(w, &w.targets[i], done[w.targets[i].name]); entry != nil {
+			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
+		}
+	}
+	sayEnabled(w, st)
+	sayStorm(w, s, st)
+	sayAllowed(w, s, st)
+	st.Phase, st.Reason = phaseOf(next)
+	return next
+}
+
+// entryOf is what the status says of a node; nil if it says nothing.
+func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
+	entry := &nhcv1.UnhealthyNode{Name: t.name}
+	for _, f := range t.requests {
+		if o != nil && slices.Contains(o.ended, f) && len(f.obj.GetFinalizers()) == 0 {
+			continue // nothing keeps it
+		}
+		entry.Remediations = append(entry.Remediations, remediationOf(w, f, o))
+	}
+	if o != nil && o.made != nil {
+		entry.Remediations = append(entry.Remediations, nhcv1.Remediation{
+			Resource: referenceTo(o.made.GroupVersionKind().GroupVersion().String(), o.made), Started: o.made.GetCreationTimestamp(),
+			TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+		})
+	}
+	wellOrGone := t.node == nil || t.verdict.State == health.Healthy
+	if !wellOrGone {
+		for _, gone := range t.gone { // a step that was taken is not taken again because its request was deleted
+			if gone.TimedOut != nil {
+				entry.Remediations = append(entry.Remediations, gone)
+			}
+		}
+	}
+	slices.SortStableFunc(entry.Remediations, func(a, b nhcv1.Remediation) int {
+		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
+	})
+	switch {
+	case len(entry.Remediations) > 0:
+	case wellOrGone, t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
+		return nil
+	}
+	if t.node != nil && t.verdict.State == health.Healthy {
+		entry.ConditionsHealthyTimestamp = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
+		if t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil {
+			entry.ConditionsHealthyTimestamp = t.listed.ConditionsHealthyTimestamp
+		}
+	}
+	if o != nil && o.delayed {
+		entry.HealthyDelayed = ptr.To(true)
+	}
+	return entry
+}
+
+func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {
+	is := nhcv1.Remediation{
+		Resource: referenceTo(f.obj.GetAPIVersion(), f.obj), Started: f.obj.GetCreationTimestamp(),
+		TemplateName: f.obj.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+	}
+	if is.TemplateName == "" && f.rung >= 0 {
+		is.TemplateName = w.remedies[f.rung].ref.Name
+	}
+	switch {
+	case !f.givenUp.IsZero():
+		is.TimedOut = ptr.To(metav1.NewTime(f.givenUp))
+	case o != nil && o.gaveUp && o.giveUp == f:
+		is.TimedOut = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
+	}
+	return is
+}
+
+func referenceTo(apiVersion string, obj client.Object) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: apiVersion, Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+	}
+}
+
+const enabledMessage = "No issues found, NodeHealthCheck is enabled."
+
+func sayEnabled(w *world, st *nhcv1.NodeHealthCheckStatus) {
+	c := metav1.Condition{Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: enabledMessage}
+	switch {
+	case w.disabled != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, w.disabled.reason, w.disabled.message
+	case w.unread():
+		return // what could not be asked is neither there nor missing
+	}
+	set(w, st, c)
+}
+
+// unread reports whether a template could be read as little as not.
+func (w *world) unread() bool {
+	return slices.ContainsFunc(w.remedies, func(m remedy) bool { return m.object == nil })
+}
+
+// stormTexts are medik8s' own.
+var stormTexts = map[budget.StormTurn][2]string{
+	budget.StormBegan: {
+		"Storm mode is activated - preventing any new remediation until the storm is over and cooldown duration expired",
+		"Cooldown cleared - storm threshold triggered",
+	},
+	budget.StormCooling: {"", "Storm cooldown delay started - waiting before resuming normal remediation"},
+	budget.StormEnded:   {"Storm mode is deactivated, remediation can occur normally", "Storm cooldown completed"},
+}
+
+// sayStorm writes the storm's two conditions, which are also its memory.
+func sayStorm(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
+	was := stormOf(w.check)
+	if was.Active != s.storm.Active || s.storm.Turn == budget.StormBegan {
+		set(w, st, metav1.Condition{
+			Type: nhcv1.StormActiveCondition, Status: truth(s.storm.Active), Reason: nhcv1.ThresholdReason, Message: stormTexts[s.storm.Turn][0],
+		})
+	}
+	if was.CoolingSince.IsZero() != s.storm.CoolingSince.IsZero() || s.storm.Turn == budget.StormBegan {
+		text := stormTexts[s.storm.Turn][1]
+		if text == "" {
+			text = stormTexts[budget.StormBegan][1]
+		}
+		set(w, st, metav1.Condition{
+			Type: nhcv1.StormCooldownActiveCondition, Status: truth(!s.storm.CoolingSince.IsZero()), Reason: nhcv1.ThresholdReason, Message: text,
+		})
+	}
+}
+
+func sayAllowed(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
+	c := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
+	if s.hold.reason != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.hold.reason, s.hold.message
+	}
+	set(w, st, c)
+}
+
+func truth(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+func set(w *world, st *nhcv1.NodeHealthCheckStatus, c metav1.Condition) {
+	c.LastTransitionTime = metav1.NewTime(w.now.Truncate(time.Second))
+	meta.SetStatusCondition(&st.Conditions, c)
+}
+
+// phaseOf is what a check is doing, and why. (medik8s.)
+func phaseOf(check *nhcv1.NodeHealthCheck) (nhcv1.Phase, string) {
+	disabled := meta.FindStatusCondition(check.Status.Conditions, nhcv1.DisabledCondition)
+	remediating := slices.ContainsFunc(check.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return len(n.Remediations) > 0 })
+	switch {
+	case disabled != nil && disabled.Status == metav1.ConditionTrue:
+		return nhcv1.PhaseDisabled, fmt.Sprintf("NHC is disabled: %s: %s", disabled.Reason, disabled.Message)
+	case len(check.Spec.PauseRequests) > 0:
+		return nhcv1.PhasePaused, "NHC is paused: " + strings.Join(check.Spec.PauseRequests, ",")
+	case remediating:
+		return nhcv1.PhaseRemediating, fmt.Sprintf("NHC is remediating %d nodes", len(check.Status.UnhealthyNodes))
+	default:
+		return nhcv1.PhaseEnabled, "NHC is enabled, no ongoing remediation"
+	}
+}
+
+// record writes the status if it differs. Whoever else wrote it since it was read is not overwritten.
+func (r *Reconciler) record(ctx context.Context, w *world, next *nhcv1.NodeHealthCheck) error {
+	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
+		return nil
+	}
+	next.Status.LastUpdateTime = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
+	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, next.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", w.check.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// note is an event that has not been sent yet.
+type note struct {
+	related client.Object
+	kind    string // Normal or Warning
+	reason  string
+	action  string
+	text    string
+}
+
+// maxNote is how long the text of an event may be.
+const maxNote = 1024
+
+// tell sends events about what was saved, all of them on the check, and logs one line for each.
+func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
+	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
+	about.Name, about.UID, about.ResourceVersion = w.check.Name, w.check.UID, w.check.ResourceVersion
+	for _, n := range notes {
+		text := nhcv1.EventPrefix + n.text
+		if len(text) > maxNote {
+			text = strings.ToValidUTF8(text[:maxNote-3], "") + "..."
+		}
+		r.Recorder.Eventf(about, n.related, n.kind, n.reason, n.action, "%s", text)
+		log.FromContext(ctx).Info("Something changed", "reason", n.reason, "note", n.text)
+	}
+}
+
+// nodeNotes are the events about nodes: one for each change.
+func (r *Reconciler) nodeNotes(w *world, outcomes []outcome) []note {
+	var notes []note
+	holds := map[string]string{} // what is held up now
+	add := func(t *target, kind, reason, action, text string) {
+		notes = append(notes, note{related: related(t), kind: kind, reason: reason, action: action, text: text})
+	}
+	for i := range w.targets {
+		t := &w.targets[i]
+		if t.verdict.State == health.Unhealthy && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil) {
+			if c := matched(w, t); c != nil {
+				add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
+					"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status))
+			}
+		}
+	}
+	for i := range outcomes {
+		o := &outcomes[i]
+		t := o.target
+		if o.gaveUp {
+			add(t, corev1.EventTypeWarning, nhcv1.EventRemediationTimedOut, "Escalate", o.why)
+		}
+		if o.made != nil {
+			add(t, corev1.EventTypeNormal, nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node "+t.name)
+		}
+		for _, f := range o.ended {
+			add(t, corev1.EventTypeNormal, nhcv1.EventRemediationRemoved, "Release",
+				fmt.Sprintf("Deleted remediation CR of kind %s with name %s", f.obj.GetKind(), f.obj.GetName()))
+		}
+		if o.refused != nil {
+			holds[t.name] = "refused: " + o.refused.Error()
+			if r.memory.of(w.check.Name).told[t.name] != holds[t.name] {
+				add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Remediate", fmt.Sprintf("No remediation object could be created for node %s: %v", t.name, o.refused))
+			}
+		}
+		if s := o.skipped; s != nil && s.reason != "" {
+			holds[t.name] = s.text
+			if r.memory.of(w.check.Name).told[t.name] != s.text {
+				add(t, s.kind, s.reason, "Grant", s.text)
+			}
+		}
+		if text := invalidLabel(t); text != "" && t.verdict.State == health.Unhealthy {
+			holds[t.name+"/label"] = text
+			if r.memory.of(w.check.Name).told[t.name+"/label"] != text {
+				add(t, corev1.EventTypeWarning, nhcv1.EventInvalidNodeLabel, "Grant", text)
+			}
+		}
+	}
+	r.memory.of(w.check.Name).told = holds
+	return notes
+}
+
+// related is the node that an event is about.
+func related(t *target) client.Object {
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	node.Name = t.name
+	if t.node != nil {
+		node.UID = t.node.UID
+	}
+	return node
+}
+
+// matched is the first of the check's conditions that t meets.
+func matched(w *world, t *target) *nhcv1.UnhealthyCondition {
+	var due time.Time
+	for _, f := range t.verdict.Due(w.now) {
+		due = f.Due
+		break
+	}
+	if due.IsZero() || t.node == nil {
+		return nil
+	}
+	for i := range w.check.Spec.UnhealthyConditions {
+		c := &w.check.Spec.UnhealthyConditions[i]
+		if strings.HasPrefix(t.verdict.Due(w.now)[0].Detail, fmt.Sprintf("Condition %s on Node is reporting status %s ", c.Type, c.Status)) {
+			return c
+		}
+	}
+	return nil
+}
+
+// turnNotes are the events about the check itself: one for each of its conditions that turned.
+func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *nhcv1.NodeHealthCheck) []note {
+	var notes []note
+	add := func(kind, reason, action, text string) { notes = append(notes, note{kind: kind, reason: reason, action: action, text: text}) }
+	was, is := conditionOf(w.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
+	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
+	names := []any{"NodeHealthCheck", "/" + w.check.Name, "NodeHealthCheck name", w.check.Name}
+	switch {
+	case is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason:
+	case is.Status == metav1.ConditionFalse:
+		add(corev1.EventTypeNormal, nhcv1.EventEnabled, "Validate", enabledMessage)
+		if conflict {
+			logger(ctx).Info("re-enabling NHC, no conflicting MHC configured in the cluster", names...)
+		} else {
+			logger(ctx).Info("enabling NHC, valid config, no conflicting MHC configured in the cluster", names...)
+		}
+	case is.Reason == nhcv1.ConflictReason:
+		add(corev1.EventTypeWarning, nhcv1.EventDisabled, "Validate", conflictMessage)
+		logger(ctx).Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster", names...)
+	default:
+		add(corev1.EventTypeWarning, nhcv1.EventDisabled, "Validate", fmt.Sprintf("Disabling NHC. Reason: %s, Message: %s", is.Reason, is.Message))
+	}
+	switch s.storm.Turn {
+	case budget.StormBegan:
+		add(corev1.EventTypeWarning, nhcv1.EventStormStarted, "Grant", "Storm recovery mode activated - delaying remediation until threshold is reached")
+	case budget.StormCooling:
+		add(corev1.EventTypeWarning, nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")
+	case budget.StormEnded:
+		add(corev1.EventTypeNormal, nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed")
+	}
+	if n := r.holdNote(w, s); n != nil {
+		notes = append(notes, *n)
+	}
+	return notes
+}
+
+// logger is the one under which the log lines are known that documents of others quote.
+func logger(ctx context.Context) logr.Logger { return log.FromContext(ctx).WithName("controllers").WithName("NodeHealthCheck") }
+
+// holdNote is the event about what keeps all nodes from being remediated, once for each time that it keeps one from it.
+func (r *Reconciler) holdNote(w *world, s summary) *note {
+	told := r.memory.of(w.check.Name)
+	if s.hold.reason == "" || s.population.Waiting == 0 {
+		told.hold = ""
+		return nil
+	}
+	if told.hold == s.hold.reason || s.hold.reason == nhcv1.DisabledReason {
+		return nil
+	}
+	told.hold = s.hold.reason
+	n := &note{kind: corev1.EventTypeWarning, reason: nhcv1.EventRemediationSkipped, action: "Grant", text: s.hold.message}
+	switch s.hold.reason {
+	case nhcv1.PausedReason:
+		n.kind = corev1.EventTypeNormal
+	case nhcv1.UpgradeReason:
+		n.kind, n.text = corev1.EventTypeNormal, postponedByUpgrade
+	}
+	return n
+}
+
+func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
+	return meta.FindStatusCondition(check.Status.Conditions, kind)
+}

@@ -1,0 +1,178 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// passTimeout bounds a pass. What it had written by then stays written, and the next pass goes on from there.
+const passTimeout = 2 * time.Minute
+
+// SetupWithManager makes r a controller of mgr. Checks, nodes and leases are watched in c, which is r's own.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
+	options.ReconciliationTimeout = passTimeout
+	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](wake.MergeWindow, retryAtMost)
+	everyCheck := wake.Merged[client.Object](r.everyCheck)
+	built, err := ctrl.NewControllerManagedBy(mgr).
+		Named("nodehealthcheck").
+		WithOptions(options).
+		WatchesRawSource(source.TypedKind(c, &nhcv1.NodeHealthCheck{}, wake.Merged[*nhcv1.NodeHealthCheck](itself),
+			predicate.TypedGenerationChangedPredicate[*nhcv1.NodeHealthCheck]{})).
+		WatchesRawSource(source.TypedKind(c, &corev1.Node{}, wake.Merged[*corev1.Node](r.checksOfNode), nodeChanges())).
+		WatchesRawSource(source.TypedKind(c, &coordinationv1.Lease{}, wake.Merged[*coordinationv1.Lease](r.everyCheck), leaseChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, everyCheck, builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(machineChanges())).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
+	}
+	r.controller = built
+	r.Kinds.Notify(built, wake.Merged[*unstructured.Unstructured](r.checksOfRequest))
+	return nil
+}
+
+func itself(_ context.Context, check client.Object) []reconcile.Request { return []reconcile.Request{requestFor(check.GetName())} }
+
+func requestFor(check string) reconcile.Request { return reconcile.Request{NamespacedName: client.ObjectKey{Name: check}} }
+
+// checks returns the checks for which concerns says that something concerns them.
+func (r *Reconciler) checks(ctx context.Context, concerns func(*nhcv1.NodeHealthCheck) bool) []reconcile.Request {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is shutting down
+	}
+	var found []reconcile.Request
+	for i := range list.Items {
+		if concerns(&list.Items[i]) {
+			found = append(found, requestFor(list.Items[i].Name))
+		}
+	}
+	return found
+}
+
+func (r *Reconciler) everyCheck(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.checks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
+}
+
+// checksOfNode maps a node to the checks that select it, and to those that speak of it: it may have left their selection while it was
+// being remediated.
+func (r *Reconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool {
+		return selectsNode(check, node.GetLabels()) || speaksOf(check, node.GetName())
+	})
+}
+
+// checksOfMachine maps a Machine to the checks that speak of its node: of no other is anything decided by it.
+func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []reconcile.Request {
+	m, ok := obj.(*clusterv1.Machine)
+	if !ok || m.Status.NodeRef.Name == "" {
+		return nil
+	}
+	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return speaksOf(check, m.Status.NodeRef.Name) })
+}
+
+// checksOfRequest maps a request to the check that owns it; what is for a node of the control plane concerns all. A template, or a kind of
+// OpenShift, concerns those that it may disable, or enable: all.
+func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
+	_, ofControlPlane := obj.GetLabels()[nhcv1.ControlPlaneLabel]
+	if u, ok := obj.(*unstructured.Unstructured); ok && (!isRequest(u.GroupVersionKind()) || ofControlPlane) {
+		return r.everyCheck(ctx, obj)
+	}
+	about := nodeOfObject(obj)
+	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return ownedBy(obj, check.UID) || speaksOf(check, about) })
+}
+
+func nodeOfObject(obj client.Object) string {
+	if name := obj.GetAnnotations()[nhcv1.NodeNameAnnotation]; name != "" {
+		return name
+	}
+	return obj.GetName()
+}
+
+func selectsNode(check *nhcv1.NodeHealthCheck, node labels.Set) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	return err == nil && selector.Matches(node)
+}
+
+func speaksOf(check *nhcv1.NodeHealthCheck, node string) bool {
+	return slices.ContainsFunc(check.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == node })
+}
+
+// nodeChanges passes what a verdict or a step can depend on. A heartbeat is none of it.
+func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
+	judged := workload.NodeChanges()
+	return predicate.TypedFuncs[*corev1.Node]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+			return judged.Update(e) || !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || !maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations)
+		},
+		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
+	}
+}
+
+// leaseChanges passes that a node has become free, or somebody else's. That a lease was renewed concerns nobody.
+func leaseChanges() predicate.TypedPredicate[*coordinationv1.Lease] {
+	return predicate.TypedFuncs[*coordinationv1.Lease]{
+		CreateFunc: func(event.TypedCreateEvent[*coordinationv1.Lease]) bool { return false },
+		UpdateFunc: func(e event.TypedUpdateEvent[*coordinationv1.Lease]) bool {
+			return ptr.Deref(e.ObjectOld.Spec.HolderIdentity, "") != ptr.Deref(e.ObjectNew.Spec.HolderIdentity, "")
+		},
+		GenericFunc: func(event.TypedGenericEvent[*coordinationv1.Lease]) bool { return false },
+	}
+}
+
+// clusterChanges passes that a rollout began or ended.
+func clusterChanges() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+			return conditionTrue(was.Status.Conditions, clusterv1.ClusterRollingOutCondition) != conditionTrue(is.Status.Conditions, clusterv1.ClusterRollingOutCondition)
+		},
+	}
+}
+
+// machineChanges passes what holds up the remediation of a node, or ends that.
+func machineChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		return !maps.Equal(was.Annotations, is.Annotations) || !maps.Equal(was.Labels, is.Labels) || was.Status.NodeRef != is.Status.NodeRef ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || askedOwner(was) != askedOwner(is) ||
+			conditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) != conditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	}}
+}
+
+// idle says whether the controller stands idle: it was started, and then its kind became somebody else's.
+type idle struct{ not atomic.Bool }
+
+func (i *idle) off() bool { return i.not.Load() }
+
+// Serve makes r work, or stand idle.
+func (r *Reconciler) Serve(works bool) { r.serving.not.Store(!works) }
