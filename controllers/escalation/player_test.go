@@ -1,0 +1,310 @@
+package escalation_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// world is one unhealthy node, its remediators, and a controller that does as it is told unless it crashes.
+type world struct {
+	rungs       []escalation.Rung
+	remediators []remediator // by rung; what is missing says nothing, ever
+	statusFirst bool         // the order in which a request is given up; the annotation comes first otherwise
+	crashes     map[int]bool // the controller dies instead of making its n-th write
+
+	requests []*request
+	events   []event
+	healthy  bool // the node is, so that nobody asks what is next
+	stripped bool // somebody took our annotations off
+	climbed  int  // the highest rung that was ever started
+
+	now    time.Time
+	writes int
+	said   string // the last line about waiting
+	faults []string
+	story  strings.Builder
+}
+
+// remediator is what one does with a request, counted from its creation; zero is never.
+type remediator struct {
+	old      bool          // sets Processing only, as those of 2022 did
+	fails    time.Duration // says so
+	succeeds time.Duration // says so
+	heals    time.Duration // the node is back
+	deletes  time.Duration // the request
+	finishes time.Duration // takes as long to let go of a request that is being deleted
+	strips   bool          // takes off what annotations it finds
+}
+
+// request is one as the API server has it, and what the check's status says of it.
+type request struct {
+	escalation.Request
+	annotated, recorded time.Time // when it was given up, by each of them
+	inStatus            bool
+}
+
+// event is something that happens to a world from outside.
+type event struct {
+	at   time.Time
+	text string
+	do   func(*world)
+}
+
+func (w *world) write(format string, args ...any) {
+	fmt.Fprintf(&w.story, "%8s  %s\n", w.now.Sub(noon), fmt.Sprintf(format, args...))
+}
+
+func (w *world) fault(format string, args ...any) {
+	w.faults = append(w.faults, fmt.Sprintf("%s: ", w.now.Sub(noon))+fmt.Sprintf(format, args...))
+}
+
+// play lets time move to the next event, or to the next moment at which a step says that it will change, up to an end.
+func (w *world) play(end time.Time) {
+	w.now, w.climbed = noon, -1
+	for passes := 0; ; passes++ {
+		happened := w.happen()
+		last := w.pass(happened || passes == 0)
+		next := last.Recheck
+		if w.healthy {
+			next = time.Time{}
+		}
+		if len(w.events) > 0 {
+			next = health.Earliest(next, w.events[0].at)
+		}
+		if next.IsZero() || next.After(end) || len(w.faults) > 0 {
+			return
+		}
+		if !next.After(w.now) {
+			w.fault("the clock stands still")
+			return
+		}
+		w.now = next
+	}
+}
+
+// happen lets everything happen whose time has come.
+func (w *world) happen() bool {
+	happened := false
+	for len(w.events) > 0 && !w.now.Before(w.events[0].at) {
+		e := w.events[0]
+		w.events = w.events[1:]
+		if e.text != "" {
+			w.write("* %s", e.text)
+		}
+		e.do(w)
+		happened = true
+	}
+	return happened
+}
+
+// schedule keeps the events in the order of their times.
+func (w *world) schedule(e event) {
+	w.events = append(w.events, e)
+	slices.SortStableFunc(w.events, func(a, b event) int { return a.at.Compare(b.at) })
+}
+
+// pass takes steps until there is none to take, and returns the last one. A controller that dies begins a new pass.
+func (w *world) pass(woken bool) escalation.Step {
+	if w.healthy {
+		w.cleanUp()
+		return escalation.Step{}
+	}
+	for taken := 0; ; taken++ {
+		s := escalation.Climb(w.rungs, w.facts(), w.now)
+		if s.Do == escalation.Wait || s.Do == escalation.Exhausted {
+			if taken == 0 && !woken {
+				w.fault("woken for nothing: %+v", s)
+			}
+			if line := fmt.Sprintf("%-9s %-22s %s", s.Do, s.Reason, s.Why); line != w.said {
+				w.said = line
+				w.write("%s", line)
+			}
+			return s
+		}
+		if taken > 10 {
+			w.fault("no end of steps: %+v", s)
+			return s
+		}
+		w.write("%-9s %-22s %s", s.Do, s.Reason, s.Why)
+		if !w.take(s) {
+			w.write("* the controller dies")
+		}
+	}
+}
+
+// facts are what the controller finds: the requests that are there, which it writes into its status, and what that remembers of others.
+func (w *world) facts() []escalation.Request {
+	var facts []escalation.Request
+	for _, r := range w.requests {
+		r.inStatus = r.inStatus || !r.Gone
+		if r.Gone && !r.inStatus {
+			continue
+		}
+		f := r.Request
+		f.GivenUp = r.annotated
+		if f.GivenUp.IsZero() {
+			f.GivenUp = r.recorded
+		}
+		facts = append(facts, f)
+	}
+	return facts
+}
+
+// take carries out a step, and reports whether it got to its end.
+func (w *world) take(s escalation.Step) bool {
+	if s.Do == escalation.Start {
+		return w.start(s.Rung)
+	}
+	writes := []func(r *request){
+		func(r *request) {
+			if s.Tell && !r.Gone && !r.Told && r.Succeeded != escalation.Yes {
+				r.Told, r.annotated = true, w.now
+				w.hears(r)
+			}
+		},
+		func(r *request) {
+			r.inStatus = true
+			if r.recorded.IsZero() {
+				r.recorded = w.now
+			}
+		},
+	}
+	if w.statusFirst {
+		slices.Reverse(writes)
+	}
+	for _, write := range writes {
+		if w.dies() {
+			return false
+		}
+		for _, r := range w.on(s.Rung) {
+			write(r)
+		}
+	}
+	return true
+}
+
+// dies counts a write, and reports whether the controller dies before it.
+func (w *world) dies() bool {
+	w.writes++
+	return w.crashes[w.writes]
+}
+
+func (w *world) on(rung int) []*request {
+	return slices.DeleteFunc(slices.Clone(w.requests), func(r *request) bool { return r.Rung != rung })
+}
+
+// start makes a request, looks whether it may be, and lets its remediator loose.
+func (w *world) start(rung int) bool {
+	if w.dies() {
+		return false
+	}
+	for _, r := range w.on(rung) {
+		if !r.Gone {
+			w.fault("rung %d is started again, and its request is there", rung)
+		}
+	}
+	if rung > w.climbed+1 || rung < w.climbed {
+		w.fault("rung %d is started after rung %d", rung, w.climbed)
+	}
+	w.climbed = rung
+	r := &request{Request: escalation.Request{Rung: rung, Started: w.now}}
+	w.requests = append(w.requests, r)
+	w.work(r)
+	if w.dies() {
+		return false
+	}
+	r.inStatus = true
+	return true
+}
+
+// work schedules what the remediator of r does. It stops when it is told that it was given up.
+func (w *world) work(r *request) {
+	m, name := w.remediator(r), w.rungs[r.Rung].Name
+	after := func(d time.Duration, do func()) {
+		if d == 0 {
+			return
+		}
+		w.schedule(event{w.now.Add(d), "", func(*world) {
+			if !r.Gone && !r.Told {
+				do()
+			}
+		}})
+	}
+	if m != (remediator{}) {
+		r.Processing, r.ProcessingSince = escalation.Yes, w.now
+		if !m.old {
+			r.Succeeded = escalation.Unsure
+		}
+	}
+	after(m.fails, func() { w.ends(r, escalation.No) })
+	after(m.succeeds, func() { w.ends(r, escalation.Yes) })
+	after(m.heals, func() {
+		w.write("* %s brings the node back", name)
+		w.healthy = true
+	})
+	after(m.deletes, func() {
+		w.write("* %s deletes its request", name)
+		w.delete(r)
+	})
+}
+
+func (w *world) remediator(r *request) remediator {
+	if r.Rung < len(w.remediators) {
+		return w.remediators[r.Rung]
+	}
+	return remediator{}
+}
+
+// ends is the end of a remediator's work, of which there is one: Processing is False, and Succeeded says how it ended if it knows of that.
+func (w *world) ends(r *request, succeeded escalation.Answer) {
+	if r.Processing != escalation.Yes {
+		return
+	}
+	r.Processing, r.ProcessingSince = escalation.No, w.now
+	text := "stops"
+	if r.Succeeded == escalation.Unsure {
+		r.Succeeded = succeeded
+		text = map[escalation.Answer]string{escalation.Yes: "has succeeded", escalation.No: "has failed"}[succeeded]
+	}
+	w.write("* %s %s", w.rungs[r.Rung].Name, text)
+}
+
+// hears is what a remediator does when it is told that it was given up.
+func (w *world) hears(r *request) {
+	w.ends(r, escalation.No)
+	if w.remediator(r).strips {
+		w.schedule(event{w.now.Add(time.Second), w.rungs[r.Rung].Name + " takes our annotation off", func(*world) {
+			r.Told, r.annotated = false, time.Time{}
+		}})
+	}
+}
+
+func (w *world) delete(r *request) {
+	if r.Leaving {
+		return
+	}
+	r.Leaving = true
+	m := w.remediator(r)
+	if m.finishes == 0 {
+		r.Gone = true
+		return
+	}
+	w.schedule(event{w.now.Add(m.finishes), "the request of " + w.rungs[r.Rung].Name + " is gone", func(*world) { r.Gone = true }})
+}
+
+// cleanUp is what the controller does for a node that is well.
+func (w *world) cleanUp() {
+	for _, r := range w.requests {
+		if !r.Gone && !r.Leaving {
+			w.write("%-9s the request of %s", "delete", w.rungs[r.Rung].Name)
+			w.delete(r)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package escalation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// The worlds below are small on purpose, and their times are few, so that requests meet on a rung and moments often coincide.
+var (
+	moments  = rapid.Map(rapid.IntRange(-24, 2), func(n int) time.Time { return in(time.Duration(n) * 30 * time.Second) })
+	timeouts = rapid.Map(rapid.IntRange(0, 10), func(n int) time.Duration { return time.Duration(n) * time.Minute })
+	answers  = rapid.SampledFrom([]Answer{Unsaid, Unsaid, Yes, No, Unsure})
+	seldom   = rapid.Map(rapid.IntRange(0, 4), func(n int) bool { return n == 0 })
+)
+
+var anyLadder = rapid.Custom(func(t *rapid.T) []Rung {
+	rungs := make([]Rung, rapid.IntRange(1, 4).Draw(t, "rungs"))
+	for i := range rungs {
+		rungs[i] = Rung{Name: fmt.Sprintf("rung %d", i), Timeout: timeouts.Draw(t, "timeout")}
+	}
+	return rungs
+})
+
+// anyRequest is any that can be found, and some that cannot: on rungs that are not there.
+var anyRequest = rapid.Custom(func(t *rapid.T) Request {
+	r := Request{
+		Rung: rapid.IntRange(-1, 4).Draw(t, "rung"), Started: moments.Draw(t, "started"), Told: seldom.Draw(t, "told"),
+		Succeeded: answers.Draw(t, "succeeded"), Processing: answers.Draw(t, "processing"),
+		ProcessingSince: rapid.OneOf(moments, rapid.Just(never)).Draw(t, "since"),
+		Leaving:         seldom.Draw(t, "leaving"), Gone: seldom.Draw(t, "gone"),
+	}
+	if seldom.Draw(t, "given up") {
+		r.GivenUp = moments.Draw(t, "when")
+	}
+	return r
+})
+
+// No two of the requests were made at the same moment on the same rung: which of them is the younger one is not ours to say.
+var anyRequests = rapid.SliceOfNDistinct(anyRequest, 0, 6, func(r Request) string { return fmt.Sprint(r.Rung, r.Started) })
+
+// holds checks a rule for many requests on many ladders.
+func holds(t *testing.T, rule func(*rapid.T, []Rung, []Request)) {
+	t.Helper()
+	rapid.Check(t, func(t *rapid.T) { rule(t, anyLadder.Draw(t, "ladder"), anyRequests.Draw(t, "requests")) })
+}
+
+// on returns the requests on a rung.
+func on(requests []Request, rung int) []Request {
+	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool { return r.Rung != rung })
+}
+
+// top is the highest rung with a request, in other words than Climb's; -1 if there is none.
+func top(rungs []Rung, requests []Request) int {
+	for rung := len(rungs) - 1; rung >= 0; rung-- {
+		if len(on(requests, rung)) > 0 {
+			return rung
+		}
+	}
+	return -1
+}
+
+func isLadder(rungs []Rung) bool { return len(rungs) > 1 || rungs[0].Timeout > 0 }
+
+func TestNoRungIsSkippedAndNoneIsLeftBehindOrTakenTwice(t *testing.T) {
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		s, here := Climb(rungs, requests, noon), top(rungs, requests)
+		if s.Do != Start {
+			if s.Rung != here {
+				t.Fatalf("on rung %d: %+v", here, s)
+			}
+			return
+		}
+		switch s.Rung {
+		case here:
+			if slices.ContainsFunc(on(requests, here), func(r Request) bool { return !r.Gone }) {
+				t.Fatalf("rung %d is started again beside a request that is there", here)
+			}
+		case here + 1:
+			if here >= 0 && !slices.ContainsFunc(on(requests, here), func(r Request) bool { return r.Told || !r.GivenUp.IsZero() }) {
+				t.Fatalf("rung %d is started, and rung %d was not given up", s.Rung, here)
+			}
+		default:
+			t.Fatalf("on rung %d: %+v", here, s)
+		}
+	})
+}
+
+func TestNothingIsGivenUpWithoutAReasonThatHolds(t *testing.T) {
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		s := Climb(rungs, requests, noon)
+		if s.Do != GiveUp {
+			return
+		}
+		here, timeout := on(requests, s.Rung), rungs[s.Rung].Timeout
+		reasons := map[string]func(Request) bool{
+			Failed:   func(r Request) bool { return r.Succeeded == No },
+			TimedOut: func(r Request) bool { return timeout > 0 && noon.Sub(r.Started) >= timeout },
+			Stopped: func(r Request) bool {
+				return r.Succeeded == Unsaid && r.Processing == No && noon.Sub(r.Started) >= StoppedFor && noon.Sub(r.ProcessingSince) >= StoppedFor
+			},
+			Untold: func(r Request) bool { return (r.Told || !r.GivenUp.IsZero()) && s.Tell },
+		}
+		if !isLadder(rungs) || reasons[s.Reason] == nil || !slices.ContainsFunc(here, reasons[s.Reason]) {
+			t.Fatalf("%+v does not hold for %+v", s, here)
+		}
+		open := func(r Request) bool { return !r.Gone && !r.Told && r.Succeeded != Yes }
+		if s.Tell != slices.ContainsFunc(here, open) {
+			t.Fatalf("tells %t, of %+v", s.Tell, here)
+		}
+	})
+}
+
+func TestTheLadderEndsOnlyAtItsEnd(t *testing.T) {
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		if s := Climb(rungs, requests, noon); s.Do == Exhausted && (s.Rung != len(rungs)-1 || !isLadder(rungs)) {
+			t.Fatalf("%d rungs: %+v", len(rungs), s)
+		}
+	})
+}
+
+func TestEveryWaitEndsByItselfOrSaysWhatItIsFor(t *testing.T) {
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		s := Climb(rungs, requests, noon)
+		if s.Reason == "" || s.Why == "" {
+			t.Fatalf("no reason: %+v", s)
+		}
+		if s.Do != Wait {
+			return
+		}
+		if timed := rungs[s.Rung].Timeout > 0; timed && s.Recheck.IsZero() {
+			t.Fatalf("waits without end: %+v", s)
+		}
+		there := func(r Request) bool { return !r.Gone }
+		if s.Recheck.IsZero() && !slices.ContainsFunc(on(requests, s.Rung), there) {
+			t.Fatalf("waits for nobody: %+v", s)
+		}
+	})
+}
+
+// Where time is to change nothing, what is done is compared, and not the words: they name a more telling reason when its time has come.
+func TestNothingChangesBeforeRecheckAndSomethingDoesThen(t *testing.T) {
+	same := func(a, b Step) bool { return a.Do == b.Do && a.Rung == b.Rung && a.Tell == b.Tell }
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		s := Climb(rungs, requests, noon)
+		if s.Recheck.IsZero() {
+			later := in(time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "later")))
+			if then := Climb(rungs, requests, later); !same(s, then) {
+				t.Fatalf("%+v became %+v, which it never was to", s, then)
+			}
+			return
+		}
+		if !s.Recheck.After(noon) {
+			t.Fatalf("asks at %v to be woken at %v", noon, s.Recheck)
+		}
+		before := s.Recheck.Add(-time.Duration(rapid.Int64Range(1, int64(s.Recheck.Sub(noon))).Draw(t, "before")))
+		if diff := cmp.Diff(s, Climb(rungs, requests, before)); diff != "" {
+			t.Fatalf("changed before its time: -at noon +before the recheck\n%s", diff)
+		}
+		then := Climb(rungs, requests, s.Recheck)
+		if want := map[Action]Action{Wait: GiveUp, Start: GiveUp, GiveUp: Exhausted}[s.Do]; then.Do != want {
+			t.Fatalf("%+v became %+v", s, then)
+		}
+	})
+}
+
+// The order in which an API or a status lists requests must not show.
+func TestTheOrderOfRequestsDoesNotShow(t *testing.T) {
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		given := slices.Clone(requests)
+		want := Climb(rungs, requests, noon)
+		if diff := cmp.Diff(given, requests); diff != "" {
+			t.Fatalf("Climb() changed what it was given:\n%s", diff)
+		}
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		r.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+		if diff := cmp.Diff(want, Climb(rungs, requests, noon)); diff != "" {
+			t.Fatalf("the order of requests shows: -want +got\n%s", diff)
+		}
+	})
+}
+
+func TestTakingStepsEndsInAWaitOrAtTheEnd(t *testing.T) {
+	holds(t, func(t *rapid.T, rungs []Rung, requests []Request) {
+		for taken := 0; ; taken++ {
+			s := Climb(rungs, requests, noon)
+			switch s.Do {
+			case Wait, Exhausted:
+				return
+			case Start:
+				requests = append(requests, Request{Rung: s.Rung, Started: noon})
+			case GiveUp:
+				giveUp(requests, s)
+			}
+			// On each rung: a missing one made again, given up, told.
+			if taken > 3*len(rungs) {
+				t.Fatalf("no end after %d steps, the last one %+v", taken, s)
+			}
+		}
+	})
+}
+
+// giveUp does as the caller is told.
+func giveUp(requests []Request, s Step) {
+	for i := range requests {
+		r := &requests[i]
+		if r.Rung != s.Rung {
+			continue
+		}
+		r.Told = r.Told || s.Tell && !r.Gone && r.Succeeded != Yes
+		if r.GivenUp.IsZero() {
+			r.GivenUp = noon
+		}
+	}
+}

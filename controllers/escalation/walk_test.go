@@ -1,0 +1,128 @@
+package escalation_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubemend/kubemend/controllers/escalation"
+)
+
+const horizon = 6 * time.Hour
+
+var (
+	minutes = rapid.Map(rapid.IntRange(0, 12), func(n int) time.Duration { return time.Duration(n) * time.Minute })
+	// rarely leaves most remediators without a trait, or else hardly any would have time for another.
+	rarely = rapid.Map(rapid.IntRange(-20, 12), func(n int) time.Duration { return time.Duration(max(n, 0)) * time.Minute })
+)
+
+var anyRemediator = rapid.Custom(func(t *rapid.T) remediator {
+	return remediator{
+		old: rapid.Bool().Draw(t, "old"), strips: rapid.Bool().Draw(t, "strips"),
+		fails: minutes.Draw(t, "fails"), succeeds: minutes.Draw(t, "succeeds"), finishes: minutes.Draw(t, "finishes"),
+		heals: rarely.Draw(t, "heals"), deletes: rarely.Draw(t, "deletes"),
+	}
+})
+
+var accidents = map[string]func(*world){
+	"the status is lost": losesStatus,
+	"somebody deletes the request": func(w *world) {
+		if w.climbed >= 0 {
+			deletes(w.climbed)(w)
+		}
+	},
+	"somebody takes all annotations off": func(w *world) {
+		w.stripped = true
+		for _, r := range w.requests {
+			r.Told, r.annotated = false, time.Time{}
+		}
+	},
+	"nothing happens, and the controller looks": func(*world) {},
+}
+
+var anyWorld = rapid.Custom(func(t *rapid.T) *world {
+	w := &world{statusFirst: rapid.Bool().Draw(t, "status first"), crashes: map[int]bool{}}
+	for i := range rapid.IntRange(1, 4).Draw(t, "rungs") {
+		timeout := time.Duration(rapid.IntRange(1, 10).Draw(t, "timeout")) * time.Minute
+		w.rungs = append(w.rungs, escalation.Rung{Name: fmt.Sprintf("rung %d", i), Timeout: timeout})
+		w.remediators = append(w.remediators, anyRemediator.Draw(t, "remediator"))
+	}
+	if rapid.IntRange(0, 5).Draw(t, "classic") == 0 {
+		w.rungs = []escalation.Rung{{Name: "the only one"}}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "crashes") {
+		w.crashes[rapid.IntRange(1, 20).Draw(t, "crash")] = true
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "accidents") {
+		what := rapid.SampledFrom([]string{
+			"the status is lost", "somebody deletes the request", "somebody takes all annotations off", "nothing happens, and the controller looks",
+		}).Draw(t, "accident")
+		w.schedule(at(rapid.Float64Range(0, 40).Draw(t, "at"), what, accidents[what]))
+	}
+	return w
+})
+
+// walks plays many worlds, in each of which no rung is skipped, none is asked for twice at once, none is gone down to, nobody is woken for
+// nothing and no clock stands still: those are faults that the player sees itself.
+func walks(t *testing.T, rule func(*rapid.T, *world)) {
+	t.Helper()
+	rapid.Check(t, func(t *rapid.T) {
+		w := anyWorld.Draw(t, "world")
+		w.play(noon.Add(horizon))
+		for _, fault := range w.faults {
+			t.Errorf("%s\n%s", fault, w.story.String())
+		}
+		rule(t, w)
+	})
+}
+
+// A ladder is at most 40 minutes long, and whoever deletes requests for ever keeps it on one rung.
+func TestEveryLadderComesToItsEnd(t *testing.T) {
+	walks(t, func(t *rapid.T, w *world) {
+		if w.healthy || len(w.rungs) == 1 && w.rungs[0].Timeout == 0 || w.remediators[w.climbed].deletes > 0 {
+			return
+		}
+		if s := escalation.Climb(w.rungs, w.facts(), w.now); s.Do != escalation.Exhausted {
+			t.Fatalf("after %s: %+v\n%s", horizon, s, w.story.String())
+		}
+	})
+}
+
+// Both writes were made whenever a rung was left, whichever came first and whoever died between them.
+func TestNobodyIsLeftUntold(t *testing.T) {
+	walks(t, func(t *rapid.T, w *world) {
+		for _, r := range w.requests {
+			if w.healthy || r.Rung >= w.climbed || r.Gone || r.Succeeded == escalation.Yes || w.remediators[r.Rung].strips {
+				continue
+			}
+			if !r.Told && !w.stripped {
+				t.Fatalf("rung %d was left, and nobody told: %+v\n%s", r.Rung, r, w.story.String())
+			}
+		}
+	})
+}
+
+func TestARemedyWithoutALadderIsNeverGivenUp(t *testing.T) {
+	walks(t, func(t *rapid.T, w *world) {
+		if len(w.rungs) > 1 || w.rungs[0].Timeout > 0 {
+			return
+		}
+		for _, r := range w.requests {
+			if r.Told || !r.recorded.IsZero() {
+				t.Fatalf("%+v\n%s", r, w.story.String())
+			}
+		}
+	})
+}
+
+func TestWhoSucceededIsNotTold(t *testing.T) {
+	walks(t, func(t *rapid.T, w *world) {
+		for _, r := range w.requests {
+			if r.Told && r.Succeeded == escalation.Yes {
+				t.Fatalf("%+v\n%s", r, w.story.String())
+			}
+		}
+	})
+}
