@@ -42,9 +42,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -61,6 +63,9 @@ const warmStandby featuregate.Feature = "WarmStandby"
 
 // hostRemediation power-cycles bare-metal hosts, for Metal3Remediations and HostRemediations.
 const hostRemediation featuregate.Feature = "HostRemediation"
+
+// nodeHealthCheck watches the nodes of the manager's own cluster, for NodeHealthChecks.
+const nodeHealthCheck featuregate.Feature = "NodeHealthCheck"
 
 // options are what the flags set.
 type options struct {
@@ -86,9 +91,15 @@ type options struct {
 	fencing                fence.Mode
 	orphanGrace            time.Duration
 	remediationConcurrency int
-	webhookHost            string
-	webhookPort            int
-	webhookCertDir         string
+
+	nodeHealthChecks     serving.Choice
+	nodeCheckConcurrency int
+	nodeLeaseNamespace   string
+	defaultNodeCheck     nodehealthcheck.Template
+
+	webhookHost    string
+	webhookPort    int
+	webhookCertDir string
 
 	gates       featuregate.MutableFeatureGate
 	diagnostics capiflags.ManagerOptions
@@ -101,8 +112,10 @@ func defaults() *options {
 	_ = gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		warmStandby:     {Default: false, PreRelease: featuregate.Alpha},
 		hostRemediation: {Default: true, PreRelease: featuregate.Beta},
+		nodeHealthCheck: {Default: true, PreRelease: featuregate.Beta},
 	})
-	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, fencing: fence.Auto, gates: gates, logs: logs.NewOptions()}
+	return &options{unclaimed: machinehealthcheck.Observe, metal3Remediations: serving.Auto, nodeHealthChecks: serving.Auto, fencing: fence.Auto,
+		gates: gates, logs: logs.NewOptions()}
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
@@ -118,6 +131,15 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
+	fs.Var(&o.nodeHealthChecks, "node-health-checks",
+		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong. "+
+			"on, off: whatever the CRD says.")
+	fs.IntVar(&o.nodeCheckConcurrency, "nodehealthcheck-concurrency", 10, "Number of NodeHealthChecks to process at the same time.")
+	fs.StringVar(&o.nodeLeaseNamespace, "node-lease-namespace", nhcv1.DefaultLeaseNamespace,
+		"Namespace of the leases by which NodeHealthChecks and node maintenance keep out of each other's way. It is created if it is missing.")
+	fs.Var(&o.defaultNodeCheck, "default-node-health-check-template",
+		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+nodehealthcheck.DefaultName+
+			", which is made at start if there is none at all. If empty, none is made.")
 	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all of the machine or pod.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhooks: conversion of Metal3Remediations and defaults of templates.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
@@ -186,15 +208,39 @@ func run(ctx context.Context, o *options) error {
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, o); err != nil {
 		return err
 	}
-	if o.gates.Enabled(hostRemediation) {
-		if err := addHostRemediations(mgr, cc, clusters, o); err != nil {
-			return err
-		}
+	if err := addServices(mgr, cc, clusters, o); err != nil {
+		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
+}
+
+// addServices adds the controllers that start when their kinds are there and free.
+func addServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
+	services := &serving.Reconciler{Client: mgr.GetClient()}
+	if o.gates.Enabled(hostRemediation) {
+		added, err := hostRemediationServices(mgr, cc, clusters, o)
+		if err != nil {
+			return err
+		}
+		services.Services = append(services.Services, added...)
+	}
+	if o.gates.Enabled(nodeHealthCheck) {
+		added, err := nodeHealthService(mgr, services, o)
+		if err != nil {
+			return err
+		}
+		services.Services = append(services.Services, added)
+	}
+	if o.webhookCertDir != "" {
+		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while nobody converts them.
+		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
+			return fmt.Errorf("set up health checks: %w", err)
+		}
+	}
+	return services.SetupWithManager(mgr)
 }
 
 func newManager(o *options) (ctrl.Manager, error) {
@@ -210,7 +256,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("read the flags of the diagnostics endpoint: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), remediationKinds(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), remediationKinds(scheme), nhcv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{

@@ -36,8 +36,8 @@ const (
 	betweenCRD = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
-// addHostRemediations adds the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
-func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
+// hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
+func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) ([]*serving.Service, error) {
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	r := remediations{
 		mgr: mgr, cc: cc, clusters: clusters, o: o, writer: writer, recorder: mgr.GetEventRecorder("kubemend"),
@@ -46,30 +46,25 @@ func addHostRemediations(mgr ctrl.Manager, cc clustercache.ClusterCache, cluster
 	}
 	r.nodes = fence.NewNodes(cc, r.wakeups.Wake)
 	if err := mgr.Add(closing{r.nodes}); err != nil {
-		return fmt.Errorf("set up the watches on nodes: %w", err)
+		return nil, fmt.Errorf("set up the watches on nodes: %w", err)
 	}
 	if o.webhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
-			return err
-		}
-		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while nobody converts them.
-		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-			return fmt.Errorf("set up health checks: %w", err)
+			return nil, err
 		}
 	}
 	metal3 := r.reconciler(hostremediation.Metal3)
-	services := &serving.Reconciler{Client: mgr.GetClient(), Services: []*serving.Service{
+	return []*serving.Service{
 		{
 			CRD: "metal3remediations." + infrav1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
-			Choice: o.metal3Remediations, Foreign: capm3, Start: r.start(metal3), Serve: metal3.Serve,
+			Choice: o.metal3Remediations, Foreign: serving.Provider(capm3), Start: r.start(metal3), Serve: metal3.Serve,
 		},
 		{
 			CRD: "hostremediations." + mendv1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
 			Choice: serving.Auto, Start: r.start(r.reconciler(hostremediation.Own)),
 		},
 		{CRD: hostCRD, Choice: serving.Auto, Start: r.sweep},
-	}}
-	return services.SetupWithManager(mgr)
+	}, nil
 }
 
 // remediations is what the controllers of both kinds share.

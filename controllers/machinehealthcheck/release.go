@@ -28,6 +28,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machines"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // Releaser lets go of machines that no check judges any more: because the check was deleted, because it selects other
@@ -178,14 +179,14 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
-		Watches(&clusterv1.Machine{}, merged(self), builder.WithPredicates(spokenOf, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, merged(r.spokenOfBy), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, merged(r.spokenOfIn), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](self), builder.WithPredicates(spokenOf, machineChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, wake.Merged[client.Object](r.spokenOfBy), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, wake.Merged[client.Object](r.spokenOfIn), builder.WithPredicates(clusterChanges())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
 	}
-	r.Kinds.Notify(c, mergedFor[*request.Metadata](self))
+	r.Kinds.Notify(c, wake.Merged[*request.Metadata](self))
 	return mgr.Add(manager.RunnableFunc(r.discover))
 }
 

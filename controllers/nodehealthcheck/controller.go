@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // RBAC of this controller. What it may do to templates and requests of others comes by aggregation from whoever brings them: see
@@ -88,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	next := statusAfter(w, s, outcomes)
 	err = r.record(ctx, w, next)
 	r.measure(w, s, outcomes)
-	r.tell(ctx, w, r.nodeNotes(w, outcomes))
+	r.tell(ctx, w, r.nodeNotes(ctx, w, outcomes))
 	if err == nil {
 		r.tell(ctx, w, r.turnNotes(ctx, w, s, next))
 	}

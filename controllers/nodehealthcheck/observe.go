@@ -57,7 +57,9 @@ type target struct {
 	listed   *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
 	lease    *coordinationv1.Lease
 	machine  machine
-	rival    string // a request for it that somebody else made, in words
+	// terminating says that it is unhealthy, and left to the MachineHealthCheck that ends such nodes.
+	terminating bool
+	rival       string // a request for it that somebody else made, in words
 }
 
 // observe reads the world of the check called name. It returns nil if there is none.
@@ -173,8 +175,9 @@ func (r *Reconciler) judge(w *world) {
 		}
 		streaks := all.see(t, w.policy.Rules)
 		if w.handsOff && terminating(t.node) {
-			t.verdict = health.Verdict{State: health.Healthy}
-			continue
+			facts = factsOf(t.node, streaks, facts.Signals[:0])
+			t.terminating = health.Judge(facts, w.policy, w.now).State == health.Unhealthy
+			continue // the zero verdict is: healthy
 		}
 		facts = factsOf(t.node, streaks, facts.Signals[:0])
 		t.verdict = health.Judge(facts, w.policy, w.now)

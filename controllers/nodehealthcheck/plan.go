@@ -151,11 +151,11 @@ func plan(w *world, s summary) []step {
 			steps = append(steps, next)
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Or(-cmp.Compare(started(a), started(b)), byAge(w, a, b)) })
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Or(-cmp.Compare(begins(a), begins(b)), byAge(w, a, b)) })
 	return steps
 }
 
-func started(s step) int {
+func begins(s step) int {
 	if s.start >= 0 {
 		return 1
 	}

@@ -146,7 +146,9 @@ func (w *world) rungOf(obj *unstructured.Unstructured, was *listed) int {
 }
 
 // nodeOf is the node that a request names, or "".
-func nodeOf(obj *unstructured.Unstructured) string { return obj.GetAnnotations()[nhcv1.NodeNameAnnotation] }
+func nodeOf(obj *unstructured.Unstructured) string {
+	return obj.GetAnnotations()[nhcv1.NodeNameAnnotation]
+}
 
 func ownedBy(obj metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })

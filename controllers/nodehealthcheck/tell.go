@@ -45,7 +45,7 @@ func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
 }
 
 // nodeNotes are the events about nodes: one for each change.
-func (r *Reconciler) nodeNotes(w *world, outcomes []outcome) []note {
+func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []note {
 	var notes []note
 	holds := map[string]string{} // what is held up now
 	add := func(t *target, kind, reason, action, text string) {
@@ -92,6 +92,14 @@ func (r *Reconciler) nodeNotes(w *world, outcomes []outcome) []note {
 			}
 		}
 	}
+	for i := range w.targets {
+		if t := &w.targets[i]; t.terminating {
+			holds[t.name+"/terminating"] = "terminating"
+			if r.memory.of(w.check.Name).told[t.name+"/terminating"] == "" {
+				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, it is terminating and will be handled by MHC", "NodeName", t.name)
+			}
+		}
+	}
 	r.memory.of(w.check.Name).told = holds
 	return notes
 }
@@ -128,7 +136,9 @@ func matched(w *world, t *target) *nhcv1.UnhealthyCondition {
 // turnNotes are the events about the check itself: one for each of its conditions that turned.
 func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *nhcv1.NodeHealthCheck) []note {
 	var notes []note
-	add := func(kind, reason, action, text string) { notes = append(notes, note{kind: kind, reason: reason, action: action, text: text}) }
+	add := func(kind, reason, action, text string) {
+		notes = append(notes, note{kind: kind, reason: reason, action: action, text: text})
+	}
 	was, is := conditionOf(w.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
 	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
 	names := []any{"NodeHealthCheck", "/" + w.check.Name, "NodeHealthCheck name", w.check.Name}
@@ -162,7 +172,9 @@ func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *n
 }
 
 // logger is the one under which the log lines are known that documents of others quote.
-func logger(ctx context.Context) logr.Logger { return log.FromContext(ctx).WithName("controllers").WithName("NodeHealthCheck") }
+func logger(ctx context.Context) logr.Logger {
+	return log.FromContext(ctx).WithName("controllers").WithName("NodeHealthCheck")
+}
 
 // holdNote is the event about what keeps all nodes from being remediated, once for each time that it keeps one from it.
 func (r *Reconciler) holdNote(w *world, s summary) *note {

@@ -59,9 +59,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	return nil
 }
 
-func itself(_ context.Context, check client.Object) []reconcile.Request { return []reconcile.Request{requestFor(check.GetName())} }
+func itself(_ context.Context, check client.Object) []reconcile.Request {
+	return []reconcile.Request{requestFor(check.GetName())}
+}
 
-func requestFor(check string) reconcile.Request { return reconcile.Request{NamespacedName: client.ObjectKey{Name: check}} }
+func requestFor(check string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: check}}
+}
 
 // checks returns the checks for which concerns says that something concerns them.
 func (r *Reconciler) checks(ctx context.Context, concerns func(*nhcv1.NodeHealthCheck) bool) []reconcile.Request {

@@ -24,6 +24,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// Provider returns, for Service.Foreign, the provider of Cluster API that a CRD belongs to, if it is the one of that name.
+func Provider(name string) func(map[string]string) string {
+	return func(labels map[string]string) string {
+		if labels[clusterv1.ProviderNameLabel] == name {
+			return name
+		}
+		return ""
+	}
+}
+
+// OLM returns, for Service.Foreign, the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it.
+func OLM(labels map[string]string) string {
+	for label := range labels {
+		if operator, is := strings.CutPrefix(label, "operators.coreos.com/"); is {
+			return "operator " + operator
+		}
+	}
+	if labels["olm.managed"] == "true" {
+		return "an operator installed by the Operator Lifecycle Manager"
+	}
+	return ""
+}
+
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
 // Choice says whether a kind is served. It is the value of a flag.
@@ -61,8 +84,8 @@ type Service struct {
 	Needs []string
 	// Choice is the user's.
 	Choice Choice
-	// Foreign is the value of the label cluster.x-k8s.io/provider on CRD that says that it is somebody else's.
-	Foreign string
+	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is free.
+	Foreign func(labels map[string]string) string
 	// Start starts it. It is called once.
 	Start func(context.Context) error
 	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never stands
@@ -141,8 +164,11 @@ func (r *Reconciler) why(ctx context.Context, s *Service) (word, sentence string
 		return "", "", err
 	case crd == nil:
 		return "NotInstalled", "its CustomResourceDefinition is not installed", nil
-	case s.Choice == Auto && s.Foreign != "" && crd.Labels[clusterv1.ProviderNameLabel] == s.Foreign:
-		return foreign, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", s.Foreign), nil
+	}
+	if s.Choice == Auto && s.Foreign != nil {
+		if owner := s.Foreign(crd.Labels); owner != "" {
+			return foreign, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
+		}
 	}
 	var missing []string
 	for _, name := range s.Needs {
@@ -158,6 +184,12 @@ func (r *Reconciler) why(ctx context.Context, s *Service) (word, sentence string
 		return "Waiting", "these are not installed: " + strings.Join(missing, ", "), nil
 	}
 	return "", "", nil
+}
+
+// Installed reports whether there is a CustomResourceDefinition of that name.
+func (r *Reconciler) Installed(ctx context.Context, name string) (bool, error) {
+	crd, err := r.crd(ctx, name)
+	return crd != nil, err
 }
 
 // crd returns the metadata of a CustomResourceDefinition, or nil if it is not there, or not for much longer.

@@ -36,7 +36,7 @@ func stageOf(t *testing.T, choice Choice) *stage {
 	scheme.AddKnownTypeWithName(crds.GroupVersion().WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
 	s := &stage{t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	s.service = &Service{
-		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: "infrastructure-x",
+		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: Provider("infrastructure-x"),
 		Start: func(context.Context) error {
 			s.told = append(s.told, "start")
 			return s.broken

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/serving"
+)
+
+// nodeCheckCRD is the kind that checks the nodes of the cluster that the manager runs in.
+const nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
+
+// nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
+//
+// It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
+// of requests it reads more than metadata.
+func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *options) (*serving.Service, error) {
+	own, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: nodehealthcheck.Slim,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:          {Transform: nodehealthcheck.SlimNode},
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.nodeLeaseNamespace: {}}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
+	}
+	if err := mgr.Add(nodeCache{own}); err != nil {
+		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
+	}
+	whole, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: own, Unstructured: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the client of the NodeHealthCheck controller: %w", err)
+	}
+	writer := client.WithFieldOwner(whole, mendv1.FieldOwner)
+	r := &nodehealthcheck.Reconciler{
+		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
+		Kinds:     request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
+		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
+		Installed: services.Installed,
+		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{},
+		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod,
+	}
+	start := func(ctx context.Context) error {
+		if o.defaultNodeCheck.IsSet() {
+			if err := nodehealthcheck.CreateDefault(ctx, writer, mgr.GetAPIReader(), o.defaultNodeCheck); err != nil {
+				return err
+			}
+		}
+		return r.SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: o.nodeCheckConcurrency})
+	}
+	return &serving.Service{CRD: nodeCheckCRD, Choice: o.nodeHealthChecks, Foreign: serving.OLM, Start: start, Serve: r.Serve}, nil
+}
+
+// nodeCache is started by the manager with its own caches.
+type nodeCache struct{ cache.Cache }
+
+// GetCache makes the manager know it for a cache.
+func (c nodeCache) GetCache() cache.Cache { return c.Cache }
