@@ -8,7 +8,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 
 # Every folder with Go code that the manager may need; test/arch_test.go fails when one is missing.
-COPY main.go remediations.go ./
+COPY main.go nodehealth.go remediations.go ./
 COPY api/ api/
 COPY baremetal/ baremetal/
 COPY controllers/ controllers/
