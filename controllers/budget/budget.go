@@ -3,16 +3,19 @@
 // It counts; it does not choose. Which machines go first is the caller's order.
 package budget
 
-// Population is the state of everything one MachineHealthCheck watches. Every
-// machine is counted in exactly one of Healthy, Unhealthy, Suspect, Starting,
-// Deleting and Unjudged.
+// Population is the state of everything one MachineHealthCheck or NodeHealthCheck
+// watches. Every machine, or node, is counted in exactly one of Healthy, Unhealthy,
+// Suspect, Starting, Recovering, Deleting and Unjudged.
 type Population struct {
 	Healthy   int
 	Unhealthy int // to be remediated, whether that has begun or not
 	Suspect   int
 	Starting  int
-	Deleting  int
-	Unjudged  int
+	// Recovering counts those that are well again and whose remediation is not over: a remediator may still
+	// keep workload away. A NodeHealthCheck counts them here, a MachineHealthCheck under Healthy.
+	Recovering int
+	Deleting   int
+	Unjudged   int
 
 	// InFlight counts the machines, in whatever state, whose remediation was
 	// begun and is not over.
@@ -25,16 +28,18 @@ type Population struct {
 func (p Population) Total() int { return p.Healthy + p.NotHealthy() }
 
 // NotHealthy is what the limits are compared with: everything that is not plainly
-// well. Machines that start, are deleted or could not be asked count too, since
+// well. Machines that start, recover, are deleted or could not be asked count too, since
 // their workload needs the others just as much. (Cluster API: expectedMachines - currentHealthy.)
 func (p Population) NotHealthy() int {
-	return p.Unhealthy + p.Suspect + p.Starting + p.Deleting + p.Unjudged
+	return p.Unhealthy + p.Suspect + p.Starting + p.Recovering + p.Deleting + p.Unjudged
 }
 
 // Limits are absolute numbers; percentages are resolved before they get here.
 type Limits struct {
 	AtLeast int // with fewer machines not healthy than this, nothing is started
-	AtMost  int // with more machines not healthy than this, nothing is started: the fault is elsewhere
+	// AtMost is the number above which nothing is started: the fault is elsewhere. It is below zero where more
+	// nodes have to be healthy than there are.
+	AtMost int
 	// InFlight is how many remediations may be under way at once; Unlimited is no limit.
 	InFlight int
 }
@@ -69,16 +74,16 @@ type Grant struct {
 func (g Grant) ShortCircuited() bool { return g.Reason == TooMany || g.Reason == TooFew }
 
 // Decide applies l to p. It never grants more than Waiting, and never more than would
-// keep the number in flight within its limit.
+// keep the number in flight within its limit. Where nobody is bad, nobody is too many.
 func Decide(p Population, l Limits) Grant {
 	bad := p.NotHealthy()
 	switch {
-	case bad > l.AtMost:
+	case bad > max(l.AtMost, 0):
 		return Grant{Reason: TooMany}
 	case bad < l.AtLeast:
 		return Grant{Reason: TooFew}
 	}
-	g := Grant{Start: p.Waiting, Remaining: l.AtMost - bad}
+	g := Grant{Start: p.Waiting, Remaining: max(l.AtMost-bad, 0)}
 	if l.InFlight == Unlimited {
 		return g
 	}
