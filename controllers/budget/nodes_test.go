@@ -2,6 +2,8 @@ package budget
 
 import (
 	"math"
+	"os"
+	"regexp"
 	"strconv"
 	"testing"
 
@@ -104,6 +106,40 @@ func TestThresholds(t *testing.T) {
 			}
 			if got := Decide(Population{Healthy: tc.total - tc.bad, Unhealthy: tc.bad, Waiting: tc.bad}, l); got != want {
 				t.Errorf("%d of %d nodes are bad, limits %+v: %+v, want %+v", tc.bad, tc.total, l, got, want)
+			}
+		})
+	}
+}
+
+// thresholdRow is a row of the table of examples: total, threshold, has to be healthy, may be bad.
+var thresholdRow = regexp.MustCompile("(?m)^\\| ([0-9]+) \\| (?:`(min|max)(?:H|Unh)ealthy: ([0-9]+%?)`|none) \\| ([0-9]+) \\| ([0-9]+|none) \\|")
+
+func TestTheDocumentedThresholds(t *testing.T) {
+	page, err := os.ReadFile("../../docs/nodehealthcheck-thresholds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := thresholdRow.FindAllStringSubmatch(string(page), -1)
+	if len(rows) != 13 {
+		t.Fatalf("%d rows can be read, there were 13", len(rows))
+	}
+	for _, row := range rows {
+		t.Run(row[0], func(t *testing.T) {
+			given := map[string]string{row[2]: row[3]}
+			total, err := strconv.Atoi(row[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := NodeLimits(given["min"], given["max"], total)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mayBeBad := strconv.Itoa(l.AtMost)
+			if l.AtMost < 0 {
+				mayBeBad = "none"
+			}
+			if healthy := strconv.Itoa(total - l.AtMost); healthy != row[4] || mayBeBad != row[5] {
+				t.Errorf("%s have to be healthy and %s may be bad", healthy, mayBeBad)
 			}
 		})
 	}

@@ -84,6 +84,34 @@ func TestAStormEndsThoughNoNodeIsUnhealthy(t *testing.T) {
 	}
 }
 
+// The example of docs/nodehealthcheck-thresholds.md.
+func TestTheDocumentedStorm(t *testing.T) {
+	limits, err := NodeLimits("51%", "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cooldown := 10 * time.Minute
+	var storm Storm
+	for _, pass := range []struct {
+		at, bad int
+		want    StormTurn
+		blocks  bool
+	}{
+		{5, 6, StormBegan, true},
+		{20, 3, StormCooling, true},
+		{24, 0, StormUnchanged, true},
+		{30, 0, StormEnded, false},
+	} {
+		now := noon.Add(time.Duration(pass.at) * time.Minute)
+		grant := Decide(Population{Healthy: 10 - pass.bad, Unhealthy: pass.bad, Waiting: pass.bad}, limits)
+		s := storm.Next(&cooldown, grant.ShortCircuited(), now)
+		if s.Turn != pass.want || s.Blocks != pass.blocks {
+			t.Errorf("12:%02d: %+v, want it to have %s", pass.at, s, pass.want)
+		}
+		storm = s.Storm
+	}
+}
+
 // C71, and whatever else may come: passes at any time, nodes that fail and come back, a cooldown that is edited.
 func TestStormsOverTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
