@@ -120,8 +120,8 @@ func TestTheDocumentedThresholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := thresholdRow.FindAllStringSubmatch(string(page), -1)
-	if len(rows) != 13 {
-		t.Fatalf("%d rows can be read, there were 13", len(rows))
+	if len(rows) != 14 {
+		t.Fatalf("%d rows can be read, there were 14", len(rows))
 	}
 	for _, row := range rows {
 		t.Run(row[0], func(t *testing.T) {
@@ -155,6 +155,7 @@ func TestHowManyHaveToBeHealthyIsReadOffTheLimits(t *testing.T) {
 		"a number above what is there":        {"9", "", 5, 9},
 		"a percentage":                        {"51%", "", 7, 4},
 		"the default":                         {"", "", 7, 4},
+		"the default, of an even number":      {"", "", 4, 3},
 		"a number of unhealthy ones":          {"", "2", 5, 3},
 		"a percentage of unhealthy ones":      {"", "40%", 6, 4},
 		"more unhealthy ones than are there":  {"", "9", 5, 0},
