@@ -215,10 +215,12 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 // factsOf states what is known but of the node and of the turn.
 func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
+	_, stop := w.rem.GetAnnotations()[infrav1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory:    w.record.Memory,
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
+		Stop:      stop,
 		Paused:    w.pausedBy() != "",
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
@@ -262,9 +264,10 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	w.facts.Turn = true
 	key := client.ObjectKeyFromObject(w.rem)
-	if !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.facts.Deleting || w.machine == nil {
+	over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop
+	if over || !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.machine == nil {
 		r.Turns.leave(r.Kind.Kind, key)
-		if w.facts.State.Final() || w.facts.Deleting {
+		if over {
 			r.Turns.free(w.rem.GetUID())
 		}
 		return
