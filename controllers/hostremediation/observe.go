@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -116,29 +116,27 @@ func asked(rem Object) bool {
 }
 
 // observeMachine reads the machine that owns the remediation, and its cluster. Of a machine that is gone the cluster is remembered: its
-// node may still be there, and be fenced by us.
+// node may still be there, and be fenced by us. (Nor need the machine be named any more: of a remediation with another owner, such as a
+// NodeHealthCheck, the garbage collector takes the reference to it away.)
 func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
-	owner := ownerOf(w.rem)
-	if owner == nil {
-		return nil
-	}
-	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: owner.Name}
-	err := r.Client.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, m)
-	}
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return fmt.Errorf("read machine %s: %w", key, err)
-	}
-	cluster := w.record.Cluster
-	if !missing && m.UID == owner.UID {
-		w.machine, cluster = m, m.Spec.ClusterName
+	cluster, namespace := w.record.Cluster, w.rem.GetNamespace()
+	if owner := ownerOf(w.rem); owner != nil {
+		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: namespace, Name: owner.Name}
+		err := r.Client.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			err = r.Live.Get(ctx, key, m)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read machine %s: %w", key, err)
+		}
+		if err == nil && m.UID == owner.UID {
+			w.machine, cluster = m, m.Spec.ClusterName
+		}
 	}
 	if cluster == "" {
 		return nil
 	}
-	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: key.Namespace, Name: cluster})
+	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: namespace, Name: cluster})
 }
 
 func (r *Reconciler) observeCluster(ctx context.Context, w *world, key client.ObjectKey) error {
@@ -238,9 +236,7 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
 	}
-	if c := conditions.Get(w.machine, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
-		f.OwnerAsked = true
-	}
+	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
 	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
 	return f
 }
