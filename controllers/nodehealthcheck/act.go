@@ -78,7 +78,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	}
 	leased := r.lease(ctx, w, s)
 	o.try(leased)
-	if s.giveUp != nil && !r.giveUp(ctx, w, &o) || s.start < 0 || s.lease == takeLease && leased != nil {
+	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 || s.lease == takeLease && leased != nil {
 		return o
 	}
 	o.made, o.refused = r.begin(ctx, w, s)
@@ -118,10 +118,13 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 	}
 }
 
-// giveUp tells the remediator to stop, if it has to be told. That it was given up is in the annotation first, and in the status afterwards:
+// giveUp tells the remediators to stop, if they have to be told. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
-	o.gaveUp = !o.tell || o.try(r.annotate(ctx, o.giveUp, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))
+	o.gaveUp = true
+	for _, f := range o.giveUp {
+		o.gaveUp = (!o.tell || o.try(r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))) && o.gaveUp
+	}
 	return o.gaveUp
 }
 

@@ -15,6 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
 
@@ -88,7 +89,7 @@ const (
 func (r *Reconciler) observeUpgrade(ctx context.Context, w *world) {
 	var unhealthy []*target
 	for i := range w.targets {
-		if t := &w.targets[i]; t.startable() {
+		if t := &w.targets[i]; t.node != nil && t.verdict.State == health.Unhealthy {
 			unhealthy = append(unhealthy, t)
 		}
 	}

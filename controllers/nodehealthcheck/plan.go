@@ -24,8 +24,8 @@ type step struct {
 	delay, resume []*found
 	// delayed says that the node is well, and that its requests are kept for the delay, or until a person confirms it.
 	delayed bool
-	// giveUp is the request whose time is over, or which failed; tell says that its remediator has to be told.
-	giveUp *found
+	// giveUp are requests whose time is over, or which failed; tell says that their remediator has to be told.
+	giveUp []*found
 	tell   bool
 	// start is the rung that begins; -1 if none does. Giving up comes first, and what that fails for does not begin.
 	start int
@@ -49,7 +49,7 @@ type skip struct {
 
 // idle reports whether s changes nothing, says nothing and waits for nothing.
 func (s step) idle() bool {
-	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume) == 0 && !s.delayed && s.giveUp == nil && s.start < 0 && s.lease == keepLease &&
+	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume) == 0 && !s.delayed && len(s.giveUp) == 0 && s.start < 0 && s.lease == keepLease &&
 		!s.unconfirm && s.skipped == nil && s.recheck.IsZero()
 }
 
@@ -308,16 +308,13 @@ func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung, first *
 	ladder := w.ladder(t)
 	answer := escalation.Climb(rungs, ladder, w.now)
 	if answer.Do == escalation.GiveUp {
-		s.giveUp, s.tell, s.why = t.requestOn(answer.Rung), answer.Tell, answer.Why
-		if s.giveUp == nil {
-			return
-		}
+		s.giveUp, s.tell, s.why = t.requestsOn(answer.Rung, answer.Tell), answer.Tell, answer.Why
 		ladder = givenUp(ladder, answer, w.now)
 		answer = escalation.Climb(rungs, ladder, w.now)
 	}
 	switch answer.Do {
 	case escalation.Start:
-		s.begin(w, answer.Rung)
+		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
 		s.skipped = &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventNoTemplateLeft, text: fmt.Sprintf(
 			"Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)}
@@ -325,10 +322,18 @@ func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung, first *
 	s.lookAgainAt(answer.Recheck)
 }
 
-// begin begins a rung. What the user wants left alone is not escalated either, and without its template nothing can be made.
-func (s *step) begin(w *world, rung int) {
+// begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
+// new is asked for, and without its template nothing can be made.
+func (s *step) begin(w *world, sum summary, rung int) {
 	t := s.target
 	if s.skipped = w.skips(t); s.skipped != nil {
+		return
+	}
+	if reason := sum.hold.reason; reason == nhcv1.PausedReason || reason == nhcv1.UpgradeReason {
+		return // the check says why
+	}
+	if at := t.again(w, rung); w.now.Before(at) {
+		s.lookAgainAt(at)
 		return
 	}
 	if w.disabled != nil || w.remedies[rung].object == nil {
@@ -351,14 +356,30 @@ func givenUp(ladder []escalation.Request, answer escalation.Step, now time.Time)
 	return next
 }
 
-// requestOn is the latest request on a rung, or nil.
-func (t *target) requestOn(rung int) *found {
-	for _, f := range slices.Backward(t.requests) {
-		if f.rung == rung {
-			return f
+// requestsOn are the requests on a rung; only those whose remediator does not know yet that they were given up, if it has to be told.
+func (t *target) requestsOn(rung int, tell bool) []*found {
+	var on []*found
+	for _, f := range t.requests {
+		if f.rung == rung && !(tell && f.told) {
+			on = append(on, f)
 		}
 	}
-	return nil
+	return on
+}
+
+// remake is how long a request has to have been there before another one is made in its place, if somebody deleted it. A remediator that
+// deletes what it is asked at once would be asked without end.
+const remake = time.Minute
+
+// again is the first moment at which a request that is gone may be made again; zero if there was none.
+func (t *target) again(w *world, rung int) time.Time {
+	var at time.Time
+	for i := range t.gone {
+		if gone := &t.gone[i]; w.rungOfGone(gone) == rung && gone.TimedOut == nil {
+			at = gone.Started.Add(remake)
+		}
+	}
+	return at
 }
 
 // mayBegin says why the first request for t is not made; nil if it is.

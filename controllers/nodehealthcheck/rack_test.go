@@ -44,6 +44,8 @@ type rack struct {
 	// fails is asked before each write; its error is the API server's answer.
 	fails func(verb string, obj client.Object) error
 	made  []string // requests in the order in which they were made
+	// writes is how many there were, of the test too.
+	writes int
 }
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -127,6 +129,7 @@ func newRack(t testing.TB, objects ...client.Object) *rack {
 }
 
 func (k *rack) fail(verb string, obj client.Object) error {
+	k.writes++
 	if k.fails == nil {
 		return nil
 	}
@@ -138,18 +141,19 @@ func (k *rack) restart() { k.r.memory = memory{} }
 
 func (k *rack) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
 
-// pass makes passes until one asks for nothing soon.
+// pass makes passes until one writes nothing.
 func (k *rack) pass(check string) {
 	k.t.Helper()
-	for range 10 {
-		result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
-		if err != nil {
+	for range 20 {
+		writes := k.writes
+		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
 			k.t.Fatal(err)
 		}
-		if result.RequeueAfter == 0 || result.RequeueAfter > 500*time.Millisecond {
+		if k.writes == writes {
 			return
 		}
 	}
+	k.t.Fatalf("NodeHealthCheck %s does not come to rest", check)
 }
 
 func (k *rack) check(name string) *nhcv1.NodeHealthCheck {

@@ -222,7 +222,7 @@ func (f *found) says(kind string) bool {
 	return answer == escalation.Yes
 }
 
-// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone but were given up before.
+// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone.
 func (w *world) ladder(t *target) []escalation.Request {
 	var steps []escalation.Request
 	for _, f := range t.requests {
@@ -233,10 +233,14 @@ func (w *world) ladder(t *target) []escalation.Request {
 	for i := range t.gone {
 		gone := &t.gone[i]
 		rung := w.rungOfGone(gone)
-		if rung < 0 || gone.TimedOut == nil {
+		if rung < 0 {
 			continue
 		}
-		steps = append(steps, escalation.Request{Rung: rung, Started: gone.Started.Time, GivenUp: gone.TimedOut.Time, Told: true, Gone: true})
+		step := escalation.Request{Rung: rung, Started: gone.Started.Time, Gone: true}
+		if gone.TimedOut != nil {
+			step.GivenUp = gone.TimedOut.Time
+		}
+		steps = append(steps, step)
 	}
 	return steps
 }

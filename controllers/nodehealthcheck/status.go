@@ -60,8 +60,9 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	}
 	wellOrGone := t.node == nil || t.verdict.State == health.Healthy
 	if !wellOrGone {
-		for _, gone := range t.gone { // a step that was taken is not taken again because its request was deleted
-			if gone.TimedOut != nil {
+		// A step that was taken is not taken again because its request was deleted, and what was deleted is not made again at once.
+		for _, gone := range t.gone {
+			if gone.TimedOut != nil || w.now.Before(gone.Started.Add(remake)) {
 				entry.Remediations = append(entry.Remediations, gone)
 			}
 		}
@@ -97,7 +98,7 @@ func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {
 	switch {
 	case !f.givenUp.IsZero():
 		is.TimedOut = ptr.To(metav1.NewTime(f.givenUp))
-	case o != nil && o.gaveUp && o.giveUp == f:
+	case o != nil && o.gaveUp && slices.Contains(o.giveUp, f):
 		is.TimedOut = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
 	}
 	return is
