@@ -43,6 +43,8 @@ type rack struct {
 	r        *Reconciler
 	// fails is asked before each write; its error is the API server's answer.
 	fails func(verb string, obj client.Object) error
+	// watch is shown each request that is made.
+	watch func(*unstructured.Unstructured)
 	made  []string // requests in the order in which they were made
 	// writes is how many there were, of the test too.
 	writes int
@@ -88,6 +90,9 @@ func newRack(t testing.TB, objects ...client.Object) *rack {
 				err := c.Create(ctx, obj, opts...)
 				if u, is := obj.(*unstructured.Unstructured); is && err == nil && !isTemplate(u.GetKind()) {
 					k.made = append(k.made, u.GetKind()+"/"+u.GetName())
+					if k.watch != nil {
+						k.watch(u)
+					}
 				}
 				return err
 			},
