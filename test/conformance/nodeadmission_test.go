@@ -3,26 +3,41 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"net/http/httptest"
+	"os"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
-	remediationv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
 // checks are NodeHealthChecks as clients write them.
-var checks = provider{remediationv1.GroupVersion.String(), "NodeHealthCheck"}
+var checks = provider{nhcv1.GroupVersion.String(), "NodeHealthCheck"}
 
 // Parts of specs of checks.
 const (
 	oneTemplate  = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
+	resembling   = `"selector":{"matchExpressions":[{"key":"a","operator":"Resembles","values":["b"]}]}`
+	ownTemplate  = `"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"a"}`
 	bothDefaults = `"unhealthyConditions":[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`
 )
 
@@ -158,7 +173,13 @@ var refusedChecks = []TableEntry{
 type clinic struct {
 	plane *rig.ControlPlane
 	client.Client
+
+	// said are the warnings of the API server since they were last forgotten.
+	said []string
 }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (c *clinic) HandleWarningHeader(_ int, _, text string) { c.said = append(c.said, text) }
 
 func newClinic(ctx context.Context) *clinic {
 	GinkgoHelper()
@@ -166,13 +187,84 @@ func newClinic(ctx context.Context) *clinic {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.StopAPIServer) // nobody else needs it, and others need the memory
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, remediationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, nhcv1.AddToScheme} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	c := &clinic{plane: plane}
-	c.Client, err = client.New(plane.Config(), client.Options{Scheme: scheme})
+	config := plane.Config()
+	config.WarningHandler = c
+	c.Client, err = client.New(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return c
+}
+
+// ask serves the program's own validation until the specs end, registers it as generated, and returns when the API server asks it.
+func (c *clinic) ask(ctx context.Context) {
+	GinkgoHelper()
+	m, err := ctrl.NewManager(c.plane.Config(), ctrl.Options{Scheme: c.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(admission.SetUp(m)).To(Succeed())
+	server := httptest.NewTLSServer(m.GetWebhookServer().WebhookMux())
+	DeferCleanup(server.Close)
+
+	hooks := &admissionv1.ValidatingWebhookConfiguration{}
+	content, err := os.ReadFile(webhookManifests)
+	Expect(err).NotTo(HaveOccurred())
+	_, validating, found := strings.Cut(string(content), "kind: MutatingWebhookConfiguration")
+	Expect(found).To(BeTrue())
+	_, validating, found = strings.Cut(validating, "---\n")
+	Expect(found).To(BeTrue())
+	Expect(yaml.UnmarshalStrict([]byte(validating), hooks)).To(Succeed())
+	Expect(hooks.Webhooks).To(HaveLen(1))
+	to := &hooks.Webhooks[0].ClientConfig
+	to.URL, to.CABundle = ptr.To(server.URL+*to.Service.Path), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	to.Service = nil
+	Expect(c.Create(ctx, hooks)).To(Succeed())
+	Eventually(func() error {
+		return c.Create(ctx, check("asked", specWith(oneTemplate, resembling)), client.DryRunAll)
+	}).Should(MatchError(ContainSubstring("Invalid selector")))
+	c.said = nil
+}
+
+// unruled does something while the CRD has no rules, as if it were an older one, and returns when it has them again.
+func (c *clinic) unruled(ctx context.Context, do func()) {
+	GinkgoHelper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	Expect(c.Get(ctx, client.ObjectKey{Name: "nodehealthchecks." + nhcv1.GroupVersion.Group}, crd)).To(Succeed())
+	rules := crd.DeepCopy()
+	withoutRules(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	Expect(c.Update(ctx, crd)).To(Succeed())
+	defer func() {
+		Expect(c.Patch(ctx, rules, client.MergeFrom(crd))).To(Succeed())
+		Eventually(func() error { return c.Create(ctx, check("new", specWith()), client.DryRunAll) }).ShouldNot(Succeed())
+	}()
+	rules.ResourceVersion = crd.ResourceVersion
+	do()
+}
+
+func withoutRules(schema *apiextensionsv1.JSONSchemaProps) {
+	schema.XValidations = nil
+	for name, property := range schema.Properties {
+		withoutRules(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		withoutRules(schema.Items.Schema)
+	}
+}
+
+// set changes a stored check by a merge patch.
+func (c *clinic) set(ctx context.Context, name, patch string) error {
+	return c.Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))
+}
+
+// remediate writes into the status of a check that node-1 is remediated by this object.
+func (c *clinic) remediate(ctx context.Context, name string, by *unstructured.Unstructured) {
+	GinkgoHelper()
+	patch := fmt.Sprintf(`{"status":{"unhealthyNodes":[{"name":"node-1","remediations":[{"started":"2026-01-01T12:00:00Z",
+		"resource":{"apiVersion":%q,"kind":%q,"namespace":%q,"name":%q,"uid":%q}}]}]}}`,
+		by.GetAPIVersion(), by.GetKind(), by.GetNamespace(), by.GetName(), by.GetUID())
+	Expect(c.Status().Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))).To(Succeed())
 }
 
 // check is a NodeHealthCheck of that spec, which is JSON; there is none if it is empty.
@@ -220,7 +312,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 		It("C01, C03: have default conditions and keep a template that does not exist", func(ctx SpecContext) {
 			o := check("defaults", specWith(oneTemplate))
 			Expect(ward.Create(ctx, o)).To(Succeed())
-			stored := &remediationv1.NodeHealthCheck{}
+			stored := &nhcv1.NodeHealthCheck{}
 			Expect(ward.Get(ctx, client.ObjectKeyFromObject(o), stored)).To(Succeed())
 			content, err := json.Marshal(stored.Spec)
 			Expect(err).NotTo(HaveOccurred())
@@ -237,11 +329,105 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			Expect(o.Object["status"]).To(Equal(parsed(`{"observedNodes":6,"unhealthyNodes":[{"name":"a"}]}`)))
 		})
 
+		It("leave alone what was stored before it was refused", func(ctx SpecContext) {
+			stored := map[string]string{
+				"old":     specWith(`"minHealthy":1,"maxUnhealthy":1`, `"unhealthyConditions":[]`, ladder(rung("Reboot", 1, "1s"), rung("Reboot", 1, "1s"))),
+				"nothing": "",
+			}
+			ward.unruled(ctx, func() {
+				for name, spec := range stored {
+					Eventually(func() error { return ward.Create(ctx, check(name, spec)) }).Should(Succeed())
+				}
+			})
+			for name := range stored {
+				Expect(ward.Create(ctx, check("new", stored[name]), client.DryRunAll)).NotTo(Succeed())
+				Expect(ward.Status().Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(`{"status":{"phase":"Disabled"}}`)))).To(Succeed())
+				Expect(ward.set(ctx, name, `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+			}
+			Expect(ward.set(ctx, "old", `{"spec":{"pauseRequests":["for the test"]}}`)).
+				To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
+		})
+
 		It("refuse a change as they refuse a new object", func(ctx SpecContext) {
 			o := check("changes", specWith(oneTemplate, `"minHealthy":1`))
 			Expect(ward.Create(ctx, o)).To(Succeed())
 			Expect(ward.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"maxUnhealthy":1}}`)))).
 				To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot be specified at the same time")))
+		})
+	})
+
+	Context("with the webhook that knows the cluster", func() {
+		const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
+		pair := specWith(ladder(
+			`{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"b"},"order":1,"timeout":"60s"}`,
+			`{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"c"},"order":2,"timeout":"60s"}`))
+
+		BeforeAll(func(ctx SpecContext) { ward.ask(ctx) })
+
+		It("C20, W8: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
+			Expect(ward.Create(ctx, check("busy", specWith(ownTemplate)))).To(Succeed())
+			request := hostsOwn.remediation("node-1", `{}`)
+			Expect(ward.Create(ctx, request)).To(Succeed())
+			ward.remediate(ctx, "busy", request)
+
+			prohibited := func(what string) types.GomegaMatcher {
+				return MatchError(`admission webhook "vnodehealthcheck.kb.io" denied the request: ` + what + " prohibited due to running remediation")
+			}
+			Expect(ward.set(ctx, "busy", storage)).To(prohibited("selector update"))
+			Expect(ward.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate","name":"b"}}}`)).
+				To(prohibited("remediation template update"))
+			Expect(ward.Delete(ctx, check("busy", ""))).To(prohibited("deletion"))
+			Expect(ward.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
+
+			Expect(ward.Delete(ctx, request)).To(Succeed())
+			Expect(ward.set(ctx, "busy", storage)).To(Succeed())
+			request.SetResourceVersion("")
+			request.SetUID("")
+			Expect(ward.Create(ctx, request)).To(Succeed(), "another one of the same name")
+			Expect(ward.Delete(ctx, check("busy", ""))).To(Succeed())
+		})
+
+		It("W8: can be deleted when the kind of the request has gone", func(ctx SpecContext) {
+			Expect(ward.Create(ctx, check("forgotten", specWith(ownTemplate)))).To(Succeed())
+			ward.remediate(ctx, "forgotten", another.object("Gone", "default", "node-1"))
+			Expect(ward.set(ctx, "forgotten", storage)).To(Succeed())
+			Expect(ward.Delete(ctx, check("forgotten", ""))).To(Succeed())
+		})
+
+		It("C18: may use two templates of a kind if all templates of that kind say so", func(ctx SpecContext) {
+			duplicate := MatchError(ContainSubstring(
+				"Using multiple templates of same kind is not supported for this template: duplicate template kind: HostRemediationTemplate"))
+			Expect(ward.Create(ctx, check("pair", pair), client.DryRunAll)).To(duplicate)
+			for _, name := range []string{"b", "c"} {
+				o := hostsOwn.madeFrom(name, `{}`)
+				o.SetAnnotations(map[string]string{nhcv1.MultipleTemplatesAnnotation: "true"})
+				Expect(ward.Create(ctx, o)).To(Succeed())
+			}
+			Expect(ward.Create(ctx, check("pair", pair), client.DryRunAll)).To(Succeed())
+			Expect(ward.Create(ctx, hostsOwn.madeFrom("d", `{}`))).To(Succeed())
+			Expect(ward.Create(ctx, check("pair", pair), client.DryRunAll)).To(duplicate)
+		})
+
+		It("C18: may not if the kind does not exist", func(ctx SpecContext) {
+			Expect(ward.Create(ctx, check("pair", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("RebootTemplate", 2, "60s")))), client.DryRunAll)).
+				To(MatchError(ContainSubstring("duplicate template kind: RebootTemplate")))
+		})
+
+		It("are warned about, and accepted", func(ctx SpecContext) {
+			Expect(ward.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}})).To(Succeed())
+			Expect(ward.Create(ctx, check("workers", specWith(ownTemplate, `"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}}`)))).To(Succeed())
+			ward.said = nil
+			Expect(ward.Create(ctx, check("slips", specWith(oneTemplate, `"maxUnhealthy":"0%"`, unwell("unknown", "5m"))))).To(Succeed())
+			Expect(ward.said).To(ContainElements(
+				"spec.selector is empty: all nodes of the cluster are watched, also those of the control plane",
+				`spec.unhealthyConditions[0].status is "unknown", which no node's condition ever is: Unknown is meant`,
+				"spec.maxUnhealthy 0% allows no remediation, not even of a single node",
+				"remediation template RebootTemplate default/a does not exist: the check will be Disabled until it does",
+				"NodeHealthChecks slips and workers select the same nodes, such as node-1: whichever is first remediates, and the other one waits",
+			))
+			ward.said = nil
+			Expect(ward.set(ctx, "slips", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+			Expect(ward.said).To(BeEmpty(), "nothing has changed that could be a slip")
 		})
 	})
 })
