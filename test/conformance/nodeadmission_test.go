@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -226,6 +228,24 @@ func (c *clinic) ask(ctx context.Context) {
 	c.said = nil
 }
 
+// columns are what kubectl shows of a check.
+func (c *clinic) columns(ctx context.Context, name string) map[string]any {
+	GinkgoHelper()
+	discovery, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
+	Expect(err).NotTo(HaveOccurred())
+	content, err := discovery.RESTClient().Get().AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
+	Expect(err).NotTo(HaveOccurred())
+	table := &metav1.Table{}
+	Expect(utiljson.Unmarshal(content, table)).To(Succeed())
+	Expect(table.Rows).To(HaveLen(1))
+	cells := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		cells[column.Name] = table.Rows[0].Cells[i]
+	}
+	return cells
+}
+
 // unruled does something while the CRD has no rules, as if it were an older one, and returns when it has them again.
 func (c *clinic) unruled(ctx context.Context, do func()) {
 	GinkgoHelper()
@@ -327,6 +347,21 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				[]byte(`{"status":{"unhealthyNodes":[{"name":"a"}]}}`)))).To(Succeed())
 			Expect(ward.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 			Expect(o.Object["status"]).To(Equal(parsed(`{"observedNodes":6,"unhealthyNodes":[{"name":"a"}]}`)))
+		})
+
+		It("show in columns what they do", func(ctx SpecContext) {
+			Expect(ward.Create(ctx, check("shown", specWith(oneTemplate)))).To(Succeed())
+			Expect(ward.columns(ctx, "shown")).To(Equal(map[string]any{
+				"Name": "shown", "Phase": nil, "Observed": nil, "Healthy": nil, "Remediating": nil, "Reason": nil, "Age": "0s",
+			}))
+			const remediation = `{"resource":{"name":"a"},"started":"2026-01-01T12:00:00Z"}`
+			Expect(ward.Status().Patch(ctx, check("shown", ""), client.RawPatch(client.Merge.Type(), []byte(`{"status":{
+				"phase":"Remediating","reason":"NHC is remediating 2 nodes","observedNodes":6,"healthyNodes":3,"unhealthyNodes":[
+					{"name":"listed"},{"name":"first","remediations":[`+remediation+`]},{"name":"second","remediations":[`+remediation+`]}]}}`)))).To(Succeed())
+			Expect(ward.columns(ctx, "shown")).To(SatisfyAll(
+				HaveKeyWithValue("Phase", "Remediating"), HaveKeyWithValue("Observed", int64(6)), HaveKeyWithValue("Healthy", int64(3)),
+				HaveKeyWithValue("Remediating", "first"), HaveKeyWithValue("Reason", "NHC is remediating 2 nodes"),
+			))
 		})
 
 		It("leave alone what was stored before it was refused", func(ctx SpecContext) {

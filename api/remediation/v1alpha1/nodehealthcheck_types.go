@@ -215,7 +215,8 @@ type NodeHealthCheckStatus struct {
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="What the check is doing"
 // +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedNodes`,description="How many nodes it watches"
 // +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthyNodes`,description="How many of them are healthy"
-// +kubebuilder:printcolumn:name="Remediating",type=string,JSONPath=`.status.unhealthyNodes[?(@.remediations)].name`,description="The nodes that are being remediated"
+// +kubebuilder:printcolumn:name="Remediating",type=string,JSONPath=`.status.unhealthyNodes[?(@.remediations)].name`,description="The first of the nodes that are being remediated; a column cannot show all"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`,description="Why, and how many nodes are being remediated",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,message="Either RemediationTemplate or at least one EscalatingRemediations must be set",fieldPath=".spec"
 type NodeHealthCheck struct {
