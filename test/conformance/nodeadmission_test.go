@@ -14,6 +14,7 @@ import (
 	"github.com/onsi/gomega/types"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,9 @@ import (
 
 // checks are NodeHealthChecks as clients write them.
 var checks = provider{nhcv1.GroupVersion.String(), "NodeHealthCheck"}
+
+// validator is the user as whom the validation reads.
+const validator = "validator"
 
 // Parts of specs of checks.
 const (
@@ -200,17 +204,25 @@ func newClinic(ctx context.Context) *clinic {
 	return c
 }
 
-// ask serves the program's own validation until the specs end, registers it as generated, and returns when the API server asks it.
+// ask serves the program's own validation until the specs end, under the rights that the program ships with, registers it as generated, and
+// returns when the API server asks it.
 func (c *clinic) ask(ctx context.Context) {
 	GinkgoHelper()
-	m, err := ctrl.NewManager(c.plane.Config(), ctrl.Options{Scheme: c.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	config, _, err := c.plane.User(validator)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := os.ReadFile("../../config/rbac/role.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
+	c.grant(ctx, role)
+	m, err := ctrl.NewManager(config, ctrl.Options{Scheme: c.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(admission.SetUp(m)).To(Succeed())
 	server := httptest.NewTLSServer(m.GetWebhookServer().WebhookMux())
 	DeferCleanup(server.Close)
 
 	hooks := &admissionv1.ValidatingWebhookConfiguration{}
-	content, err := os.ReadFile(webhookManifests)
+	content, err = os.ReadFile(webhookManifests)
 	Expect(err).NotTo(HaveOccurred())
 	_, validating, found := strings.Cut(string(content), "kind: MutatingWebhookConfiguration")
 	Expect(found).To(BeTrue())
@@ -228,12 +240,23 @@ func (c *clinic) ask(ctx context.Context) {
 	c.said = nil
 }
 
+// grant makes a role and gives it to the validation.
+func (c *clinic) grant(ctx context.Context, role *rbacv1.ClusterRole) {
+	GinkgoHelper()
+	Expect(c.Create(ctx, role)).To(Succeed())
+	Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: validator}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	})).To(Succeed())
+}
+
 // columns are what kubectl shows of a check.
 func (c *clinic) columns(ctx context.Context, name string) map[string]any {
 	GinkgoHelper()
-	discovery, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
+	lists, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	content, err := discovery.RESTClient().Get().AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
+	content, err := lists.RESTClient().Get().AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
 	Expect(err).NotTo(HaveOccurred())
 	table := &metav1.Table{}
@@ -427,6 +450,26 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			ward.remediate(ctx, "forgotten", another.object("Gone", "default", "node-1"))
 			Expect(ward.set(ctx, "forgotten", storage)).To(Succeed())
 			Expect(ward.Delete(ctx, check("forgotten", ""))).To(Succeed())
+		})
+
+		It("stay as they are while nobody knows whether a request is there", func(ctx SpecContext) {
+			Expect(ward.Create(ctx, check("unknown", specWith(ownTemplate)))).To(Succeed())
+			ward.remediate(ctx, "unknown", provider{"v1", ""}.object("ConfigMap", "default", "node-1")) // of which the program may see none
+			cannot := MatchError(SatisfyAll(
+				HavePrefix(`admission webhook "vnodehealthcheck.kb.io" denied the request: cannot find out whether a remediation is running: `+
+					`list ConfigMap: configmaps is forbidden: User "validator" cannot list resource "configmaps"`),
+				HaveSuffix("; try again when kubemend can list ConfigMap (v1)"),
+			))
+			Expect(ward.set(ctx, "unknown", storage)).To(cannot)
+			Expect(ward.Delete(ctx, check("unknown", ""))).To(cannot)
+			Expect(ward.set(ctx, "unknown", `{"spec":{"pauseRequests":["for the test"]}}`)).To(Succeed())
+
+			ward.grant(ctx, &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{Name: "remediator"},
+				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+			})
+			Eventually(ward.set).WithArguments(ctx, "unknown", storage).Should(Succeed())
+			Expect(ward.Delete(ctx, check("unknown", ""))).To(Succeed())
 		})
 
 		It("C18: may use two templates of a kind if all templates of that kind say so", func(ctx SpecContext) {
