@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -104,8 +105,8 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 		succeeded = metav1.ConditionTrue
 	}
 	return []metav1.Condition{
-		{Type: infrav1.ProcessingCondition, Status: processing, Reason: step.Reason, Message: message},
-		{Type: infrav1.SucceededCondition, Status: succeeded, Reason: step.Reason, Message: message},
+		{Type: nhcv1.ProcessingCondition, Status: processing, Reason: step.Reason, Message: message},
+		{Type: nhcv1.SucceededCondition, Status: succeeded, Reason: step.Reason, Message: message},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -98,7 +99,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		rem := Own.New()
 		step := powercycle.Step{Do: tc.do, Reason: "Because", Why: "why"}
 		sayConditions(rem, powercycle.Memory{State: tc.state}, tc.facts, step, "why", noon)
-		processing, succeeded := conditions.Get(rem, infrav1.ProcessingCondition), conditions.Get(rem, infrav1.SucceededCondition)
+		processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
 		if got := fmt.Sprintf("%s, %s", processing.Status, succeeded.Status); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
@@ -28,12 +29,12 @@ func ofNodeHealthCheck(rem *mendv1.HostRemediation) {
 }
 
 func toldToStop(rem *mendv1.HostRemediation) {
-	metav1.SetMetaDataAnnotation(&rem.ObjectMeta, infrav1.TimedOutAnnotation, "2026-01-01T12:00:00Z")
+	metav1.SetMetaDataAnnotation(&rem.ObjectMeta, nhcv1.TimedOutAnnotation, "2026-01-01T12:00:00Z")
 }
 
 // stands is what rem says of itself as a whole: Processing, Succeeded, and why.
 func stands(rem *mendv1.HostRemediation) [3]string {
-	processing, succeeded := conditions.Get(rem, infrav1.ProcessingCondition), conditions.Get(rem, infrav1.SucceededCondition)
+	processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
 	if processing == nil || succeeded == nil {
 		return [3]string{}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -213,7 +214,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 // factsOf states what is known but of the node and of the turn.
 func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
-	_, stop := w.rem.GetAnnotations()[infrav1.TimedOutAnnotation]
+	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory:    w.record.Memory,
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),

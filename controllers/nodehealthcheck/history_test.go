@@ -43,8 +43,8 @@ func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
 	})
 }
 
-// names are the nodes: three of the control plane, and five others.
-var names = []string{"m0", "m1", "m2", "w0", "w1", "w2", "w3", "w4"}
+// names are the nodes: five of the control plane, and three others.
+var names = []string{"m0", "m1", "m2", "m3", "m4", "w0", "w1", "w2"}
 
 func begin(t *testing.T, rt *rapid.T) *history {
 	objects := []client.Object{template("Reboot", "reboot", true), template("Reboot", "other", true), template("Replace", "replace", false)}

@@ -210,6 +210,7 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung, first *tar
 			next.unleased(w)
 		}
 		if t.verdict.State == health.Unhealthy {
+			next.relapsed(w)
 			next.unhealthy(w, s, rungs, first)
 		}
 	}
@@ -271,6 +272,32 @@ func (s *step) resumed() {
 			s.resume = append(s.resume, f)
 		}
 	}
+}
+
+// relapsed: the remediation has succeeded, and after that the node has become bad once more. Where no step follows another one, nobody
+// would do anything about it; so what has succeeded ends, and the node begins anew. With a ladder the next step's turn comes by time.
+func (s *step) relapsed(w *world) {
+	if !w.classic() {
+		return
+	}
+	for _, f := range s.target.requests {
+		answer, at := f.condition(nhcv1.SucceededCondition)
+		if answer == escalation.Yes && !f.leaving() && s.target.badSince(w).After(at) {
+			s.end = append(s.end, f)
+		}
+	}
+}
+
+// badSince is from when on the node has met the conditions that it meets now.
+func (t *target) badSince(w *world) time.Time {
+	var since time.Time
+	for i := range t.node.Status.Conditions {
+		c := &t.node.Status.Conditions[i]
+		if ruleFor(w.policy.Rules, c) != nil {
+			since = health.Earliest(since, c.LastTransitionTime.Time)
+		}
+	}
+	return since
 }
 
 // leased: as long as there are requests the lease is kept.

@@ -71,17 +71,3 @@ const (
 	// NodeHealthyCondition is True once the node is Ready after the host came on.
 	NodeHealthyCondition = "NodeHealthy"
 )
-
-// Conditions of a remediation, of both kinds, that say how it stands as a whole. A NodeHealthCheck of medik8s reads them from every
-// remediation, whatever its kind, to know when to go on with its next template: both are False when this one is over in vain.
-const (
-	// ProcessingCondition is True from the start of a remediation until it is over, and holds no host any more.
-	ProcessingCondition = "Processing"
-
-	// SucceededCondition is Unknown as long as ProcessingCondition is True. Then it is True if the power cycle has helped, else False.
-	SucceededCondition = "Succeeded"
-)
-
-// TimedOutAnnotation on a remediation, whatever its value, tells it to stop. A NodeHealthCheck of medik8s sets it, to the time, when it goes
-// on with its next template.
-const TimedOutAnnotation = "remediation.medik8s.io/nhc-timed-out"

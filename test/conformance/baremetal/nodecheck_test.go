@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 // askedByNodeCheck makes the remediation in the shape that a NodeHealthCheck gives it: no label names the Cluster, and the check, which is
@@ -34,14 +35,14 @@ func (m *member) askedByNodeCheck(ctx context.Context) {
 // isToldToStop lets the check wait for the remediation no longer.
 func (m *member) isToldToStop(ctx context.Context) {
 	GinkgoHelper()
-	annotation := `{"metadata":{"annotations":{"` + infrav1.TimedOutAnnotation + `":"` + time.Now().UTC().Format(time.RFC3339) + `"}}}`
+	annotation := `{"metadata":{"annotations":{"` + nhcv1.TimedOutAnnotation + `":"` + time.Now().UTC().Format(time.RFC3339) + `"}}}`
 	Expect(here.Patch(ctx, m.remediation(ctx), client.RawPatch("application/merge-patch+json", []byte(annotation)))).To(Succeed())
 }
 
 // stands is what the remediation says of itself as a whole.
 func (m *member) stands(ctx context.Context) [2]string {
 	c := m.says(ctx).Conditions
-	return [2]string{c[infrav1.ProcessingCondition], c[infrav1.SucceededCondition]}
+	return [2]string{c[nhcv1.ProcessingCondition], c[nhcv1.SucceededCondition]}
 }
 
 // underWay is what it says while it waits for something.
@@ -62,7 +63,7 @@ func (s *scene) saidItFailedWhileItHeld() uint64 {
 			holding[o.Name] = held(o)
 		case *corev1.Node, *clusterv1.Machine:
 		default:
-			if saidBy(o).Conditions[infrav1.SucceededCondition] == "False/TimedOutByCheck" && holding[o.GetName()] {
+			if saidBy(o).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" && holding[o.GetName()] {
 				return moment.revision
 			}
 		}
