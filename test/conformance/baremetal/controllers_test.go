@@ -61,7 +61,7 @@ type wanted struct {
 // start starts the controllers of a scene, for the first time or after kill.
 func (s *scene) start() {
 	GinkgoHelper()
-	c := &controllers{options: controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.queue}}
+	c := &controllers{options: controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue}}
 	ctx, stop := context.WithCancel(context.Background())
 	var err error
 	c.mgr, err = ctrl.NewManager(unhurried(way.Config()), s.managerOptions())

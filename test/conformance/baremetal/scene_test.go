@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/pace"
 )
 
 // neighbour is the name of a machine's host, and of a node, that no remediation is about.
@@ -39,7 +40,7 @@ type scene struct {
 	wanted      wanted
 	namespace   string
 	cluster     *clusterv1.Cluster
-	clock       *pace
+	clock       *pace.Clock
 	plan        *gateway.Plan
 	controllers *controllers
 	log         *record
@@ -52,7 +53,7 @@ func newScene(ctx context.Context, k kind) *scene {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
 	Expect(here.Create(ctx, namespace)).To(Succeed())
-	s := &scene{kind: k, namespace: namespace.Name, clock: newPace(), log: &record{}}
+	s := &scene{kind: k, namespace: namespace.Name, clock: pace.New(), log: &record{}}
 	s.begin(0, "")
 	kubeconfig, err := way.Workload(s.namespace)
 	Expect(err).NotTo(HaveOccurred())
@@ -119,7 +120,7 @@ func (s *scene) end() {
 		AddReportEntry(s.Kind.Kind+" in "+s.namespace, s.tell())
 	}
 	s.kill()
-	s.clock.stop()
+	s.clock.Stop()
 	var stops sync.WaitGroup
 	for _, m := range s.members {
 		stops.Go(m.kubelet.Retire)

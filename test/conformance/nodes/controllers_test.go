@@ -1,0 +1,179 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/serving"
+)
+
+// start starts the controller of a scene as nodehealth.go does, for the first time or after kill: with the scene's clock, and for its nodes,
+// checks and namespaces alone.
+func (s *scene) start() {
+	GinkgoHelper()
+	kubeconfig, err := way.Workload(s.name)
+	Expect(err).NotTo(HaveOccurred())
+	through, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	through.Impersonate.UserName = s.wanted.user
+	ctx, stop := context.WithCancel(context.Background())
+	mgr, err := ctrl.NewManager(unhurried(through), s.managerOptions())
+	Expect(err).NotTo(HaveOccurred())
+	s.control(mgr)
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	s.kill = sync.OnceFunc(func() {
+		stop()
+		Expect(<-ended).To(Or(Succeed(), MatchError(context.DeadlineExceeded)))
+	})
+	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
+}
+
+func (s *scene) managerOptions() ctrl.Options {
+	return ctrl.Options{
+		Scheme:                  scheme,
+		Logger:                  s.logger(),
+		Cache:                   cache.Options{DefaultNamespaces: s.namespaces()},
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)}, // there are many scenes
+		GracefulShutdownTimeout: ptr.To(2 * time.Second),
+	}
+}
+
+func (s *scene) namespaces() map[string]cache.Config {
+	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}}
+}
+
+func (s *scene) control(mgr ctrl.Manager) {
+	GinkgoHelper()
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{sceneLabel: s.name})}
+	node := ours
+	node.Transform = nodehealthcheck.SlimNode
+	own, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mapper, DefaultTransform: s.births.transform, DefaultNamespaces: s.namespaces(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:           node,
+			&nhcv1.NodeHealthCheck{}: ours,
+			&coordinationv1.Lease{}:  {Namespaces: map[string]cache.Config{s.leases: {}}},
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(mgr.Add(own)).To(Succeed())
+	whole, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: own, Unstructured: true},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	writer := client.WithFieldOwner(dated{whole, s.births}, mendv1.FieldOwner)
+	var recorder events.EventRecorder = &events.FakeRecorder{}
+	if !s.wanted.mute {
+		recorder = mgr.GetEventRecorder("NodeHealthCheck")
+	}
+	Expect((&nodehealthcheck.Reconciler{
+		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper,
+		Kinds:     request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
+		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
+		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
+		Recorder:  recorder, Clock: s.clock, LeaseNamespace: s.leases, Resync: s.wanted.resync,
+	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.newQueue})).To(Succeed())
+}
+
+// births are the moments, by the clock of a scene, at which objects were made. An API server stamps what it makes by the only clock that it
+// knows, and to a controller whose clock has leapt a new request would seem old.
+type births struct {
+	now func() time.Time
+	mu  sync.Mutex
+	of  map[types.UID]metav1.Time
+}
+
+// when is the birth of an object; it is now if it was not seen before.
+func (b *births) when(uid types.UID) metav1.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, known := b.of[uid]
+	if !known {
+		at = metav1.NewTime(b.now().Truncate(time.Second))
+		b.of[uid] = at
+	}
+	return at
+}
+
+// set says that an object was made at another moment.
+func (b *births) set(uid types.UID, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of[uid] = metav1.NewTime(at.Truncate(time.Second))
+}
+
+// transform is that of the controller's cache, with the births of the scene.
+func (b *births) transform(obj any) (any, error) {
+	if u, is := obj.(*unstructured.Unstructured); is {
+		u.SetCreationTimestamp(b.when(u.GetUID()))
+	}
+	return nodehealthcheck.Slim(obj)
+}
+
+// dated is a client whose answers have the births of the scene.
+type dated struct {
+	client.Client
+	births *births
+}
+
+// Create creates obj.
+func (d dated) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	err := d.Client.Create(ctx, obj, opts...)
+	d.date(obj, err)
+	return err
+}
+
+// Patch patches obj.
+func (d dated) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	err := d.Client.Patch(ctx, obj, patch, opts...)
+	d.date(obj, err)
+	return err
+}
+
+func (d dated) date(obj client.Object, err error) {
+	if u, is := obj.(*unstructured.Unstructured); is && err == nil {
+		u.SetCreationTimestamp(d.births.when(u.GetUID()))
+	}
+}
+
+// logger writes where it is shown if a spec fails, and keeps what the controller says for specs about that.
+func (s *scene) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		GinkgoWriter.Printf("%s: %s %s\n", s.name, prefix, args)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.log = append(s.log, fmt.Sprintf("%s %s", prefix, args))
+	}, funcr.Options{LogTimestamp: true})
+}

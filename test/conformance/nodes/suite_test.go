@@ -1,0 +1,94 @@
+// Package nodes tests the NodeHealthCheck controller against a real API server: the cases of medik8s' own tests (C30 to C71), the rows of
+// the three seeds, the weaknesses of medik8s that it does not share (W1 to W32), and every write of a ladder, failing and as the last one
+// before a crash. A spec is named after the case that it shows.
+//
+// The controller runs in this process, so that a test can give it a clock and kill it between two writes. Nodes are objects whose status
+// the tests write, remediators are played by the tests, and nobody else acts: nothing is garbage-collected here.
+//
+// Not here, because it is shown elsewhere: C01 to C21 and what else is refused when it is written (admission and the CRD's own rules);
+// C80 to C83, and seed 0.11 to 0.13, 1.10 in numbers (tables of packages health and budget); both thresholds at once, which cannot be stored;
+// seed 1.1 and 1.2, the default check (its flag); seed 2.1, starting, and 0.25 as far as Kubernetes aggregates. Seed 0.20, 0.23, 1.12, 1.14
+// say what users or others do, or are slips.
+package nodes
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// What all specs share.
+var (
+	scheme = runtime.NewScheme()
+	plane  *rig.ControlPlane
+	here   client.Client    // goes to the API server itself
+	way    *gateway.Gateway // which the controllers go through
+	mapper meta.RESTMapper
+)
+
+func TestNodeConformance(t *testing.T) {
+	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyDuration(700 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "Node conformance")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	control, err := rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	plane, err = control.Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
+	Expect(err).NotTo(HaveOccurred())
+
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	config := unhurried(plane.Config())
+	web, err := rest.HTTPClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	mapper, err = apiutil.NewDynamicRESTMapper(config, web)
+	Expect(err).NotTo(HaveOccurred())
+	here, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	Expect(err).NotTo(HaveOccurred())
+	way, err = gateway.New(config, counts)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(way.Close)
+
+	var all []*apiextensionsv1.CustomResourceDefinition
+	for _, r := range remediators {
+		all = append(all, r.crds()...)
+	}
+	install(ctx, all...)
+}, NodeTimeout(3*time.Minute))
+
+// unhurried leaves the pace of requests to the API server.
+func unhurried(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// counts reports whether c is a write that has an effect on the world. Events have none.
+func counts(c gateway.Call) bool { return c.Resource != "events" && c.Resource != "" }
