@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
 )
 
 // outlook is what warnings depend on besides the check. The zero value is of what could not be seen in time: it leads to no warning.
@@ -71,13 +72,11 @@ var (
 const (
 	minHealthy   = "spec.minHealthy"
 	maxUnhealthy = "spec.maxUnhealthy"
-	// standard is minHealthy where neither is given.
-	standard = "51%"
 )
 
 // ofLimit warns of a limit that limits nothing, or that allows no remediation: never, or not of so many nodes. Nodes is nil if it is not known.
 func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes *int) []string {
-	field, value := minHealthy, ptr.Deref(spec.MinHealthy, intstr.FromString(standard))
+	field, value := minHealthy, ptr.Deref(spec.MinHealthy, intstr.FromString(budget.DefaultMinHealthy))
 	if spec.MaxUnhealthy != nil {
 		field, value = maxUnhealthy, *spec.MaxUnhealthy
 	}
