@@ -57,22 +57,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 // Whatever fails in between, the next pass goes on from there.
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
-	for _, f := range s.flag {
-		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
-			o.flagged = append(o.flagged, f)
-		}
-	}
-	for _, f := range s.resume {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
-	}
-	for _, f := range s.delay {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
-	}
-	for _, f := range s.end {
-		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
-			o.ended = append(o.ended, f)
-		}
-	}
+	r.mark(ctx, w, &o)
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
 	}
@@ -89,6 +74,26 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		o.err = errors.Join(o.err, o.refused)
 	}
 	return o
+}
+
+// mark writes on the requests of a node what a step says of them, and ends those that are over.
+func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
+	for _, f := range o.flag {
+		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+			o.flagged = append(o.flagged, f)
+		}
+	}
+	for _, f := range o.resume {
+		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
+	}
+	for _, f := range o.delay {
+		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+	}
+	for _, f := range o.end {
+		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
+			o.ended = append(o.ended, f)
+		}
+	}
 }
 
 // try notes an error, and reports whether there was none. That somebody else was faster is none.

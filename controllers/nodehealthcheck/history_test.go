@@ -99,7 +99,8 @@ func (h *history) happens() {
 	if rapid.IntRange(0, 4).Draw(h.T, "fails") == 0 {
 		left := rapid.IntRange(0, 3).Draw(h.T, "writes before")
 		h.fails = func(string, client.Object) error {
-			if left--; left == -1 {
+			left--
+			if left == -1 {
 				return apierrors.NewInternalError(errors.New("the API server is out of order"))
 			}
 			return nil

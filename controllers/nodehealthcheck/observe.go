@@ -197,9 +197,6 @@ func (w *world) lookAgainIn(d time.Duration) {
 	}
 }
 
-// lookAgainAt makes the pass be repeated at that moment at the latest; zero asks for nothing.
-func (w *world) lookAgainAt(at time.Time) { w.recheck = health.Earliest(w.recheck, at) }
-
 // machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.
 type machine struct {
 	obj *clusterv1.Machine // shared with the cache: read only; nil if there is none

@@ -168,9 +168,6 @@ func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
 
 func (f *found) leaving() bool { return f.obj.GetDeletionTimestamp() != nil }
 
-// age is how long the request has existed.
-func (f *found) age(now time.Time) time.Duration { return now.Sub(f.started()) }
-
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
 func (f *found) annotated(key string) time.Time {
 	at, err := time.Parse(time.RFC3339, f.obj.GetAnnotations()[key])
