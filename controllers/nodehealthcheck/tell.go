@@ -44,21 +44,31 @@ func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
 	}
 }
 
-// nodeNotes are the events about nodes: one for each change.
+// detectedNotes are the events about nodes that were found to be unhealthy. They are to be told when the status was saved, which is what they
+// are told once by: a pass that saw an old one would tell them again.
+func detectedNotes(w *world) []note {
+	var notes []note
+	for i := range w.targets {
+		t := &w.targets[i]
+		if !t.selected || t.verdict.State != health.Unhealthy || t.listed != nil && t.listed.ConditionsHealthyTimestamp == nil {
+			continue
+		}
+		if c := matched(w, t); c != nil {
+			notes = append(notes, note{
+				related: related(t), kind: corev1.EventTypeNormal, reason: nhcv1.EventDetectedUnhealthy, action: "Judge", text: fmt.Sprintf(
+					"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status),
+			})
+		}
+	}
+	return notes
+}
+
+// nodeNotes are the events about what was done about nodes: one for each change.
 func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []note {
 	var notes []note
 	holds := map[string]string{} // what is held up now
 	add := func(t *target, kind, reason, action, text string) {
 		notes = append(notes, note{related: related(t), kind: kind, reason: reason, action: action, text: text})
-	}
-	for i := range w.targets {
-		t := &w.targets[i]
-		if t.verdict.State == health.Unhealthy && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil) {
-			if c := matched(w, t); c != nil {
-				add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
-					"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status))
-			}
-		}
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
