@@ -115,7 +115,7 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 		for _, f := range s.target.requests {
 			rung = max(rung, f.rung)
 		}
-		return r.take(ctx, w, s.target, termOf(w.rungs(), rung).length)
+		return r.take(ctx, w, s.target, termOf(w.rungs(), rung))
 	case dropLease:
 		return r.giveBack(ctx, s.target.lease)
 	default:

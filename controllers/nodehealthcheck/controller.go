@@ -89,6 +89,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	next := statusAfter(w, s, outcomes)
 	err = r.record(ctx, w, next)
 	r.measure(w, s, outcomes)
+	if err == nil {
+		r.tell(ctx, w, detectedNotes(w))
+	}
 	r.tell(ctx, w, r.nodeNotes(ctx, w, outcomes))
 	if err == nil {
 		r.tell(ctx, w, r.turnNotes(ctx, w, s, next))

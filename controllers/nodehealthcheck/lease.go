@@ -33,6 +33,9 @@ type term struct {
 	overdue time.Duration // zero: never
 }
 
+// seconds is how long a lease for the term lasts.
+func (t term) seconds() int32 { return int32((t.length + leaseBuffer) / time.Second) }
+
 // termOf is the term while rung is in use. (medik8s looks a rung up by the kind of its template, and so takes that of another one.)
 func termOf(rungs []escalation.Rung, rung int) term {
 	if rung < 0 || rung >= len(rungs) || rungs[rung].Timeout == 0 {
@@ -91,8 +94,8 @@ func leaseStep(lease *coordinationv1.Lease, holder string, t term, since, now ti
 	case !ours:
 		return takeLease, now.Add(t.length)
 	}
-	// Renewed so early that a manager that is away for half the term loses nothing.
-	if renew := expiry(lease).Add(-leaseBuffer - t.length/2); now.Before(renew) {
+	// Renewed so early that a manager that is away for half the term loses nothing, and when the term is another step's.
+	if renew := expiry(lease).Add(-leaseBuffer - t.length/2); now.Before(renew) && ptr.Deref(lease.Spec.LeaseDurationSeconds, 0) == t.seconds() {
 		return keepLease, renew
 	}
 	return renewLease, now.Add(t.length / 2)
@@ -102,30 +105,34 @@ func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPre
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
-// observeLeases gives every target its lease, from one list of the leases in their namespace.
+// observeLeases reads the leases on nodes, in one list of those in their namespace.
 func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
 	list := &coordinationv1.LeaseList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(r.LeaseNamespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the leases in %s: %w", r.LeaseNamespace, err)
 	}
-	if len(list.Items) == 0 {
-		return nil
-	}
-	byName := make(map[string]*coordinationv1.Lease, len(list.Items))
+	w.leases = make(map[string]*coordinationv1.Lease, len(list.Items))
 	for i := range list.Items {
-		byName[list.Items[i].Name] = &list.Items[i]
-	}
-	for i := range w.targets {
-		t := &w.targets[i]
-		t.lease = byName[leaseName(t.name)]
+		w.leases[list.Items[i].Name] = &list.Items[i]
 	}
 	return nil
 }
 
+// leased are the nodes whose lease w's check holds.
+func (w *world) leased() []string {
+	var nodes []string
+	for name, lease := range w.leases {
+		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(w.check) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
 // take takes or renews the lease on a node. It is refused by the API server if somebody else was faster.
-func (r *Reconciler) take(ctx context.Context, w *world, t *target, length time.Duration) error {
+func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term) error {
 	now := metav1.NewMicroTime(r.Clock.Now())
-	seconds := int32((length + leaseBuffer) / time.Second)
+	seconds := length.seconds()
 	if t.lease == nil {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(t.name)}}
 		if t.node != nil {

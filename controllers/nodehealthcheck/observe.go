@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,7 +30,8 @@ type world struct {
 	policy   health.Policy
 	remedies []remedy // in the order of use
 	requests requests
-	disabled *disabling // why the check can do nothing; nil if it can
+	leases   map[string]*coordinationv1.Lease // by name
+	disabled *disabling                       // why the check can do nothing; nil if it can
 	// upgrading says why new remediations are postponed while the cluster is being upgraded; empty if it is not.
 	upgrading string
 	// handsOff says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
@@ -84,10 +86,10 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	if err := r.observeRequests(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := r.observeNodes(ctx, w); err != nil {
+	if err := r.observeLeases(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := r.observeLeases(ctx, w); err != nil {
+	if err := r.observeNodes(ctx, w); err != nil {
 		return nil, err
 	}
 	r.judge(w)
@@ -97,8 +99,8 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	return w, nil
 }
 
-// observeNodes reads the nodes that the check selects, and those that it is remediating. A selector that cannot be parsed selects nothing,
-// and disables the check.
+// observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
+// lease. A selector that cannot be parsed selects nothing, and disables the check.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
@@ -112,16 +114,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	w.targets = make([]target, 0, len(list.Items))
-	selected := make(map[string]bool, len(list.Items))
+	known := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
-		selected[node.Name] = true
+		known[node.Name] = true
 		w.targets = append(w.targets, target{name: node.Name, node: node, selected: true})
 	}
-	for name := range w.requests.ours {
-		if selected[name] {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), w.leased()) {
+		if known[name] {
 			continue
 		}
+		known[name] = true
 		node := &corev1.Node{}
 		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
@@ -143,7 +146,7 @@ func (w *world) attach() {
 	for i := range w.targets {
 		t := &w.targets[i]
 		at[t.name] = t
-		t.requests, t.gone = w.requests.ours[t.name], w.requests.gone[t.name]
+		t.requests, t.gone, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.leases[leaseName(t.name)]
 	}
 	for i := range w.check.Status.UnhealthyNodes {
 		listed := &w.check.Status.UnhealthyNodes[i]

@@ -26,7 +26,7 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung, first *tar
 	}
 	switch {
 	case t.node == nil:
-		next.orphaned()
+		next.orphaned(w)
 	case t.verdict.State == health.Healthy:
 		next.healthy(w)
 	default:
@@ -52,7 +52,10 @@ func (s *step) lookAgainAt(at time.Time) { s.recheck = health.Earliest(s.recheck
 
 // orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but one whose remediator says that
 // the node is meant to go, which goes on until it has succeeded. The lease stays until the last of them is gone.
-func (s *step) orphaned() {
+func (s *step) orphaned(w *world) {
+	if len(s.target.requests) == 0 {
+		s.unleased(w)
+	}
 	for _, f := range s.target.requests {
 		if f.leaving() || f.says(nhcv1.NodeDeletionExpectedCondition) && !f.says(nhcv1.SucceededCondition) {
 			continue

@@ -62,16 +62,26 @@ func (n *telling) once(key, text string, tell func()) {
 	}
 }
 
-// nodeNotes are the events about nodes: one for each change.
+// detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
+// that they were: a pass that saw an old one would tell them again.
+func detectedNotes(w *world) []note {
+	n := &telling{}
+	for i := range w.targets {
+		t := &w.targets[i]
+		if c := matched(w, t); c != nil && t.selected && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil) {
+			n.add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
+				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status))
+		}
+	}
+	return n.notes
+}
+
+// nodeNotes are the events about what was done about nodes: one for each change.
 func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []note {
 	last := r.memory.of(w.check.Name)
 	n := &telling{told: last.told, holds: map[string]string{}}
 	for i := range w.targets {
 		t := &w.targets[i]
-		if c := matched(w, t); c != nil && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil) {
-			n.add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
-				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status))
-		}
 		if t.terminating {
 			n.once(t.name+"/terminating", "terminating", func() {
 				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, it is terminating and will be handled by MHC", "NodeName", t.name)
