@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,7 +35,7 @@ import (
 // rack is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
 // test plays.
 type rack struct {
-	t        testing.TB
+	t        tester
 	client   client.Client
 	clock    *clocktesting.FakePassiveClock
 	recorder *events.FakeRecorder
@@ -50,6 +49,14 @@ type rack struct {
 	writes int
 }
 
+// tester is a test, or one of the random ones.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 const (
@@ -60,7 +67,7 @@ const (
 // kindsOfRemedies are those that tests know: each has templates named like it.
 var kindsOfRemedies = []string{"Reboot", "Replace", "Pray"}
 
-func newRack(t testing.TB, objects ...client.Object) *rack {
+func newRack(t tester, objects ...client.Object) *rack {
 	t.Helper()
 	log.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()

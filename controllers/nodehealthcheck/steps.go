@@ -198,7 +198,10 @@ func (s *step) begin(w *world, sum summary, rung int) {
 	}
 	s.start = rung
 	if len(t.requests) == 0 {
-		s.lease = takeLease
+		s.lease, _ = leaseStep(t.lease, holderOf(w.check), termOf(w.rungs(), rung), w.now, w.now)
+		if s.lease == dropLease { // one of ours that was left over
+			s.lease = renewLease
+		}
 	}
 }
 
