@@ -18,7 +18,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // The groups of OpenShift that are looked at where they are installed.
@@ -105,8 +104,12 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, w *world) {
 		}
 	}
 	versions, ready, err := r.all(ctx, "clusterversions."+openshiftConfig, clusterVersions)
-	if err != nil || !ready {
+	if err != nil {
 		w.unknowable(err)
+		return
+	}
+	if !ready {
+		w.ready = false // to say that it is being upgraded would be wrong
 		return
 	}
 	for i := range versions {
@@ -136,10 +139,7 @@ func (r *Reconciler) observeRollout(ctx context.Context, w *world, unhealthy []*
 
 func (w *world) unknowable(err error) {
 	w.upgrading = "whether the cluster is being upgraded could not be found out"
-	if err != nil {
-		w.trouble = append(w.trouble, err)
-	}
-	w.lookAgainIn(wake.MergeWindow)
+	w.trouble = append(w.trouble, err)
 }
 
 // acts reports whether somebody acts on check: Cluster API core unless it is paused, kubemend if it is claimed.
