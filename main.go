@@ -141,7 +141,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+nodehealthcheck.DefaultName+
 			", which is made at start if there is none at all. If empty, none is made.")
 	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all of the machine or pod.")
-	fs.IntVar(&o.webhookPort, "webhook-port", 9443, "Port of the webhooks: conversion of Metal3Remediations and defaults of templates.")
+	fs.IntVar(&o.webhookPort, "webhook-port", 9443,
+		"Port of the webhooks: conversion of Metal3Remediations, defaults of templates, validation of NodeHealthChecks.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",

@@ -15,6 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
 )
@@ -55,6 +56,11 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{},
 		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod,
+	}
+	if o.webhookCertDir != "" {
+		if err := admission.SetUp(mgr); err != nil {
+			return nil, err
+		}
 	}
 	start := func(ctx context.Context) error {
 		if o.defaultNodeCheck.IsSet() {

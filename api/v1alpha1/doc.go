@@ -73,6 +73,10 @@ const (
 	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec is impossible
 )
 
+// PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
+// handed over to its owner, which acts on no machine without that condition.
+const PowerCycleFailedReason = "PowerCycleFailed"
+
 // Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's.
 const (
 	EventMachineMarkedUnhealthy = "MachineMarkedUnhealthy" // on the Machine

@@ -69,6 +69,8 @@ var (
 	deleted        = is("remediation deleted", func(s situation) bool { return s.Deleting })
 	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })
+	stoppedWell    = is("told to stop, machine well", func(s situation) bool { return s.Stop && s.State == Booting && s.Well })
+	stopped        = is("told to stop", func(s situation) bool { return s.Stop })
 
 	hostGone        = is("host gone", func(s situation) bool { return s.Host == HostGone })
 	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })

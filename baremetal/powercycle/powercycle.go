@@ -36,11 +36,13 @@ const (
 	Failed State = "Failed"
 	// Ended is the end of a remediation that is being deleted, or whose machine is.
 	Ended State = "Ended"
+	// Stopped is the end of a remediation that was told to stop, and stays.
+	Stopped State = "Stopped"
 )
 
 // Final reports whether s is an end: nothing follows but letting go.
 func (s State) Final() bool {
-	return s == Succeeded || s == HandedOver || s == Failed || s == Ended
+	return s == Succeeded || s == HandedOver || s == Failed || s == Ended || s == Stopped
 }
 
 // Action is one thing to do to the world. All are safe to repeat.
@@ -164,6 +166,8 @@ type Facts struct {
 
 	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until we let go.
 	Deleting, Finalizer bool
+	// Stop says that the remediation was told to stop: whoever asked for it waits for it no longer.
+	Stop bool
 	// Paused says that the remediation or its cluster is to be left alone.
 	Paused bool
 

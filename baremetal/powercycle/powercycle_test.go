@@ -41,6 +41,7 @@ func in(s State, changes ...func(*Facts)) Facts {
 }
 
 func deleting(f *Facts)        { f.Deleting = true }
+func toStop(f *Facts)          { f.Stop = true }
 func machineGoing(f *Facts)    { f.Machine = MachineLeaving }
 func machineVanished(f *Facts) { f.Machine = MachineGone }
 func wellNow(f *Facts)         { f.Well = true }
@@ -189,6 +190,19 @@ func TestNext(t *testing.T) {
 		"a check deletes its request because the machine is well":        {in(Booting, deleting, wellNow), Advance, Succeeded, "MachineWell"},
 		"also before that is seen here: it was not cancelled":            {in(Booting, deleting), Advance, Ended, "NotNeededAnyMore"},
 		"W2: nor does a machine that is gone keep it":                    {in(Ended, deleting, machineVanished), DropFinalizer, Ended, "Ended"},
+		"one that is told to stop before it began touches nothing":       {in(Pending, toStop), Advance, Stopped, "TimedOutByCheck"},
+		"nor before the host was asked":                                  {in(Preparing, toStop), Advance, Stopped, "TimedOutByCheck"},
+		"not even for one that waits for its turn":                       {in(Preparing, toStop, anothersTurn), Advance, Stopped, "TimedOutByCheck"},
+		"it stops while the host is held off":                            {in(MovingWorkload, toStop, fenced), Advance, Stopped, "TimedOutByCheck"},
+		"lets go of the host":                                            {in(Stopped, toStop, heldOff, fenced), Release, Stopped, "TimedOutByCheck"},
+		"and of the node":                                                {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
+		"then it keeps no finalizer":                                     {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},
+		"and does not begin anew if it is not told any more":             {in(Stopped, free), Wait, Stopped, "TimedOutByCheck"},
+		"what was about to be handed over is not":                        {in(HandingOver, toStop, hostIsMarked), Advance, Stopped, "TimedOutByCheck"},
+		"a machine that is well already was not remediated in vain":      {in(Booting, toStop, wellNow), Advance, Succeeded, "MachineWell"},
+		"one that is over has nothing to stop":                           {in(Succeeded, toStop, free), Wait, Succeeded, "MachineWell"},
+		"nor has one that was handed over":                               {in(HandedOver, toStop, free), Wait, HandedOver, "HandedOver"},
+		"a pause comes before a stop, and lets go as well":               {in(PoweringOff, toStop, paused), Release, Preparing, "Paused"},
 		"a machine that is being deleted is left to those who do that":   {in(PoweringOff, machineGoing), Advance, Ended, "MachineDeleting"},
 	}
 	for name, tc := range cases {

@@ -106,6 +106,8 @@ func TestStories(t *testing.T) {
 		"the machine recovers in time":     ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Well = true })),
 		"it is cancelled at once":          ordinary(from(0, func(f *Facts) { f.Deleting = true })),
 		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
+		"it is told to stop at once":       ordinary(from(0, func(f *Facts) { f.Stop = true })),
+		"it is told to stop in the middle": ordinary(from(40*time.Second, func(f *Facts) { f.Stop = true })),
 		"the machine is deleted":           ordinary(from(40*time.Second, func(f *Facts) { f.Machine = MachineLeaving })),
 		"the owner switches the host off":  ordinary(from(40*time.Second, func(f *Facts) { f.Wanted = false })),
 		"the cluster is paused and moved": ordinary(func(c *cast) {

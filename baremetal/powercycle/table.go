@@ -48,14 +48,18 @@ func pauses(s State) []row {
 // nothing left to do but to let go.
 //
 // A health check deletes its request as soon as the machine is well, which may be before we have seen that: so one that is deleted while
-// its machine boots has not been cancelled.
+// its machine boots has not been cancelled. Nor was one in vain that is told to stop when the machine is well already.
 var endings = []row{
 	{deletedWell, Advance, Succeeded, "MachineWell", "The machine is well"},
 	{deletedBooting, Advance, Ended, "NotNeededAnyMore", "The remediation is being deleted after its host was power-cycled"},
 	{deleted, Advance, Ended, "Cancelled", "The remediation is being deleted"},
 	{machineGone, Advance, Ended, "MachineGone", "The machine does not exist any more"},
 	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
+	{stoppedWell, Advance, Succeeded, "MachineWell", "The machine is well"},
+	{stopped, Advance, Stopped, "TimedOutByCheck", toldToStop},
 }
+
+const toldToStop = "The remediation was told to stop: the health check that asked for it waits for it no longer"
 
 const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
 
@@ -213,9 +217,19 @@ var table = map[State][]row{
 		{stillFenced, Unfence, Ended, "Unfenced", "The remediation has ended; taking the fence off the node"},
 		{always, Wait, Ended, "Ended", "The remediation has ended"},
 	},
+	Stopped: {
+		{litter, Release, Stopped, "TimedOutByCheck", "The remediation stops; letting go of the host"},
+		{unfenceable, Unfence, Stopped, "Unfenced", "The remediation stops; taking the fence off the node"},
+		{wellAfterAll, TakeBack, Stopped, "TimedOutByCheck", "The machine is well after all; its host is not marked any more"},
+		{fenceToBeSeen, Wait, Stopped, "TimedOutByCheck", "The remediation stops; waiting for the node, to take the fence away"},
+		{finalizerFenced, DropFinalizer, Stopped, "FenceStays", fenceStays},
+		{finalizer, DropFinalizer, Stopped, "TimedOutByCheck", toldToStop},
+		{stillFenced, Unfence, Stopped, "Unfenced", "The remediation has stopped; taking the fence off the node"},
+		{always, Wait, Stopped, "TimedOutByCheck", toldToStop},
+	},
 }
 
 // order is the reading order of states, in the diagram and in tests.
 var order = []State{
-	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Booting, HandingOver, Succeeded, HandedOver, Failed, Ended,
+	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Booting, HandingOver, Succeeded, HandedOver, Failed, Ended, Stopped,
 }

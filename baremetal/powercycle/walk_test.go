@@ -57,7 +57,7 @@ func (s scene) key() [16]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop,
 	} {
 		if b {
 			bits |= 1 << i
@@ -159,6 +159,7 @@ func (s scene) disturbed() []scene {
 	var next []scene
 	for _, change := range []func(*scene){
 		func(n *scene) { n.f.Deleting = true },
+		func(n *scene) { n.f.Stop = !n.f.Stop },
 		func(n *scene) { n.f.Machine = min(n.f.Machine+1, MachineGone) },
 		func(n *scene) { n.f.Host = HostGone },
 		func(n *scene) { n.f.Host = HostForeign },
@@ -218,8 +219,12 @@ func wrong(s scene, step Step) string {
 		return "5: begins an attempt too many"
 	case (step.Do == HoldOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:
 		return "touches somebody else's host"
-	case (step.Do == HoldOff || step.Do == Reboot) && f.Deleting:
+	case (step.Do == HoldOff || step.Do == Reboot || step.Do == HandOver) && (f.Deleting || f.Stop):
 		return "begins what is to end"
+	case f.State.Final() && step.Next != f.State && step.Do != TakeBack:
+		return "goes on after its end"
+	case f.State != Stopped && step.Next == Stopped && !f.Stop:
+		return "stops although nobody has told it to"
 	case step.Do == HandOver && (f.Well || f.Held || f.Host == HostOurs && !f.HostMarked):
 		return "hands over a machine that is well, or a host that is held or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused:

@@ -28,8 +28,14 @@ func begun(p *Population) {
 	p.InFlight++
 }
 
-// recovering is a healthy machine whose remediation is not over yet.
-func recovering(p *Population) { p.InFlight++ }
+// lingering is a healthy machine whose remediation is not over yet.
+func lingering(p *Population) { p.InFlight++ }
+
+// recovering is a node of which a NodeHealthCheck would say the same.
+func recovering(p *Population) {
+	p.Recovering++
+	p.InFlight++
+}
 
 func upTo(most int) Limits { return Limits{AtMost: most, InFlight: Unlimited} }
 func between(least, most int) Limits {
@@ -49,13 +55,17 @@ func TestDecide(t *testing.T) {
 		"one above the limit forbids all":         {of(5), upTo(4), Grant{Reason: TooMany}},
 		"a limit of zero allows none":             {of(1), upTo(0), Grant{Reason: TooMany}},
 		"a limit of zero is met when all is well": {of(0), upTo(0), Grant{}},
+		"so is a limit below zero":                {of(0), upTo(-2), Grant{}},
+		"a limit below zero allows none":          {of(1), upTo(-2), Grant{Reason: TooMany}},
 
 		"a suspect counts against the limit":                 {of(4, suspect), upTo(4), Grant{Reason: TooMany}},
 		"a machine that starts counts against the limit":     {of(4, starting), upTo(4), Grant{Reason: TooMany}},
 		"a machine that is deleted counts against the limit": {of(4, deleting), upTo(4), Grant{Reason: TooMany}},
 		"an unjudged machine counts against the limit":       {of(4, unjudged), upTo(4), Grant{Reason: TooMany}},
 		"what was begun counts against the limit":            {of(4, begun), upTo(4), Grant{Reason: TooMany}},
-		"what recovered does not count against the limit":    {of(4, recovering), upTo(4), Grant{Start: 4}},
+		"what recovered does not count against the limit":    {of(4, lingering), upTo(4), Grant{Start: 4}},
+		"a node that recovers counts against the limit":      {of(4, recovering), upTo(4), Grant{Reason: TooMany}},
+		"a node that recovers takes one of the limit":        {of(3, recovering), upTo(4), Grant{Start: 3}},
 		"only those that wait are started":                   {of(1, begun, suspect), upTo(4), Grant{Start: 1, Remaining: 1}},
 
 		"too few for a range":                     {of(1), between(2, 4), Grant{Reason: TooFew}},
@@ -69,7 +79,7 @@ func TestDecide(t *testing.T) {
 		"no place is free":                              {of(3, begun, begun), atOnce(2), Grant{Reason: AtWork, Remaining: 5}},
 		"as many places as wait hold nothing back":      {of(2), atOnce(2), Grant{Start: 2, Remaining: 8}},
 		"more places than wait hold nothing back":       {of(2, begun), atOnce(9), Grant{Start: 2, Remaining: 7}},
-		"a place is kept until the remediation is over": {of(1, recovering), atOnce(1), Grant{Reason: AtWork, Remaining: 9}},
+		"a place is kept until the remediation is over": {of(1, lingering), atOnce(1), Grant{Reason: AtWork, Remaining: 9}},
 		"a lowered limit never takes back":              {of(1, begun, begun), atOnce(1), Grant{Reason: AtWork, Remaining: 7}},
 		"no place at all starts nothing":                {of(1), atOnce(0), Grant{Reason: AtWork, Remaining: 9}},
 		"nobody is held back where nobody waits":        {of(0, begun), atOnce(1), Grant{Remaining: 9}},
@@ -157,7 +167,7 @@ var few = rapid.IntRange(0, 6)
 var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
 	p := Population{
 		Healthy: few.Draw(t, "healthy"), Unhealthy: few.Draw(t, "unhealthy"), Suspect: few.Draw(t, "suspect"),
-		Starting: few.Draw(t, "starting"), Deleting: few.Draw(t, "deleting"), Unjudged: few.Draw(t, "unjudged"),
+		Starting: few.Draw(t, "starting"), Recovering: few.Draw(t, "recovering"), Deleting: few.Draw(t, "deleting"), Unjudged: few.Draw(t, "unjudged"),
 	}
 	p.Waiting = rapid.IntRange(0, p.Unhealthy).Draw(t, "waiting")
 	p.InFlight = rapid.IntRange(0, p.Total()-p.Waiting).Draw(t, "in flight")
@@ -167,6 +177,9 @@ var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
 var anyLimits = rapid.Custom(func(t *rapid.T) Limits {
 	l := Limits{AtLeast: few.Draw(t, "at least"), InFlight: rapid.IntRange(Unlimited, 8).Draw(t, "in flight")}
 	l.AtMost = l.AtLeast + rapid.IntRange(0, 30).Draw(t, "at most")
+	if rapid.IntRange(0, 9).Draw(t, "more have to be healthy than there are") == 0 {
+		l.AtLeast, l.AtMost = 0, -1-few.Draw(t, "by")
+	}
 	return l
 })
 
@@ -178,7 +191,7 @@ func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
 
 func TestEveryMachineIsCountedOnce(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, _ Limits) {
-		bad := p.Unhealthy + p.Suspect + p.Starting + p.Deleting + p.Unjudged
+		bad := p.Unhealthy + p.Suspect + p.Starting + p.Recovering + p.Deleting + p.Unjudged
 		if p.NotHealthy() != bad || p.Total() != bad+p.Healthy {
 			t.Fatalf("%d not healthy of %d, want %d of %d", p.NotHealthy(), p.Total(), bad, bad+p.Healthy)
 		}
@@ -191,7 +204,7 @@ func TestAGrantStaysWithinItsLimits(t *testing.T) {
 		if g.Start < 0 || g.Start > p.Waiting {
 			t.Fatalf("starts %d, %d wait", g.Start, p.Waiting)
 		}
-		if inside := l.AtLeast <= bad && bad <= l.AtMost; inside == g.ShortCircuited() {
+		if inside := l.AtLeast <= bad && bad <= max(l.AtMost, 0); inside == g.ShortCircuited() {
 			t.Fatalf("%d not healthy is within the limits: %t, and yet %+v", bad, inside, g)
 		}
 		if g.ShortCircuited() && (g.Start != 0 || g.Remaining != 0) {
@@ -200,7 +213,7 @@ func TestAGrantStaysWithinItsLimits(t *testing.T) {
 		if l.InFlight != Unlimited && g.Start > 0 && p.InFlight+g.Start > l.InFlight {
 			t.Fatalf("%d in flight and %d more are above %d", p.InFlight, g.Start, l.InFlight)
 		}
-		if g.Remaining < 0 || (!g.ShortCircuited() && g.Remaining != l.AtMost-bad) {
+		if g.Remaining < 0 || (!g.ShortCircuited() && g.Remaining != max(l.AtMost-bad, 0)) {
 			t.Fatalf("%d more may turn bad, want %d", g.Remaining, l.AtMost-bad)
 		}
 	})
@@ -223,7 +236,8 @@ func TestAWorsePopulationNeverGetsMore(t *testing.T) {
 		"one more starts":                               starting,
 		"one more is deleted":                           deleting,
 		"one more cannot be asked":                      unjudged,
-		"one more is in flight":                         recovering,
+		"one more recovers":                             recovering,
+		"one more is in flight":                         lingering,
 	}
 	for name, change := range worse {
 		t.Run(name, func(t *testing.T) {

@@ -114,6 +114,7 @@ func TestClimb(t *testing.T) {
 		"a crash after the status: the remediator is told before the next is asked": {two, []Request{asked(0, late, given)}, tell(0, Untold)},
 		"a crash after the status on the last rung leaves nobody untold":            {two, []Request{asked(0, both), asked(1, given)}, Step{Do: GiveUp, Rung: 1, Tell: true, Reason: Untold, Recheck: in(59 * time.Second)}},
 		"one that takes our annotation off on the last rung has a minute for it":    {two, []Request{asked(0, both), asked(1, late, func(r *Request) { r.GivenUp = ago(RetoldFor) })}, exhausted(1)},
+		"nor one that was given up again later":                                     {two, []Request{asked(1, late, told, func(r *Request) { r.GivenUp = ago(time.Hour) }), asked(1, given)}, Step{Do: GiveUp, Rung: 1, Tell: true, Reason: Untold, Recheck: in(59 * time.Second)}},
 		"whoever is gone cannot be told":                                            {two, []Request{asked(0, late, given, gone)}, start(1, NextRung)},
 
 		"a request that somebody deletes is waited for to its end":         {two, []Request{asked(0, leaving)}, wait(0, AwaitingDeletion, in(4*time.Minute))},

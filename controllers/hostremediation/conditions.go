@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -86,6 +87,27 @@ func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Fact
 			conditions.Set(rem, c)
 		}
 	}
+	for _, c := range outcome(m.State, f.Litter && step.Do != powercycle.Release, step, message) {
+		c.LastTransitionTime = metav1.NewTime(now)
+		conditions.Set(rem, c)
+	}
+}
+
+// outcome is what a remediation says of itself as a whole after a step. One that has ended and still acts on the power of its host is under
+// way: a NodeHealthCheck tries something else as soon as it hears that this one has failed.
+func outcome(state powercycle.State, marked bool, step powercycle.Step, message string) []metav1.Condition {
+	processing, succeeded := metav1.ConditionFalse, metav1.ConditionFalse
+	switch {
+	case state == "": // it cannot even begin
+	case !state.Final() || marked:
+		processing, succeeded = metav1.ConditionTrue, metav1.ConditionUnknown
+	case state == powercycle.Succeeded:
+		succeeded = metav1.ConditionTrue
+	}
+	return []metav1.Condition{
+		{Type: nhcv1.ProcessingCondition, Status: processing, Reason: step.Reason, Message: message},
+		{Type: nhcv1.SucceededCondition, Status: succeeded, Reason: step.Reason, Message: message},
+	}
 }
 
 // phases are those of CAPM3.
@@ -93,7 +115,7 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
 	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
 	powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting, powercycle.HandedOver: infrav1.PhaseDeleting,
-	powercycle.Failed: infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting,
+	powercycle.Failed: infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
 
 // reportOf states how far the remediation is.

@@ -1,14 +1,17 @@
 package hostremediation
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -17,11 +20,11 @@ import (
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // marks writes conditions in short: + True, - False, ? Unknown, in the order of an attempt, with the reasons of those that are False.
-func marks(conditions []metav1.Condition) string {
+func marks(all []metav1.Condition) string {
 	var b strings.Builder
 	for _, m := range milestones {
 		mark := " "
-		for _, c := range conditions {
+		for _, c := range all {
 			switch {
 			case c.Type != m.kind:
 			case c.Status == metav1.ConditionTrue:
@@ -72,6 +75,40 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 	}
 }
 
+func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state powercycle.State
+		facts powercycle.Facts
+		do    powercycle.Action
+		want  string
+	}{
+		"one that waits for its turn is under way":              {powercycle.Pending, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
+		"and one whose host is held off":                        {powercycle.PoweringOff, powercycle.Facts{Held: true, Litter: true}, powercycle.Wait, "True, Unknown"},
+		"and one that boots":                                    {powercycle.Booting, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
+		"and one that is about to be handed over":               {powercycle.HandingOver, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
+		"one that has helped has succeeded":                     {powercycle.Succeeded, powercycle.Facts{}, powercycle.Wait, "False, True"},
+		"one that was handed over has not":                      {powercycle.HandedOver, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nor one that has failed":                               {powercycle.Failed, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nor one that was cancelled":                            {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nor one that was told to stop":                         {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
+		"nobody tries anything else while it holds the host":    {powercycle.Stopped, powercycle.Facts{Held: true, Litter: true}, powercycle.Advance, "True, Unknown"},
+		"which is over when the host is let go":                 {powercycle.Stopped, powercycle.Facts{Held: true, Litter: true}, powercycle.Release, "False, False"},
+		"a fence that cannot be taken away keeps nobody":        {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
+		"one that cannot begin is not under way, and never was": {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
+	} {
+		rem := Own.New()
+		step := powercycle.Step{Do: tc.do, Reason: "Because", Why: "why"}
+		sayConditions(rem, powercycle.Memory{State: tc.state}, tc.facts, step, "why", noon)
+		processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
+		if got := fmt.Sprintf("%s, %s", processing.Status, succeeded.Status); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+		if processing.Reason != "Because" || succeeded.Message != "why" || !succeeded.LastTransitionTime.Time.Equal(noon) {
+			t.Errorf("%s: it does not say why, or when: %+v, %+v", name, processing, succeeded)
+		}
+	}
+}
+
 func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 	policy := powercycle.Policy{Timeout: time.Minute, Queue: time.Hour}
 	for state, want := range map[powercycle.State]struct {
@@ -89,6 +126,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.Succeeded:      {infrav1.PhaseWaiting, time.Time{}},
 		powercycle.HandedOver:     {infrav1.PhaseDeleting, time.Time{}},
 		powercycle.Failed:         {infrav1.PhaseFailed, time.Time{}},
+		powercycle.Stopped:        {infrav1.PhaseFailed, time.Time{}},
 	} {
 		w := &world{policy: policy, record: record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
 		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")
@@ -141,7 +179,7 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		"before it was cycled its boot does not matter":              {aWorld(powercycle.Preparing, "before", ""), true},
 		"a machine whose health check has passed is, once it booted": {aWorld(powercycle.Booting, "after", metav1.ConditionTrue), true},
 	} {
-		if got := tc.w.booted() && !tc.w.calledBad(); got != tc.want {
+		if got := tc.w.booted() && !calledBad(tc.w.machine); got != tc.want {
 			t.Errorf("%s: well: %t", name, got)
 		}
 	}

@@ -12,13 +12,32 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machines"
 )
 
 // handOver asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
 // v1beta2 flavour alone, older ones on the other. (CAPM3 writes only the old one, and nothing happens.)
+//
+// They act on no machine that is not called bad as well, and take back what is asked of them of one that is called good. Where a
+// MachineHealthCheck judges m, that is its to say. Where none does, because a NodeHealthCheck or a person has asked for the power cycle,
+// nobody else would say it.
 func (r *Reconciler) handOver(ctx context.Context, m *clusterv1.Machine, now time.Time) error {
+	judged, err := judged(ctx, r.Client, m)
+	if err != nil {
+		return err
+	}
 	next := m.DeepCopy()
+	if !judged {
+		conditions.Set(next, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+			Reason: mendv1.PowerCycleFailedReason, Message: "Power-cycling the host did not help, and no MachineHealthCheck judges the machine",
+		})
+		v1beta1conditions.Set(next, &clusterv1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
+			Severity: clusterv1.ConditionSeverityWarning, Reason: mendv1.PowerCycleFailedReason,
+		})
+	}
 	conditions.Set(next, metav1.Condition{
 		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
 		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: "Waiting for remediation: power-cycling the host did not help",
@@ -30,15 +49,23 @@ func (r *Reconciler) handOver(ctx context.Context, m *clusterv1.Machine, now tim
 	return patch(ctx, r.Client, next)
 }
 
-// withdraw takes it back, unless the owner has taken it up.
+// withdraw takes it back. What the owner has answered by then is left to it; that we called m bad is ours in any case.
 func withdraw(ctx context.Context, to client.Client, m *clusterv1.Machine) error {
+	next := m.DeepCopy()
 	c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+	asked := c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
+	if asked {
+		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
+		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	}
+	called := calledBadByUs(m)
+	if called {
+		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
+		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+	}
+	if !asked && !called {
 		return nil
 	}
-	next := m.DeepCopy()
-	conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
-	v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 	return patch(ctx, to, next)
 }
 

@@ -22,7 +22,7 @@ var (
 
 	ends = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediations_finished_total",
-		Help: "Number of remediations of hosts that are over, by result (succeeded, handedover, failed, ended) and by the reason for it.",
+		Help: "Number of remediations of hosts that are over, by result (succeeded, handedover, failed, ended, stopped) and by the reason for it.",
 	}, []string{"namespace", "kind", "result", "reason"})
 
 	stateDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{

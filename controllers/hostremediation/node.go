@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -94,13 +92,13 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 		return
 	}
 	w.node = link.Node(name)
-	w.facts.Well = w.booted() && (!w.calledBad() || !r.stillJudged(ctx, w))
+	w.facts.Well = w.booted() && (!calledBad(w.machine) || !r.stillJudged(ctx, w))
 	w.facts.Bad = !w.facts.Well && w.node != nil
 }
 
 // stillJudged reports whether the health check that calls the machine bad will take that back when it is not so any more. In doubt it will.
 func (r *Reconciler) stillJudged(ctx context.Context, w *world) bool {
-	still, err := r.judged(ctx, w.machine)
+	still, err := judged(ctx, r.Client, w.machine)
 	return err != nil || still
 }
 
@@ -136,11 +134,6 @@ func (w *world) booted() bool {
 	}
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	return !cycled || w.record.BootID == "" || w.record.BootID != w.node.Status.NodeInfo.BootID
-}
-
-// calledBad reports whether a health check calls the machine bad.
-func (w *world) calledBad() bool {
-	return said(w.machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse
 }
 
 func readyOf(node *corev1.Node) corev1.ConditionStatus {

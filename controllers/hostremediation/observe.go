@@ -13,11 +13,12 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -116,29 +117,27 @@ func asked(rem Object) bool {
 }
 
 // observeMachine reads the machine that owns the remediation, and its cluster. Of a machine that is gone the cluster is remembered: its
-// node may still be there, and be fenced by us.
+// node may still be there, and be fenced by us. (Nor need the machine be named any more: of a remediation with another owner, such as a
+// NodeHealthCheck, the garbage collector takes the reference to it away.)
 func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
-	owner := ownerOf(w.rem)
-	if owner == nil {
-		return nil
-	}
-	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: owner.Name}
-	err := r.Client.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		err = r.Live.Get(ctx, key, m)
-	}
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return fmt.Errorf("read machine %s: %w", key, err)
-	}
-	cluster := w.record.Cluster
-	if !missing && m.UID == owner.UID {
-		w.machine, cluster = m, m.Spec.ClusterName
+	cluster, namespace := w.record.Cluster, w.rem.GetNamespace()
+	if owner := ownerOf(w.rem); owner != nil {
+		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: namespace, Name: owner.Name}
+		err := r.Client.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			err = r.Live.Get(ctx, key, m)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read machine %s: %w", key, err)
+		}
+		if err == nil && m.UID == owner.UID {
+			w.machine, cluster = m, m.Spec.ClusterName
+		}
 	}
 	if cluster == "" {
 		return nil
 	}
-	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: key.Namespace, Name: cluster})
+	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: namespace, Name: cluster})
 }
 
 func (r *Reconciler) observeCluster(ctx context.Context, w *world, key client.ObjectKey) error {
@@ -215,10 +214,12 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 // factsOf states what is known but of the node and of the turn.
 func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
+	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory:    w.record.Memory,
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
+		Stop:      stop,
 		Paused:    w.pausedBy() != "",
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
@@ -236,9 +237,7 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
 	}
-	if c := conditions.Get(w.machine, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
-		f.OwnerAsked = true
-	}
+	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
 	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
 	return f
 }
@@ -262,9 +261,10 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	w.facts.Turn = true
 	key := client.ObjectKeyFromObject(w.rem)
-	if !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.facts.Deleting || w.machine == nil {
+	over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop
+	if over || !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.machine == nil {
 		r.Turns.leave(r.Kind.Kind, key)
-		if w.facts.State.Final() || w.facts.Deleting {
+		if over {
 			r.Turns.free(w.rem.GetUID())
 		}
 		return

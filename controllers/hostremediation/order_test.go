@@ -202,9 +202,12 @@ func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
 	if status := k.pass(); status.Message != noOwner.Why || len(k.remediation().Annotations) != 0 {
 		t.Errorf("it says %q", status.Message)
 	}
+	if got, want := stands(k.remediation()), [3]string{"False", "False", "NoOwner"}; got != want {
+		t.Errorf("it stands at %v, want %v: who waits for it may try something else", got, want)
+	}
 	k.holdsOff()
 	k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = owners })
-	if status := k.pass(); status.Step != string(powercycle.PoweringOff) {
+	if status := k.pass(); status.Step != string(powercycle.PoweringOff) || stands(k.remediation())[0] != "True" {
 		t.Errorf("in %s, want PoweringOff", status.Step)
 	}
 }

@@ -98,8 +98,11 @@ func (s *Sweeper) letGo(ctx context.Context, h *bmov1alpha1.BareMetalHost) (ctrl
 // One that is remediated still, or again, is left to its remediation. It reports whether there is a machine for which to look again.
 func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) (waits bool, err error) {
 	m, err := s.markedMachine(ctx, h)
-	if err != nil || m == nil || !recovered(m) {
-		return m != nil, err
+	if err != nil || m == nil {
+		return false, err
+	}
+	if well, err := s.recovered(ctx, m); err != nil || !well {
+		return true, err
 	}
 	kinds, err := s.Installed()
 	if err != nil {
@@ -143,10 +146,22 @@ func (s *Sweeper) markedMachine(ctx context.Context, h *bmov1alpha1.BareMetalHos
 	return nil, nil
 }
 
-// recovered reports whether a machine that was handed over is well, by the word of the health check, or where there is none, of its node.
-func recovered(m *clusterv1.Machine) bool {
-	checked := said(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return checked == metav1.ConditionTrue || checked == "" && said(m, clusterv1.MachineNodeHealthyCondition) == metav1.ConditionTrue
+// recovered reports whether a machine that was handed over is well, by the word of the health check, or where none judges it, of its node.
+func (s *Sweeper) recovered(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+	if !mayHaveRecovered(m) {
+		return false, nil
+	}
+	if !calledBad(m) {
+		return true, nil
+	}
+	still, err := judged(ctx, s.Client, m)
+	return !still && err == nil, err
+}
+
+// mayHaveRecovered reports whether anybody says that m is well. Whether a health check that says otherwise still judges it is another matter.
+func mayHaveRecovered(m *clusterv1.Machine) bool {
+	checked, node := said(m, clusterv1.MachineHealthCheckSucceededCondition), said(m, clusterv1.MachineNodeHealthyCondition)
+	return checked == metav1.ConditionTrue || node == metav1.ConditionTrue
 }
 
 // sweep takes away what is still orphaned when the API server itself is asked.
@@ -273,7 +288,8 @@ func recoveries() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return recovered(e.ObjectNew.(*clusterv1.Machine)) && !recovered(e.ObjectOld.(*clusterv1.Machine))
+			was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+			return mayHaveRecovered(is) && (!mayHaveRecovered(was) || calledBad(was) && !calledBad(is))
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -120,16 +121,23 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 	anotherRemediation := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", UID: "r", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine"},
 	}}}
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}} // it selects all machines
 	for name, tc := range map[string]struct {
 		uid     types.UID
 		checked metav1.ConditionStatus
+		reason  string
 		node    metav1.ConditionStatus
 		others  []client.Object
 		back    bool
 	}{
-		"the health check says so":                        {uid: "machine", checked: metav1.ConditionTrue, back: true},
-		"its node says so, and nobody else":               {uid: "machine", node: metav1.ConditionTrue, back: true},
-		"but the health check goes first":                 {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue},
+		"the health check says so":          {uid: "machine", checked: metav1.ConditionTrue, back: true},
+		"its node says so, and nobody else": {uid: "machine", node: metav1.ConditionTrue, back: true},
+		"but the health check goes first":   {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue, others: []client.Object{check}},
+		"as long as there is one":           {uid: "machine", checked: metav1.ConditionFalse, node: metav1.ConditionTrue, back: true},
+		"what we said ourselves to hand it over is none": {
+			uid: "machine", checked: metav1.ConditionFalse, reason: mendv1.PowerCycleFailedReason, node: metav1.ConditionTrue, others: []client.Object{check}, back: true,
+		},
+		"nor is it well because of that":                  {uid: "machine", checked: metav1.ConditionFalse, reason: mendv1.PowerCycleFailedReason},
 		"one of which nothing is known is not":            {uid: "machine"},
 		"nor does another machine's being well count":     {uid: "another", checked: metav1.ConditionTrue},
 		"nor is a machine touched that is remediated now": {uid: "machine", checked: metav1.ConditionTrue, others: []client.Object{anotherRemediation}},
@@ -140,7 +148,7 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 				clusterv1.MachineHealthCheckSucceededCondition: tc.checked, clusterv1.MachineNodeHealthyCondition: tc.node,
 			} {
 				if status != "" {
-					conditions.Set(m, metav1.Condition{Type: kind, Status: status, Reason: "R"})
+					conditions.Set(m, metav1.Condition{Type: kind, Status: status, Reason: cmp.Or(tc.reason, "R")})
 				}
 			}
 			conditions.Set(m, metav1.Condition{
@@ -156,6 +164,9 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 			}
 			if asked := conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition); asked == tc.back {
 				t.Errorf("its owner is asked: %t", asked)
+			}
+			if tc.back && calledBadByUs(m) {
+				t.Error("we call it bad still")
 			}
 		})
 	}

@@ -46,11 +46,15 @@ const fenceStays = "FenceStays"
 var (
 	onHost = map[string]bool{
 		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
+		"TimedOutByCheck": true,
 	}
 	onMachine = map[string]bool{
 		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
 	}
 )
+
+// inVain are the states that a remediation comes to which has not helped.
+var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.HandingOver: true}
 
 // notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
 func notesOf(w *world, step powercycle.Step) []note {
@@ -58,8 +62,7 @@ func notesOf(w *world, step powercycle.Step) []note {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
 	kind, text := corev1.EventTypeNormal, explain(w, step)
-	if step.Next == powercycle.Failed || step.Next == powercycle.HandingOver || step.Do == powercycle.HandOver ||
-		step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
+	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
 		kind = corev1.EventTypeWarning
 	}
 	notes := []note{{w.rem.Unwrapped(), kind, step.Reason, text}}

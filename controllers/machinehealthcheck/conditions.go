@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
@@ -68,8 +69,20 @@ func saidHealthy(m *clusterv1.Machine) bool {
 
 // marked reports whether the machine's conditions say something that a check said and that is not good.
 func marked(m *clusterv1.Machine) bool {
+	return calledBad(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
+}
+
+// calledBad reports whether a check has called m bad.
+func calledBad(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return (c != nil && c.Status == metav1.ConditionFalse) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
+	return c != nil && c.Status == metav1.ConditionFalse && !handedOver(m)
+}
+
+// handedOver reports whether m, which no check judged, was called bad and handed over to its owner by the controller of host remediations,
+// which also takes that back.
+func handedOver(m *clusterv1.Machine) bool {
+	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
 }
 
 // after returns a copy of m, status alone, whose conditions say s of a machine with these findings; nil if m says it already.
@@ -148,11 +161,11 @@ func failureOfOurs(external *metav1.Condition) bool {
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
 func letGo(m *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(m)
-	if c := conditionOf(next, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
+	if calledBad(m) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse &&
+	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !handedOver(m) && c.Status == metav1.ConditionFalse &&
 		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
@@ -148,5 +149,9 @@ func TestLettingGoTakesBackOnlyWhatAChecksSaid(t *testing.T) {
 	answered := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
 	if letGo(answered) != nil {
 		t.Error("the owner's own answer was taken back")
+	}
+	cycled := a("m", health.Unhealthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).machine
+	if marked(cycled) || letGo(cycled) != nil {
+		t.Error("what a power cycle said, without any check, was taken back")
 	}
 }

@@ -57,20 +57,11 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 // Whatever fails in between, the next pass goes on from there.
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
-	for _, f := range s.flag {
-		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
-			o.flagged = append(o.flagged, f)
-		}
-	}
-	for _, f := range s.resume {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
-	}
-	for _, f := range s.delay {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
-	}
-	for _, f := range s.end {
-		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
-			o.ended = append(o.ended, f)
+	r.mark(ctx, w, &o)
+	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
+		if free := r.memory.seat.take(s.target.name, w.now); !free.IsZero() {
+			o.lookAgainAt(free)
+			return o
 		}
 	}
 	if s.unconfirm {
@@ -78,17 +69,37 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	}
 	leased := r.lease(ctx, w, s)
 	o.try(leased)
-	if s.giveUp != nil && !r.giveUp(ctx, w, &o) || s.start < 0 || s.lease == takeLease && leased != nil {
+	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 || leased != nil {
 		return o
 	}
 	o.made, o.refused = r.begin(ctx, w, s)
-	if errors.Is(o.refused, request.ErrAppeared) || errors.Is(o.refused, errSeatTaken) {
+	if errors.Is(o.refused, request.ErrAppeared) {
 		o.again, o.refused = true, nil
 	}
 	if o.refused != nil {
 		o.err = errors.Join(o.err, o.refused)
 	}
 	return o
+}
+
+// mark writes on the requests of a node what a step says of them, and ends those that are over.
+func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
+	for _, f := range o.flag {
+		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+			o.flagged = append(o.flagged, f)
+		}
+	}
+	for _, f := range o.resume {
+		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
+	}
+	for _, f := range o.delay {
+		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+	}
+	for _, f := range o.end {
+		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
+			o.ended = append(o.ended, f)
+		}
+	}
 }
 
 // try notes an error, and reports whether there was none. That somebody else was faster is none.
@@ -118,10 +129,13 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 	}
 }
 
-// giveUp tells the remediator to stop, if it has to be told. That it was given up is in the annotation first, and in the status afterwards:
+// giveUp tells the remediators to stop, if they have to be told. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
-	o.gaveUp = !o.tell || o.try(r.annotate(ctx, o.giveUp, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))
+	o.gaveUp = true
+	for _, f := range o.giveUp {
+		o.gaveUp = (!o.tell || o.try(r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))) && o.gaveUp
+	}
 	return o.gaveUp
 }
 
@@ -143,11 +157,6 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 	if err != nil {
 		return nil, err
 	}
-	if ask.ControlPlane && len(t.requests) == 0 {
-		if !r.memory.seat.take(t.name, w.now) {
-			return nil, errSeatTaken
-		}
-	}
 	if err := r.Requests.Create(ctx, req); err != nil {
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // others may have been carried out all the same
 			r.memory.seat.leave(t.name)
@@ -157,9 +166,6 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 	r.memory.written.note(req, true, w.now)
 	return req, nil
 }
-
-// errSeatTaken says that the pass of another check is about to begin with another node of the control plane.
-var errSeatTaken = errors.New("another control-plane node begins to be remediated")
 
 // nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
 // requests for one node, one that no other template's request has.

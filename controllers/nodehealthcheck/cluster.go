@@ -3,6 +3,8 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // The groups of OpenShift that are looked at where they are installed.
@@ -87,7 +90,7 @@ const (
 func (r *Reconciler) observeUpgrade(ctx context.Context, w *world) {
 	var unhealthy []*target
 	for i := range w.targets {
-		if t := &w.targets[i]; t.startable() {
+		if t := &w.targets[i]; t.node != nil && t.verdict.State == health.Unhealthy {
 			unhealthy = append(unhealthy, t)
 		}
 	}
@@ -127,7 +130,7 @@ func (r *Reconciler) observeRollout(ctx context.Context, w *world, unhealthy []*
 		cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: t.machine.obj.Namespace, Name: t.machine.obj.Spec.ClusterName}
 		if err := r.Management.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 			w.unknowable(fmt.Errorf("read cluster %s: %w", key, err))
-		} else if conditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition) {
+		} else if rollingOut(cluster) {
 			w.upgrading = fmt.Sprintf("Cluster %s is rolling out", key)
 		}
 		return // all nodes of this API server belong to the same
@@ -181,27 +184,28 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		w.trouble = append(w.trouble, err)
 		return
 	}
-	for i := range list.Items {
-		node := &list.Items[i]
+	w.members = membersOf(list.Items, busy)
+	r.observeEtcd(ctx, w, waits)
+}
+
+// membersOf counts the control plane. The node of a request may be gone, and the request not over: it is busy all the same.
+func membersOf(nodes []corev1.Node, busy map[string]string) members {
+	m := members{known: true}
+	for i := range nodes {
+		node := &nodes[i]
 		if !controlPlane(node) {
 			continue
 		}
-		w.members.total++
-		how, isBusy := busy[node.Name]
-		if isBusy && (w.members.busy == "" || node.Name < w.members.busy) {
-			w.members.busy, w.members.how = node.Name, how
-		}
-		if nodeReady(node) && !isBusy {
-			w.members.healthy++
+		m.total++
+		if _, is := busy[node.Name]; nodeReady(node) && !is {
+			m.healthy++
 		}
 	}
-	for name, how := range busy { // the node of a request may be gone, and the request not over
-		if w.members.busy == "" {
-			w.members.busy, w.members.how = name, how
-		}
+	if len(busy) > 0 {
+		m.busy = slices.Min(slices.Collect(maps.Keys(busy)))
+		m.how = busy[m.busy]
 	}
-	w.members.known = true
-	r.observeEtcd(ctx, w, waits)
+	return m
 }
 
 // busyMembers are the nodes of the control plane that are being remediated, or replaced, and by what: requests of any check, whatever

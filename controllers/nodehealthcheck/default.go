@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -74,7 +75,7 @@ func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader
 				{Key: "node-role.kubernetes.io/control-plane", Operator: metav1.LabelSelectorOpDoesNotExist},
 				{Key: "node-role.kubernetes.io/master", Operator: metav1.LabelSelectorOpDoesNotExist},
 			}},
-			MinHealthy:          ptr.To(intstr.FromString("51%")),
+			MinHealthy:          ptr.To(intstr.FromString(budget.DefaultMinHealthy)),
 			RemediationTemplate: template.ref,
 		},
 	}

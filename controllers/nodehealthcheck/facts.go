@@ -1,7 +1,6 @@
 package nodehealthcheck
 
 import (
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,16 +137,4 @@ func nodeReady(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// inWords are the findings of v that count at now, for people.
-func inWords(v health.Verdict, now time.Time) string {
-	due := v.Due(now)
-	if len(due) == 0 {
-		return ""
-	}
-	if len(due) == 1 {
-		return due[0].Detail
-	}
-	return fmt.Sprintf("%s, and %d more", due[0].Detail, len(due)-1)
 }

@@ -100,8 +100,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 }
 
 // observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
-// lease. A selector that cannot be parsed selects nothing,
-// and disables the check.
+// lease. A selector that cannot be parsed selects nothing, and disables the check.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
@@ -200,9 +199,6 @@ func (w *world) lookAgainIn(d time.Duration) {
 		w.recheck = health.Earliest(w.recheck, w.now.Add(d))
 	}
 }
-
-// lookAgainAt makes the pass be repeated at that moment at the latest; zero asks for nothing.
-func (w *world) lookAgainAt(at time.Time) { w.recheck = health.Earliest(w.recheck, at) }
 
 // machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.
 type machine struct {

@@ -190,7 +190,8 @@ func invalid(err error) *disabling {
 
 func forbidden(kind schema.GroupVersionKind, err error) *disabling {
 	return &disabling{nhcv1.TemplateForbiddenReason, fmt.Sprintf(
-		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, as the remediator brings one: %q",
+		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, "+
+			"as the remediator brings one: %q",
 		kind.Kind, plain(err))}
 }
 

@@ -168,9 +168,6 @@ func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
 
 func (f *found) leaving() bool { return f.obj.GetDeletionTimestamp() != nil }
 
-// age is how long the request has existed.
-func (f *found) age(now time.Time) time.Duration { return now.Sub(f.started()) }
-
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
 func (f *found) annotated(key string) time.Time {
 	at, err := time.Parse(time.RFC3339, f.obj.GetAnnotations()[key])
@@ -222,7 +219,7 @@ func (f *found) says(kind string) bool {
 	return answer == escalation.Yes
 }
 
-// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone but were given up before.
+// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone.
 func (w *world) ladder(t *target) []escalation.Request {
 	var steps []escalation.Request
 	for _, f := range t.requests {
@@ -233,10 +230,14 @@ func (w *world) ladder(t *target) []escalation.Request {
 	for i := range t.gone {
 		gone := &t.gone[i]
 		rung := w.rungOfGone(gone)
-		if rung < 0 || gone.TimedOut == nil {
+		if rung < 0 {
 			continue
 		}
-		steps = append(steps, escalation.Request{Rung: rung, Started: gone.Started.Time, GivenUp: gone.TimedOut.Time, Told: true, Gone: true})
+		step := escalation.Request{Rung: rung, Started: gone.Started.Time, Gone: true}
+		if gone.TimedOut != nil {
+			step.GivenUp = gone.TimedOut.Time
+		}
+		steps = append(steps, step)
 	}
 	return steps
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +33,11 @@ func statusAfter(w *world, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck
 	}
 	st.UnhealthyNodes = nil
 	for i := range w.targets {
-		if entry := entryOf(w, &w.targets[i], done[w.targets[i].name]); entry != nil {
+		o := done[w.targets[i].name]
+		if o == nil {
+			o = &outcome{}
+		}
+		if entry := entryOf(w, &w.targets[i], o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
 	}
@@ -45,50 +50,55 @@ func statusAfter(w *world, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck
 
 // entryOf is what the status says of a node; nil if it says nothing.
 func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
-	entry := &nhcv1.UnhealthyNode{Name: t.name}
-	for _, f := range t.requests {
-		if o != nil && slices.Contains(o.ended, f) && len(f.obj.GetFinalizers()) == 0 {
-			continue // nothing keeps it
-		}
-		entry.Remediations = append(entry.Remediations, remediationOf(w, f, o))
-	}
-	if o != nil && o.made != nil {
-		entry.Remediations = append(entry.Remediations, nhcv1.Remediation{
-			Resource: referenceTo(o.made.GroupVersionKind().GroupVersion().String(), o.made), Started: o.made.GetCreationTimestamp(),
-			TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
-		})
-	}
-	wellOrGone := t.node == nil || t.verdict.State == health.Healthy
-	if !wellOrGone {
-		for _, gone := range t.gone { // a step that was taken is not taken again because its request was deleted
-			if gone.TimedOut != nil {
-				entry.Remediations = append(entry.Remediations, gone)
-			}
-		}
-	}
-	slices.SortStableFunc(entry.Remediations, func(a, b nhcv1.Remediation) int {
-		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
-	})
+	entry := &nhcv1.UnhealthyNode{Name: t.name, Remediations: remediationsOf(w, t, o)}
 	switch {
 	case len(entry.Remediations) > 0:
-	case wellOrGone, t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
+	case t.wellOrGone(), t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
 		return nil
 	}
-	if t.node != nil && t.verdict.State == health.Healthy {
+	if t.node != nil && t.wellOrGone() {
 		entry.ConditionsHealthyTimestamp = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
 		if t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil {
 			entry.ConditionsHealthyTimestamp = t.listed.ConditionsHealthyTimestamp
 		}
 	}
-	if o != nil && o.delayed {
+	if o.delayed {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
 }
 
+func (t *target) wellOrGone() bool { return t.node == nil || t.verdict.State == health.Healthy }
+
+// remediationsOf are the requests for t after o: those that are there, the one that was made, and of those that are gone the ones that
+// matter still. A step that was taken is not taken again because its request was deleted, and what was deleted is not made again at once.
+func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
+	var all []nhcv1.Remediation
+	for _, f := range t.requests {
+		if slices.Contains(o.ended, f) && len(f.obj.GetFinalizers()) == 0 {
+			continue // nothing keeps it
+		}
+		all = append(all, remediationOf(w, f, o))
+	}
+	if o.made != nil {
+		all = append(all, nhcv1.Remediation{
+			Resource: referenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+		})
+	}
+	for _, gone := range t.gone {
+		if !t.wellOrGone() && (gone.TimedOut != nil || w.now.Before(gone.Started.Add(remake))) {
+			all = append(all, gone)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b nhcv1.Remediation) int {
+		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
+	})
+	return all
+}
+
 func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {
 	is := nhcv1.Remediation{
-		Resource: referenceTo(f.obj.GetAPIVersion(), f.obj), Started: f.obj.GetCreationTimestamp(),
+		Resource: referenceTo(f.obj), Started: f.obj.GetCreationTimestamp(),
 		TemplateName: f.obj.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 	}
 	if is.TemplateName == "" && f.rung >= 0 {
@@ -97,15 +107,15 @@ func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {
 	switch {
 	case !f.givenUp.IsZero():
 		is.TimedOut = ptr.To(metav1.NewTime(f.givenUp))
-	case o != nil && o.gaveUp && o.giveUp == f:
+	case o.gaveUp && slices.Contains(o.giveUp, f):
 		is.TimedOut = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
 	}
 	return is
 }
 
-func referenceTo(apiVersion string, obj client.Object) corev1.ObjectReference {
+func referenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: apiVersion, Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		APIVersion: obj.GetAPIVersion(), Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
 	}
 }
 
@@ -199,7 +209,8 @@ func (r *Reconciler) record(ctx context.Context, w *world, next *nhcv1.NodeHealt
 	}
 	next.Status.LastUpdateTime = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
 	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, next.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+	err := r.Client.Status().Patch(ctx, next.DeepCopy(), patch)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", w.check.Name, err)
 	}
 	return nil

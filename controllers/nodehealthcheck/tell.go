@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -44,74 +43,80 @@ func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
 	}
 }
 
-// detectedNotes are the events about nodes that were found to be unhealthy. They are to be told when the status was saved, which is what they
-// are told once by: a pass that saw an old one would tell them again.
+// telling collects the events of a pass. What goes on being so is told once, when it begins: told is what was told by the last pass of
+// what is held up, and holds what is held up now.
+type telling struct {
+	notes       []note
+	told, holds map[string]string
+}
+
+func (n *telling) add(t *target, kind, reason, action, text string) {
+	n.notes = append(n.notes, note{related: related(t), kind: kind, reason: reason, action: action, text: text})
+}
+
+// once tells a text that is about what goes on, known by key, unless that was told.
+func (n *telling) once(key, text string, tell func()) {
+	n.holds[key] = text
+	if n.told[key] != text {
+		tell()
+	}
+}
+
+// detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
+// that they were: a pass that saw an old one would tell them again.
 func detectedNotes(w *world) []note {
-	var notes []note
+	n := &telling{}
 	for i := range w.targets {
 		t := &w.targets[i]
-		if !t.selected || t.verdict.State != health.Unhealthy || t.listed != nil && t.listed.ConditionsHealthyTimestamp == nil {
-			continue
-		}
-		if c := matched(w, t); c != nil {
-			notes = append(notes, note{
-				related: related(t), kind: corev1.EventTypeNormal, reason: nhcv1.EventDetectedUnhealthy, action: "Judge", text: fmt.Sprintf(
-					"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status),
-			})
+		if c := matched(w, t); c != nil && t.selected && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil) {
+			n.add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
+				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status))
 		}
 	}
-	return notes
+	return n.notes
 }
 
 // nodeNotes are the events about what was done about nodes: one for each change.
 func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []note {
-	var notes []note
-	holds := map[string]string{} // what is held up now
-	add := func(t *target, kind, reason, action, text string) {
-		notes = append(notes, note{related: related(t), kind: kind, reason: reason, action: action, text: text})
-	}
-	for i := range outcomes {
-		o := &outcomes[i]
-		t := o.target
-		if o.gaveUp {
-			add(t, corev1.EventTypeWarning, nhcv1.EventRemediationTimedOut, "Escalate", o.why)
-		}
-		if o.made != nil {
-			add(t, corev1.EventTypeNormal, nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node "+t.name)
-		}
-		for _, f := range o.ended {
-			add(t, corev1.EventTypeNormal, nhcv1.EventRemediationRemoved, "Release",
-				fmt.Sprintf("Deleted remediation CR of kind %s with name %s", f.obj.GetKind(), f.obj.GetName()))
-		}
-		if o.refused != nil {
-			holds[t.name] = "refused: " + o.refused.Error()
-			if r.memory.of(w.check.Name).told[t.name] != holds[t.name] {
-				add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Remediate", fmt.Sprintf("No remediation object could be created for node %s: %v", t.name, o.refused))
-			}
-		}
-		if s := o.skipped; s != nil && s.reason != "" {
-			holds[t.name] = s.text
-			if r.memory.of(w.check.Name).told[t.name] != s.text {
-				add(t, s.kind, s.reason, "Grant", s.text)
-			}
+	last := r.memory.of(w.check.Name)
+	n := &telling{told: last.told, holds: map[string]string{}}
+	for i := range w.targets {
+		t := &w.targets[i]
+		if t.terminating {
+			n.once(t.name+"/terminating", "terminating", func() {
+				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, it is terminating and will be handled by MHC", "NodeName", t.name)
+			})
 		}
 		if text := invalidLabel(t); text != "" && t.verdict.State == health.Unhealthy {
-			holds[t.name+"/label"] = text
-			if r.memory.of(w.check.Name).told[t.name+"/label"] != text {
-				add(t, corev1.EventTypeWarning, nhcv1.EventInvalidNodeLabel, "Grant", text)
-			}
+			n.once(t.name+"/label", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventInvalidNodeLabel, "Grant", text) })
 		}
 	}
-	for i := range w.targets {
-		if t := &w.targets[i]; t.terminating {
-			holds[t.name+"/terminating"] = "terminating"
-			if r.memory.of(w.check.Name).told[t.name+"/terminating"] == "" {
-				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, it is terminating and will be handled by MHC", "NodeName", t.name)
-			}
-		}
+	for i := range outcomes {
+		n.outcome(&outcomes[i])
 	}
-	r.memory.of(w.check.Name).told = holds
-	return notes
+	last.told = n.holds
+	return n.notes
+}
+
+func (n *telling) outcome(o *outcome) {
+	t := o.target
+	if o.gaveUp {
+		n.add(t, corev1.EventTypeWarning, nhcv1.EventRemediationTimedOut, "Escalate", o.why)
+	}
+	if o.made != nil {
+		n.add(t, corev1.EventTypeNormal, nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node "+t.name)
+	}
+	for _, f := range o.ended {
+		n.add(t, corev1.EventTypeNormal, nhcv1.EventRemediationRemoved, "Release",
+			fmt.Sprintf("Deleted remediation CR of kind %s with name %s", f.obj.GetKind(), f.obj.GetName()))
+	}
+	if o.refused != nil {
+		text := fmt.Sprintf("No remediation object could be created for node %s: %v", t.name, o.refused)
+		n.once(t.name+"/refused", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Remediate", text) })
+	}
+	if s := o.skipped; s != nil && s.reason != "" {
+		n.once(t.name, s.text, func() { n.add(t, s.kind, s.reason, "Grant", s.text) })
+	}
 }
 
 // related is the node that an event is about.
@@ -124,19 +129,15 @@ func related(t *target) client.Object {
 	return node
 }
 
-// matched is the first of the check's conditions that t meets.
+// matched is the first of the check's conditions that t meets; nil if it is not unhealthy.
 func matched(w *world, t *target) *nhcv1.UnhealthyCondition {
-	var due time.Time
-	for _, f := range t.verdict.Due(w.now) {
-		due = f.Due
-		break
-	}
-	if due.IsZero() || t.node == nil {
+	due := t.verdict.Due(w.now)
+	if len(due) == 0 {
 		return nil
 	}
 	for i := range w.check.Spec.UnhealthyConditions {
 		c := &w.check.Spec.UnhealthyConditions[i]
-		if strings.HasPrefix(t.verdict.Due(w.now)[0].Detail, fmt.Sprintf("Condition %s on Node is reporting status %s ", c.Type, c.Status)) {
+		if strings.HasPrefix(due[0].Detail, fmt.Sprintf("Condition %s on %s is reporting status %s ", c.Type, health.OnNode, c.Status)) {
 			return c
 		}
 	}

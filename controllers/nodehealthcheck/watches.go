@@ -158,9 +158,13 @@ func clusterChanges() predicate.Predicate {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return conditionTrue(was.Status.Conditions, clusterv1.ClusterRollingOutCondition) != conditionTrue(is.Status.Conditions, clusterv1.ClusterRollingOutCondition)
+			return rollingOut(was) != rollingOut(is)
 		},
 	}
+}
+
+func rollingOut(cluster *clusterv1.Cluster) bool {
+	return conditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
 // machineChanges passes what holds up the remediation of a node, or ends that.

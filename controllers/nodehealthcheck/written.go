@@ -77,10 +77,3 @@ func older(a, b *unstructured.Unstructured) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
 }
-
-// gone forgets a request of which the cache said that it was deleted.
-func (o *written) gone(uid types.UID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.marks, uid)
-}

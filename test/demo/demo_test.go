@@ -110,17 +110,17 @@ func TestScenesThatTakeMinutesAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
 		"":         {[]string{"replace", "short-circuit", "reboot"}, true},
 		"all":      {[]string{"replace", "short-circuit", "reboot"}, true},
 		"replace":  {[]string{"replace"}, false},
-		"escalate": {[]string{"escalate"}, false},
+		"handover": {[]string{"handover"}, false},
 	} {
 		chosen, err := choose(asked)
 		if diff := cmp.Diff(want.names, names(chosen)); err != nil || diff != "" {
 			t.Errorf("SCENE=%s: error %v, difference %s", asked, err, diff)
 		}
-		if hint := strings.Contains(leftOut(chosen), "make demo SCENE=escalate"); hint != want.hint {
+		if hint := strings.Contains(leftOut(chosen), "make demo SCENE=handover"); hint != want.hint {
 			t.Errorf("SCENE=%s: is the scene that was left out named? %t", asked, hint)
 		}
 	}
-	if _, err := choose("no such scene"); err == nil || !strings.Contains(err.Error(), "escalate") {
+	if _, err := choose("no such scene"); err == nil || !strings.Contains(err.Error(), "handover") {
 		t.Errorf("the error does not name the scenes: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func scenes() []scene {
 		{name: "replace", play: replace},
 		{name: "short-circuit", play: shortCircuit},
 		{name: "reboot", play: reboot},
-		{name: "escalate", play: escalate, long: "four minutes"},
+		{name: "handover", play: handover, long: "four minutes"},
 	}
 }
 

@@ -35,7 +35,8 @@ const (
 	PhaseWaiting RemediationPhase = "Waiting"
 	// PhaseDeleting means that no attempt is left and the machine was handed to its owner.
 	PhaseDeleting RemediationPhase = "Deleting machine"
-	// PhaseFailed means that the host cannot be remediated, for example because its owner has switched it off.
+	// PhaseFailed means that the host cannot be remediated, for example because its owner has switched it off, or that the remediation was
+	// told to stop.
 	PhaseFailed RemediationPhase = "Failed"
 )
 

@@ -37,8 +37,10 @@ const (
 
 // Conditions of a remediation request, written by its remediator. (medik8s, the contract of remediators.)
 const (
+	// ProcessingCondition is True from the start of a remediation until it is over.
 	ProcessingCondition = "Processing"
-	SucceededCondition  = "Succeeded"
+	// SucceededCondition is Unknown as long as ProcessingCondition is True; then it is True, or False if the remediation was in vain, or was stopped.
+	SucceededCondition = "Succeeded"
 	// NodeDeletionExpectedCondition says whether the node will not come back under its name.
 	NodeDeletionExpectedCondition = "PermanentNodeDeletionExpected"
 )

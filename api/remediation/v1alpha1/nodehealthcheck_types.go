@@ -35,12 +35,17 @@ type UnhealthyCondition struct {
 	// duration is how long the condition has to have had the status, such as 300s, 5m or 1h30m.
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="duration must be at most 2562047h"
 	Duration metav1.Duration `json:"duration"`
 }
 
 // EscalatingRemediation is one step of a ladder.
 type EscalatingRemediation struct {
 	// remediationTemplate is what requests of this step are made from.
+	// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) && self.apiVersion != ''",message="apiVersion of the remediation template must be set",fieldPath=".apiVersion"
+	// +kubebuilder:validation:XValidation:rule="has(self.kind) && self.kind != ''",message="kind of the remediation template must be set",fieldPath=".kind"
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name of the remediation template must be set",fieldPath=".name"
+	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate corev1.ObjectReference `json:"remediationTemplate"`
 
 	// order is when it is this step's turn, ascending. No two steps may have the same.
@@ -49,10 +54,17 @@ type EscalatingRemediation struct {
 	// timeout is how long the node may take to become healthy before it is the next step's turn; at least one minute.
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="EscalatingRemediation Timeout must be at least one minute",messageExpression="'EscalatingRemediation Timeout must be at least one minute: found timeout %s'.format([self])"
 	Timeout metav1.Duration `json:"timeout"`
 }
 
 // NodeHealthCheckSpec says which nodes are watched, when they are unhealthy, and what is done then.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minHealthy) || !has(self.maxUnhealthy)",message="minHealthy and maxUnhealthy cannot be specified at the same time"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnhealthy) || !has(self.remediationTemplate) || !has(self.remediationTemplate.kind) || self.remediationTemplate.kind.lowerAscii() != 'machinedeletionremediationtemplate'",message="maxUnhealthy can't be used with MachineDeletionRemediationTemplate",fieldPath=".maxUnhealthy"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnhealthy) || !has(self.escalatingRemediations) || self.escalatingRemediations.all(r, !has(r.remediationTemplate.kind) || r.remediationTemplate.kind.lowerAscii() != 'machinedeletionremediationtemplate')",message="maxUnhealthy can't be used with MachineDeletionRemediationTemplate escalating remediation",fieldPath=".maxUnhealthy"
+// +kubebuilder:validation:XValidation:rule="has(self.remediationTemplate) || (has(self.escalatingRemediations) && size(self.escalatingRemediations) > 0)",message="Either RemediationTemplate or at least one EscalatingRemediations must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.remediationTemplate) || !has(self.escalatingRemediations) || size(self.escalatingRemediations) == 0",message="RemediationTemplate and EscalatingRemediations usage is mutual exclusive"
 type NodeHealthCheckSpec struct {
 	// selector selects the nodes that are watched. An empty one selects all nodes of the cluster.
 	// +optional
@@ -64,6 +76,7 @@ type NodeHealthCheckSpec struct {
 	// +listMapKey=type
 	// +listMapKey=status
 	// +kubebuilder:default={{type:"Ready",status:"False",duration:"300s"},{type:"Ready",status:"Unknown",duration:"300s"}}
+	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="unhealthyConditions must not be empty: no node would ever be unhealthy"
 	UnhealthyConditions []UnhealthyCondition `json:"unhealthyConditions,omitempty"`
 
 	// minHealthy is how many of the watched nodes have to be healthy for remediation to start: a number, or a percentage that is
@@ -71,6 +84,8 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="minHealthy must not be negative",messageExpression="'minHealthy must not be negative: %d'.format([self])"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="minHealthy must be at most 2147483647"
 	MinHealthy *intstr.IntOrString `json:"minHealthy,omitempty"`
 
 	// maxUnhealthy is how many of the watched nodes may be not healthy for remediation to start: a number, or a percentage that is
@@ -78,6 +93,8 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="maxUnhealthy must not be negative",messageExpression="'maxUnhealthy must not be negative: %d'.format([self])"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="maxUnhealthy must be at most 2147483647"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
 
 	// stormCooldownDuration is for how long enough nodes have to have been healthy again, after too few were, before new
@@ -85,14 +102,21 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="stormCooldownDuration must be at most 2562047h"
 	StormCooldownDuration *metav1.Duration `json:"stormCooldownDuration,omitempty"`
 
 	// remediationTemplate is what remediation requests are made from. Either this or escalatingRemediations has to be set.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) && self.apiVersion != ''",message="apiVersion of the remediation template must be set",fieldPath=".apiVersion"
+	// +kubebuilder:validation:XValidation:rule="has(self.kind) && self.kind != ''",message="kind of the remediation template must be set",fieldPath=".kind"
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && self.name != ''",message="name of the remediation template must be set",fieldPath=".name"
+	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
 
 	// escalatingRemediations are steps, one after the other until the node is healthy.
 	// +optional
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.order == a.order))",message="EscalatingRemediation Order must be unique",messageExpression="'EscalatingRemediation Order must be unique: found duplicate order %d'.format([self.filter(a, !self.exists_one(b, b.order == a.order))[0].order])"
 	EscalatingRemediations []EscalatingRemediation `json:"escalatingRemediations,omitempty"`
 
 	// pauseRequests keep new remediations from starting while there is at least one. Each says who asks for it, or why.
@@ -104,6 +128,7 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="healthyDelay must be at most 2562047h"
 	HealthyDelay *metav1.Duration `json:"healthyDelay,omitempty"`
 }
 
@@ -190,8 +215,10 @@ type NodeHealthCheckStatus struct {
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="What the check is doing"
 // +kubebuilder:printcolumn:name="Observed",type=integer,JSONPath=`.status.observedNodes`,description="How many nodes it watches"
 // +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthyNodes`,description="How many of them are healthy"
-// +kubebuilder:printcolumn:name="Remediating",type=string,JSONPath=`.status.unhealthyNodes[?(@.remediations)].name`,description="The nodes that are being remediated"
+// +kubebuilder:printcolumn:name="Remediating",type=string,JSONPath=`.status.unhealthyNodes[?(@.remediations)].name`,description="The first of the nodes that are being remediated; a column cannot show all"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`,description="Why, and how many nodes are being remediated",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || (oldSelf.hasValue() && !has(oldSelf.value().spec))",optionalOldSelf=true,message="Either RemediationTemplate or at least one EscalatingRemediations must be set",fieldPath=".spec"
 type NodeHealthCheck struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -13,9 +13,9 @@ const (
 	attemptInVain = 2 * time.Minute
 )
 
-// escalate: a host never boots again; it is tried twice, and then the machine is replaced on another one.
-func escalate(ctx context.Context, s *stage) error {
-	s.narrator.heading("Scene escalate: a host never boots again",
+// handover: a host never boots again; it is tried twice, and then the machine is replaced on another one.
+func handover(ctx context.Context, s *stage) error {
+	s.narrator.heading("Scene handover: a host never boots again",
 		"A power cycle does not help here, and neither does a second one: templates/"+rebootTemplate+", which the check names by "+
 			"templates/"+rebootingCheckV1beta2+", allows one retry. Then the host is "+
 			"marked and the Machine replaced on a spare host. An attempt has "+attemptSeconds+" s, the least that the API allows, so this takes a while.")

@@ -1,0 +1,100 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// What clients of medik8s know the kind by.
+func TestTheKindIsThatOfMedik8s(t *testing.T) {
+	crd := read(t)
+	want := apiextensionsv1.CustomResourceDefinitionNames{
+		Kind: "NodeHealthCheck", ListKind: "NodeHealthCheckList", Plural: "nodehealthchecks", Singular: "nodehealthcheck", ShortNames: []string{"nhc"},
+	}
+	if diff := cmp.Diff(want, crd.Spec.Names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if crd.Spec.Group != "remediation.medik8s.io" || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
+		t.Errorf("the kind is of group %s and scope %s", crd.Spec.Group, crd.Spec.Scope)
+	}
+	if len(crd.Spec.Versions) != 1 {
+		t.Fatalf("%d versions, want 1", len(crd.Spec.Versions))
+	}
+	only := crd.Spec.Versions[0]
+	if only.Name != "v1alpha1" || !only.Served || !only.Storage || only.Subresources.Status == nil {
+		t.Errorf("version %s: served %v, stored %v, subresources %v", only.Name, only.Served, only.Storage, only.Subresources)
+	}
+}
+
+func TestColumnsOfANodeHealthCheck(t *testing.T) {
+	type column struct{ path, kind string }
+	want := map[string]column{
+		"Phase":       {".status.phase", "string"},
+		"Observed":    {".status.observedNodes", "integer"},
+		"Healthy":     {".status.healthyNodes", "integer"},
+		"Remediating": {".status.unhealthyNodes[?(@.remediations)].name", "string"},
+		"Reason":      {".status.reason", "string"},
+		"Age":         {".metadata.creationTimestamp", "date"},
+	}
+	got := map[string]column{}
+	for _, c := range read(t).Spec.Versions[0].AdditionalPrinterColumns {
+		got[c.Name] = column{c.JSONPath, c.Type}
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(column{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Defaults of the others would collide with rules, or change what a stored object means.
+func TestOnlyTheConditionsHaveADefault(t *testing.T) {
+	defaults := map[string]string{}
+	for field, schema := range read(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties {
+		if schema.Default != nil {
+			defaults[field] = string(schema.Default.Raw)
+		}
+	}
+	want := map[string]string{"unhealthyConditions": `[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`}
+	if diff := cmp.Diff(want, defaults); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Old manifests may have fields that came and went; the schema drops them instead of refusing the manifest.
+func TestNoUnknownFieldsAreKept(t *testing.T) {
+	schema := read(t).Spec.Versions[0].Schema.OpenAPIV3Schema
+	for name, s := range map[string]apiextensionsv1.JSONSchemaProps{"the check": *schema, "its spec": schema.Properties["spec"]} {
+		if s.XPreserveUnknownFields != nil {
+			t.Errorf("%s keeps unknown fields", name)
+		}
+	}
+}
+
+func TestConditionsCanBeSet(t *testing.T) {
+	check := &v1alpha1.NodeHealthCheck{}
+	conditions.Set(check, metav1.Condition{Type: v1alpha1.DisabledCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.TemplateNotFoundReason})
+	if got := conditions.GetReason(check, v1alpha1.DisabledCondition); got != v1alpha1.TemplateNotFoundReason {
+		t.Errorf("the reason is %q", got)
+	}
+}
+
+func read(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "remediation.medik8s.io_nodehealthchecks.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(content, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}

@@ -1,0 +1,232 @@
+package budget
+
+import (
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestSpareIsWhatRoundingUpLeaves(t *testing.T) {
+	cases := map[string]struct {
+		amount      string
+		total, want int
+	}{
+		"51% of 3 is 2 healthy":                       {"51%", 3, 1},
+		"51% of 7 is 4 healthy":                       {"51%", 7, 3},
+		"51% of 1 is the one":                         {"51%", 1, 0},
+		"a percentage that fits":                      {"60%", 5, 2},
+		"a percentage that does not":                  {"61%", 5, 1},
+		"all":                                         {"100%", 7, 0},
+		"none":                                        {"0%", 7, 7},
+		"a percentage of none":                        {"51%", 0, 0},
+		"a number":                                    {"2", 7, 5},
+		"a number that is all there are":              {"7", 7, 0},
+		"a number that is more than there are":        {"9", 7, -2},
+		"a number of none":                            {"3", 0, -3},
+		"nothing of none":                             {"0", 0, 0},
+		"a percentage that is more than there are":    {"150%", 4, -2},
+		"a percentage of very many nodes":             {"99%", 10_000_000, 100_000},
+		"a percentage that is more than fits":         {"2147483647%", math.MaxInt32, 0},
+		"a number that fits no integer, of very many": {"99999999999999999999", math.MaxInt32, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseAmount(tc.amount)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.Spare(tc.total); got != tc.want {
+				t.Errorf("%d nodes spare %d while %s are healthy, want %d", tc.total, got, tc.amount, tc.want)
+			}
+		})
+	}
+}
+
+// Section 2.6 of the operator's rules: ceil(p% n) = n - floor((100-p)% n). So the default of today and that of seed 000 are one rule.
+func TestMinHealthyIsTheSameRuleAsMaxUnhealthyOfTheRest(t *testing.T) {
+	for percent := range 101 {
+		for total := range 1001 {
+			healthy := Amount{value: percent, percent: true}
+			unhealthy := Amount{value: 100 - percent, percent: true}
+			if spare, of := healthy.Spare(total), unhealthy.Of(total); spare != of {
+				t.Fatalf("of %d, minHealthy %s allows %d and maxUnhealthy %s allows %d", total, healthy, spare, unhealthy, of)
+			}
+		}
+	}
+}
+
+// C83: what the thresholds make of the nodes of a check.
+func TestThresholds(t *testing.T) {
+	cases := map[string]struct {
+		minHealthy, maxUnhealthy string
+		total, bad               int
+		allowed                  bool
+	}{
+		"C83: as many healthy as the number":                         {"3", "", 5, 2, true},
+		"C83: one fewer healthy than the number":                     {"3", "", 5, 3, false},
+		"C83: as many healthy as the percentage":                     {"60%", "", 5, 2, true},
+		"C83: one fewer healthy than the percentage":                 {"60%", "", 5, 3, false},
+		"C83: a percentage of healthy nodes is rounded up":           {"51%", "", 7, 4, false},
+		"C83: and no further than that":                              {"51%", "", 7, 3, true},
+		"C83: all have to be healthy":                                {"100%", "", 4, 1, false},
+		"C83: none has to be healthy":                                {"0", "", 4, 4, true},
+		"C83: more have to be healthy than there are":                {"5", "", 4, 1, false},
+		"C83: as many unhealthy as the number":                       {"", "2", 5, 2, true},
+		"C83: one more unhealthy than the number":                    {"", "2", 5, 3, false},
+		"C83, W15: 49% of 3 may be unhealthy, rounded down":          {"", "49%", 3, 1, true},
+		"C83, W15: 49% of 3 is not 2":                                {"", "49%", 3, 2, false},
+		"C83, W15: 40% of 6 is 2":                                    {"", "40%", 6, 3, false},
+		"C83, W15: more may be unhealthy than there are":             {"", "9", 4, 4, true},
+		"C83: none may be unhealthy":                                 {"", "0", 4, 1, false},
+		"C83, seed 0.11, seed 1.4: without thresholds 51% are asked": {"", "", 3, 1, true},
+
+		"seed 0.11: without thresholds 51% of 3 are not 1":      {"", "", 3, 2, false},
+		"seed 0.12: at most maxUnhealthy, which is not below":   {"", "40%", 5, 2, true},
+		"seed 1.10: at least minHealthy, which is not above":    {"2", "", 3, 1, true},
+		"W16: a single node is not remediated without asking":   {"", "", 1, 1, false},
+		"a single node is remediated where none has to be well": {"0%", "", 1, 1, true},
+		"all may be unhealthy":                                  {"", "100%", 4, 4, true},
+		"no node at all is fine by any number of healthy ones":  {"3", "", 0, 0, true},
+		"no node at all is fine without thresholds":             {"", "", 0, 0, true},
+		"all well is fine although fewer are there than asked":  {"9", "", 4, 0, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l, err := NodeLimits(tc.minHealthy, tc.maxUnhealthy, tc.total)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := Grant{Reason: TooMany}
+			if tc.allowed {
+				want = Grant{Start: tc.bad, Remaining: max(l.AtMost-tc.bad, 0)}
+			}
+			if got := Decide(Population{Healthy: tc.total - tc.bad, Unhealthy: tc.bad, Waiting: tc.bad}, l); got != want {
+				t.Errorf("%d of %d nodes are bad, limits %+v: %+v, want %+v", tc.bad, tc.total, l, got, want)
+			}
+		})
+	}
+}
+
+// thresholdRow is a row of the table of examples: total, threshold, has to be healthy, may be bad.
+var thresholdRow = regexp.MustCompile("(?m)^\\| ([0-9]+) \\| (?:`(min|max)(?:H|Unh)ealthy: ([0-9]+%?)`|none) \\| ([0-9]+) \\| ([0-9]+|none) \\|")
+
+func TestTheDocumentedThresholds(t *testing.T) {
+	page, err := os.ReadFile("../../docs/nodehealthcheck-thresholds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := thresholdRow.FindAllStringSubmatch(string(page), -1)
+	if len(rows) != 14 {
+		t.Fatalf("%d rows can be read, there were 14", len(rows))
+	}
+	for _, row := range rows {
+		t.Run(row[0], func(t *testing.T) {
+			given := map[string]string{row[2]: row[3]}
+			total, err := strconv.Atoi(row[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := NodeLimits(given["min"], given["max"], total)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mayBeBad := strconv.Itoa(l.AtMost)
+			if l.AtMost < 0 {
+				mayBeBad = "none"
+			}
+			if healthy := strconv.Itoa(total - l.AtMost); healthy != row[4] || mayBeBad != row[5] {
+				t.Errorf("%s have to be healthy and %s may be bad", healthy, mayBeBad)
+			}
+		})
+	}
+}
+
+// What the event about a skipped remediation says: "... is <healthy> and should equal or exceed <this>".
+func TestHowManyHaveToBeHealthyIsReadOffTheLimits(t *testing.T) {
+	cases := map[string]struct {
+		minHealthy, maxUnhealthy string
+		total, want              int
+	}{
+		"a number":                            {"3", "", 5, 3},
+		"a number above what is there":        {"9", "", 5, 9},
+		"a percentage":                        {"51%", "", 7, 4},
+		"the default":                         {"", "", 7, 4},
+		"the default, of an even number":      {"", "", 4, 3},
+		"a number of unhealthy ones":          {"", "2", 5, 3},
+		"a percentage of unhealthy ones":      {"", "40%", 6, 4},
+		"more unhealthy ones than are there":  {"", "9", 5, 0},
+		"more than all unhealthy ones, by %":  {"", "150%", 5, 0},
+		"a number of no nodes at all":         {"3", "", 0, 3},
+		"unhealthy ones of no nodes at all":   {"", "3", 0, 0},
+		"unhealthy ones that fit no integer":  {"", "99999999999999999999", 5, 0},
+		"all that could be, of those who are": {"100%", "", 5, 5},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l, err := NodeLimits(tc.minHealthy, tc.maxUnhealthy, tc.total)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tc.total - l.AtMost; got != tc.want || l.InFlight != Unlimited || l.AtLeast != 0 {
+				t.Errorf("%d of %d have to be healthy, want %d; limits %+v", got, tc.total, tc.want, l)
+			}
+		})
+	}
+}
+
+func TestNodeLimitsRefuse(t *testing.T) {
+	cases := map[string]struct{ minHealthy, maxUnhealthy, says string }{
+		"both":                          {"51%", "49%", "minHealthy and maxUnhealthy cannot be specified at the same time"},
+		"both, before anything else":    {"-1", "x", "minHealthy and maxUnhealthy cannot be specified at the same time"},
+		"W34: a negative minHealthy":    {"-1", "", "minHealthy must not be negative: -1"},
+		"W34: a negative maxUnhealthy":  {"", "-2", "maxUnhealthy must not be negative: -2"},
+		"a minHealthy that is no value": {"most", "", `minHealthy must be a number such as 2 or a percentage such as 40%, not "most"`},
+		"a maxUnhealthy that is none":   {"", "%", `maxUnhealthy must be a number such as 2 or a percentage such as 40%, not "%"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l, err := NodeLimits(tc.minHealthy, tc.maxUnhealthy, 5)
+			if err == nil || err.Error() != tc.says {
+				t.Errorf("NodeLimits() = %v, want an error that says %q", err, tc.says)
+			}
+			if g := Decide(of(1), l); g.Start != 0 {
+				t.Errorf("with an error beside it, %+v starts %d", l, g.Start)
+			}
+		})
+	}
+}
+
+// A remediation starts exactly if enough nodes are healthy, in the words of the field and not in ours.
+func TestAThresholdIsComparedWithHealthyNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		total := rapid.IntRange(1, 50).Draw(t, "total")
+		bad := rapid.IntRange(1, total).Draw(t, "bad")
+		value := rapid.IntRange(0, 100).Draw(t, "value")
+		field := rapid.SampledFrom([]string{"minHealthy", "minHealthy %", "maxUnhealthy", "maxUnhealthy %"}).Draw(t, "field")
+
+		var least, most string
+		var want bool
+		healthy := total - bad
+		switch field {
+		case "minHealthy":
+			least, want = strconv.Itoa(value), healthy >= value
+		case "minHealthy %":
+			least, want = strconv.Itoa(value)+"%", healthy*100 >= value*total
+		case "maxUnhealthy":
+			most, want = strconv.Itoa(value), bad <= value
+		case "maxUnhealthy %":
+			most, want = strconv.Itoa(value)+"%", bad*100 <= value*total
+		}
+		l, err := NodeLimits(least, most, total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := Decide(Population{Healthy: healthy, Unhealthy: bad, Waiting: bad}, l); (g.Start == bad) != want || (g.Start > 0) != want {
+			t.Fatalf("%s%s, %d of %d bad: %+v, want allowed: %t", least, most, bad, total, g, want)
+		}
+	})
+}

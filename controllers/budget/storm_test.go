@@ -1,0 +1,184 @@
+package budget
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+func coolingSince(t time.Time) Storm { return Storm{Active: true, CoolingSince: t} }
+
+func TestStorm(t *testing.T) {
+	const tooMany, few = true, false
+	calm, raging := Storm{}, Storm{Active: true}
+	ten, none := 10*time.Minute, time.Duration(0)
+
+	cases := map[string]struct {
+		was      Storm
+		cooldown *time.Duration
+		tooMany  bool
+		want     StormStep
+	}{
+		"without a storm nothing is held up":     {calm, &ten, few, StormStep{}},
+		"a storm begins with too many":           {calm, &ten, tooMany, StormStep{Storm: raging, Blocks: true, Turn: StormBegan}},
+		"it goes on while there are too many":    {raging, &ten, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"the cooldown begins with few enough":    {raging, &ten, few, StormStep{coolingSince(noon), true, noon.Add(ten), StormCooling}},
+		"it goes on until it is over":            {coolingSince(ago(4 * time.Minute)), &ten, few, StormStep{coolingSince(ago(4 * time.Minute)), true, noon.Add(6 * time.Minute), StormUnchanged}},
+		"the last moment still is the cooldown":  {coolingSince(ago(ten - 1)), &ten, few, StormStep{coolingSince(ago(ten - 1)), true, noon.Add(1), StormUnchanged}},
+		"the very moment of its end is its end":  {coolingSince(ago(ten)), &ten, few, StormStep{Turn: StormEnded}},
+		"long after its end it has ended too":    {coolingSince(ago(time.Hour)), &ten, few, StormStep{Turn: StormEnded}},
+		"C71: a second storm ends the cooldown":  {coolingSince(ago(4 * time.Minute)), &ten, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"even one whose time was over":           {coolingSince(ago(time.Hour)), &ten, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"a cooldown of 0 is over at once":        {raging, &none, few, StormStep{Turn: StormEnded}},
+		"a cooldown of 0 does not stop a storm":  {raging, &none, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"a cooldown that was cut short is over":  {coolingSince(ago(4 * time.Minute)), &none, few, StormStep{Turn: StormEnded}},
+		"W11: without the field a storm ends":    {raging, nil, few, StormStep{Turn: StormEnded}},
+		"W11: without it a cooldown ends":        {coolingSince(noon), nil, few, StormStep{Turn: StormEnded}},
+		"W11: even while there are too many":     {raging, nil, tooMany, StormStep{Turn: StormEnded}},
+		"without the field no storm begins":      {calm, nil, tooMany, StormStep{}},
+		"without the field there is no storm":    {calm, nil, few, StormStep{}},
+		"a cooldown without a storm is litter":   {Storm{CoolingSince: noon}, &ten, few, StormStep{}},
+		"even without the field":                 {Storm{CoolingSince: noon}, nil, few, StormStep{}},
+		"and does not survive the next storm":    {Storm{CoolingSince: noon}, &ten, tooMany, StormStep{Storm: raging, Blocks: true, Turn: StormBegan}},
+		"a clock that went back waits that long": {coolingSince(noon.Add(time.Minute)), &ten, few, StormStep{coolingSince(noon.Add(time.Minute)), true, noon.Add(11 * time.Minute), StormUnchanged}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.was.Next(tc.cooldown, tc.tooMany, noon)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTurnsHaveNames(t *testing.T) {
+	for turn, want := range map[StormTurn]string{
+		StormUnchanged: "unchanged", StormBegan: "began", StormCooling: "cooling", StormEnded: "ended", -1: "unknown",
+	} {
+		if got := turn.String(); got != want {
+			t.Errorf("%d is %q, want %q", int(turn), got, want)
+		}
+	}
+}
+
+// W11: upstream does not look while no node is unhealthy, and still is in the storm when the next one fails, months later.
+func TestAStormEndsThoughNoNodeIsUnhealthy(t *testing.T) {
+	limits, err := NodeLimits("3", "", 2) // more than there are: even the number of healthy nodes is too small
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := Decide(Population{Healthy: 2}, limits)
+	cooldown := time.Minute
+	s := Storm{Active: true}.Next(&cooldown, grant.ShortCircuited(), noon)
+	if s.Turn != StormCooling {
+		t.Fatalf("with no unhealthy node: %+v", s)
+	}
+	if s = s.Next(&cooldown, grant.ShortCircuited(), s.Recheck); s.Turn != StormEnded || s.Blocks {
+		t.Fatalf("after its cooldown: %+v", s)
+	}
+}
+
+// The example of docs/nodehealthcheck-thresholds.md.
+func TestTheDocumentedStorm(t *testing.T) {
+	limits, err := NodeLimits("51%", "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cooldown := 10 * time.Minute
+	var storm Storm
+	for _, pass := range []struct {
+		at, bad int
+		want    StormTurn
+		blocks  bool
+	}{
+		{5, 6, StormBegan, true},
+		{20, 3, StormCooling, true},
+		{24, 0, StormUnchanged, true},
+		{30, 0, StormEnded, false},
+	} {
+		now := noon.Add(time.Duration(pass.at) * time.Minute)
+		grant := Decide(Population{Healthy: 10 - pass.bad, Unhealthy: pass.bad, Waiting: pass.bad}, limits)
+		s := storm.Next(&cooldown, grant.ShortCircuited(), now)
+		if s.Turn != pass.want || s.Blocks != pass.blocks {
+			t.Errorf("12:%02d: %+v, want it to have %s", pass.at, s, pass.want)
+		}
+		storm = s.Storm
+	}
+}
+
+// C71, and whatever else may come: passes at any time, nodes that fail and come back, a cooldown that is edited.
+func TestStormsOverTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var (
+			storm     Storm
+			calmSince time.Time // since when few enough are unhealthy
+			now       = noon
+		)
+		cooldown := new(time.Duration)
+		for range rapid.IntRange(1, 40).Draw(t, "passes") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "minutes")) * time.Minute)
+			if rapid.IntRange(0, 4).Draw(t, "edited") == 0 {
+				cooldown = rapid.SampledFrom([]*time.Duration{nil, new(time.Duration(0)), new(3 * time.Minute), new(10 * time.Minute)}).Draw(t, "cooldown")
+			}
+			tooMany := rapid.Bool().Draw(t, "too many")
+			was := storm
+			s := was.Next(cooldown, tooMany, now)
+
+			switch {
+			case tooMany:
+				calmSince = time.Time{}
+			case calmSince.IsZero():
+				calmSince = now
+			}
+			configured := cooldown != nil
+			cooling := configured && was.Active && !tooMany && now.Before(calmSince.Add(*orZero(cooldown)))
+			if want := configured && tooMany || cooling; s.Blocks != want || s.Active != want {
+				t.Fatalf("%s: %+v became %+v, want a storm: %t", now.Sub(noon), was, s, want)
+			}
+			if cooling && (!s.CoolingSince.Equal(calmSince) || !s.Recheck.Equal(calmSince.Add(*cooldown)) || !s.Recheck.After(now)) {
+				t.Fatalf("%s: few enough since %s: %+v", now.Sub(noon), calmSince.Sub(noon), s)
+			}
+			if !cooling && (!s.CoolingSince.IsZero() || !s.Recheck.IsZero()) {
+				t.Fatalf("%s: %+v became %+v, and nothing cools down", now.Sub(noon), was, s)
+			}
+			if (s.Turn == StormBegan) != (!was.Active && s.Active) || (s.Turn == StormEnded) != (was.Active && !s.Active) {
+				t.Fatalf("%s: %+v became %+v", now.Sub(noon), was, s)
+			}
+			if (s.Turn == StormCooling) != (was.CoolingSince.IsZero() && !s.CoolingSince.IsZero()) {
+				t.Fatalf("%s: %+v became %+v", now.Sub(noon), was, s)
+			}
+			if again := s.Next(cooldown, tooMany, now); again.Storm != s.Storm || again.Turn != StormUnchanged || again.Recheck != s.Recheck {
+				t.Fatalf("%s: looked at twice, %+v became %+v", now.Sub(noon), s, again)
+			}
+			storm = s.Storm
+		}
+	})
+}
+
+func orZero(d *time.Duration) *time.Duration {
+	if d == nil {
+		return new(time.Duration)
+	}
+	return d
+}
+
+// Acting on Recheck must settle the question, and looking any earlier must be in vain.
+func TestACooldownEndsAtItsRecheckAndNotBefore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cooldown := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "cooldown"))
+		s := Storm{Active: true}.Next(&cooldown, false, noon)
+		before := s.Recheck.Add(-time.Duration(rapid.Int64Range(1, int64(cooldown)).Draw(t, "before")))
+		if early := s.Next(&cooldown, false, before); !early.Blocks || early.Storm != s.Storm || early.Turn != StormUnchanged {
+			t.Fatalf("before its end: %+v", early)
+		}
+		if end := s.Next(&cooldown, false, s.Recheck); end != (StormStep{Turn: StormEnded}) {
+			t.Fatalf("at its end: %+v", end)
+		}
+	})
+}

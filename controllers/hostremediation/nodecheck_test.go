@@ -1,0 +1,212 @@
+package hostremediation
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"go.uber.org/mock/gomock"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// ofNodeHealthCheck gives a remediation the shape that a NodeHealthCheck gives it, for the node of a machine.
+func ofNodeHealthCheck(rem *mendv1.HostRemediation) {
+	rem.Labels = map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"}
+	rem.Annotations = map[string]string{"remediation.medik8s.io/node-name": "node", "remediation.medik8s.io/template-name": "reboot"}
+	rem.OwnerReferences = append([]metav1.OwnerReference{
+		{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "workers", UID: "check-uid"},
+	}, rem.OwnerReferences...)
+}
+
+func toldToStop(rem *mendv1.HostRemediation) {
+	metav1.SetMetaDataAnnotation(&rem.ObjectMeta, nhcv1.TimedOutAnnotation, "2026-01-01T12:00:00Z")
+}
+
+// stands is what rem says of itself as a whole: Processing, Succeeded, and why.
+func stands(rem *mendv1.HostRemediation) [3]string {
+	processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
+	if processing == nil || succeeded == nil {
+		return [3]string{}
+	}
+	return [3]string{string(processing.Status), string(succeeded.Status), succeeded.Reason}
+}
+
+func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
+	for name, before := range map[string]func(*rack){
+		"before it was seen": func(*rack) {},
+		"while its host is not ready": func(k *rack) {
+			k.host.Annotations["baremetalhost.metal3.io/paused"] = "test"
+			k.pass()
+			delete(k.host.Annotations, "baremetalhost.metal3.io/paused")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := rackOf(t, ofNodeHealthCheck) // it expects no HoldOff
+			before(k)
+			k.edit(toldToStop)
+			k.pass()
+			k.wait(time.Hour)
+			rem := k.remediation()
+			if got, want := stands(rem), [3]string{"False", "False", "TimedOutByCheck"}; got != want || rem.Status.Phase != infrav1.PhaseFailed {
+				t.Errorf("it stands at %v in phase %s, want %v in phase Failed", got, rem.Status.Phase, want)
+			}
+			if len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 {
+				t.Errorf("it keeps %v, its host %v", rem.Finalizers, k.host.Annotations)
+			}
+		})
+	}
+}
+
+func TestOneThatIsToldToStopLetsGoOfHostAndNodeBeforeItHasFailed(t *testing.T) {
+	k := rackOf(t, ofNodeHealthCheck)
+	gomock.InOrder(k.holdsOff(), k.fences(), k.releases().Do(func(any, any, any) {
+		if got, want := stands(k.remediation()), [3]string{"True", "Unknown", "TimedOutByCheck"}; got != want {
+			t.Errorf("while it holds its host it stands at %v, want %v", got, want)
+		}
+	}), k.unfences())
+	k.pass()
+	k.power(false)
+	k.pass()
+	if got, want := stands(k.remediation()), [3]string{"True", "Unknown", "WorkloadMoving"}; got != want {
+		t.Errorf("while the workload moves it stands at %v, want %v", got, want)
+	}
+	k.edit(toldToStop)
+	k.pass()
+	rem := k.remediation()
+	if got, want := stands(rem), [3]string{"False", "False", "TimedOutByCheck"}; got != want || rem.Status.Step != string(powercycle.Stopped) {
+		t.Errorf("it stands at %v in %s, want %v in Stopped", got, rem.Status.Step, want)
+	}
+	if len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 || k.seen.Fenced {
+		t.Errorf("it keeps %v, its host %v, and its node is fenced: %t", rem.Finalizers, k.host.Annotations, k.seen.Fenced)
+	}
+	const want = "The remediation was told to stop: the health check that asked for it waits for it no longer"
+	if rem.Status.Message != want {
+		t.Errorf("it says %q, want %q", rem.Status.Message, want)
+	}
+}
+
+func TestOneThatIsOverIsNotStopped(t *testing.T) {
+	k := rackOf(t, ofNodeHealthCheck)
+	k.host.Spec.Online = false
+	before := k.pass()
+	k.edit(toldToStop)
+	after := k.pass()
+	if before.Step != string(powercycle.Failed) || after.Step != before.Step || after.Message != before.Message {
+		t.Errorf("in %s (%s), before it was told to stop in %s (%s); want it to be as it was", after.Step, after.Message, before.Step, before.Message)
+	}
+}
+
+// MachineSets and control planes act on a machine only if it is called bad as well, which no NodeHealthCheck does.
+func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
+	stale := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: "HealthCheckSucceeded"}
+	for name, tc := range map[string]struct {
+		was    *metav1.Condition
+		judged bool
+		acts   bool
+	}{
+		"nobody has ever judged it":                 {acts: true},
+		"nobody judges it any more":                 {was: &stale, acts: true},
+		"a check does, and has the last word on it": {was: &stale, judged: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := rackOf(t, ofNodeHealthCheck)
+			if tc.judged {
+				check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}}
+				check.Spec.ClusterName = "c"
+				if err := k.client.Create(t.Context(), check); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := k.machine(t.Context())
+			if tc.was != nil {
+				conditions.Set(m, *tc.was)
+				if err := k.client.Status().Update(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := k.r.handOver(t.Context(), m, noon); err != nil {
+				t.Fatal(err)
+			}
+			m = k.machine(t.Context())
+			if acts := collections.IsUnhealthyAndOwnerRemediated(m); acts != tc.acts {
+				t.Errorf("its owner acts on it: %t; conditions are %v", acts, m.Status.Conditions)
+			}
+			if err := withdraw(t.Context(), k.client, m); err != nil {
+				t.Fatal(err)
+			}
+			m = k.machine(t.Context())
+			if conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) || conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition) {
+				t.Errorf("what was said of it stays: %v", m.Status.Conditions)
+			}
+		})
+	}
+}
+
+func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *testing.T) {
+	k := rackOf(t)
+	if err := k.r.handOver(t.Context(), k.machine(t.Context()), noon); err != nil {
+		t.Fatal(err)
+	}
+	m := k.machine(t.Context())
+	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "RemediationDeferred"})
+	if err := withdraw(t.Context(), k.client, m); err != nil {
+		t.Fatal(err)
+	}
+	m = k.machine(t.Context())
+	if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) || conditions.Has(m, clusterv1.MachineHealthCheckSucceededCondition) {
+		t.Errorf("conditions are %v", m.Status.Conditions)
+	}
+}
+
+// The garbage collector takes the reference to a machine that is gone away from an object that has another owner as well.
+func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore(t *testing.T) {
+	k := rackOf(t, ofNodeHealthCheck)
+	gomock.InOrder(k.holdsOff(), k.fences(), k.releases(), k.unfences())
+	k.pass()
+	k.power(false)
+	k.pass()
+	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = rem.OwnerReferences[:1] })
+	k.pass()
+	rem := k.remediation()
+	if rem.Status.Step != string(powercycle.Ended) || len(rem.Finalizers) != 0 || k.seen.Fenced {
+		t.Errorf("in %s, it keeps %v, and its node is fenced: %t", rem.Status.Step, rem.Finalizers, k.seen.Fenced)
+	}
+}
+
+// The owner was asked in vain if nobody calls the machine bad: that is asked once more.
+func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
+	k := rackOf(t, ofNodeHealthCheck, func(rem *mendv1.HostRemediation) {
+		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"HandingOver","attempt":2}`)
+	})
+	m := k.machine(t.Context())
+	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "WaitingForRemediation"})
+	if err := k.client.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, m.UID).DoAndReturn(func(context.Context, *bmov1alpha1.BareMetalHost, types.UID) error {
+		for _, key := range []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
+			k.host.Annotations[key] = infrav1.UnhealthyAnnotationValue
+		}
+		return nil
+	})
+	k.pass()
+	if got, want := stands(k.remediation()), [3]string{"False", "False", "HandedOver"}; got != want {
+		t.Errorf("it stands at %v, want %v", got, want)
+	}
+	if m := k.machine(t.Context()); !collections.IsUnhealthyAndOwnerRemediated(m) {
+		t.Errorf("its owner does not act: %v", m.Status.Conditions)
+	}
+}

@@ -1,0 +1,112 @@
+// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects: a selector or templates that
+// must not change while a request is at work, templates that cannot be used together. And it warns of what is allowed and most likely a slip.
+//
+// It only reads, and past all caches. What is wrong whatever else there is, is refused by the schema, and so also where no webhook runs.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// +kubebuilder:webhook:name=vnodehealthcheck.kb.io,path=/validate-remediation-medik8s-io-v1alpha1-nodehealthcheck,mutating=false,failurePolicy=fail,sideEffects=None,groups=remediation.medik8s.io,resources=nodehealthchecks,versions=v1alpha1,verbs=create;update;delete,admissionReviewVersions=v1
+
+// Templates and requests of other groups are read as well. Whoever brings them grants it, by a ClusterRole with the label
+// rbac.ext-remediation/aggregate-to-ext-remediation.
+//
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=list
+// +kubebuilder:rbac:groups=config.openshift.io,resources=infrastructures,verbs=get
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=list
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get;list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get;list
+
+// The API server waits ten seconds for a webhook, and then says nothing of what the webhook was waiting for.
+const (
+	judging = 6 * time.Second // for what may be refused
+	warning = 2 * time.Second // for what may be worth a warning
+)
+
+// SetUp registers the validation at the manager's webhook server. The manager's scheme has to know NodeHealthCheck.
+func SetUp(m ctrl.Manager) error {
+	validation := NodeHealthCheck{Live: m.GetAPIReader()}
+	if err := ctrl.NewWebhookManagedBy(m, &nhcv1.NodeHealthCheck{}).WithValidator(validation).Complete(); err != nil {
+		return fmt.Errorf("set up the webhooks of NodeHealthCheck: %w", err)
+	}
+	return nil
+}
+
+// NodeHealthCheck validates NodeHealthChecks.
+type NodeHealthCheck struct {
+	// Live reads past the caches: what has been made or deleted a moment ago counts.
+	Live client.Reader
+}
+
+var _ admission.Validator[*nhcv1.NodeHealthCheck] = NodeHealthCheck{}
+
+// ValidateCreate implements admission.Validator.
+func (v NodeHealthCheck) ValidateCreate(ctx context.Context, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
+	return v.validate(ctx, check, change{selector: true, template: true, ladder: true})
+}
+
+// ValidateUpdate implements admission.Validator. Only what an update changes is looked at, so that a check which is not allowed any more,
+// or whose remediators cannot be asked, can still be paused.
+func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, was, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
+	if equality.Semantic.DeepEqual(was.Spec, check.Spec) {
+		return nil, nil
+	}
+	return v.validate(ctx, check, changeOf(&was.Spec, &check.Spec))
+}
+
+// ValidateDelete implements admission.Validator.
+func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
+	ctx, cancel := context.WithTimeout(ctx, judging)
+	defer cancel()
+	running, err := v.remediating(ctx, &check.Status)
+	if running {
+		return nil, refusal([]string{deletionProhibited})
+	}
+	return nil, refusal(nil, err)
+}
+
+func (v NodeHealthCheck) validate(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) (admission.Warnings, error) {
+	if err := v.refuse(ctx, check, c); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, warning)
+	defer cancel()
+	return warnings(check, v.lookOut(ctx, check)), nil
+}
+
+func (v NodeHealthCheck) refuse(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) error {
+	if c == (change{}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, judging)
+	defer cancel()
+	f, unknown := v.observe(ctx, check, c)
+	return refusal(refusals(&check.Spec, c, f), unknown...)
+}
+
+// refusal is all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b].
+//
+// It hides what reads have failed with: the API server would answer with their status and leave out what they were for.
+func refusal(reasons []string, unknown ...error) error {
+	errs := make([]error, 0, len(reasons)+len(unknown))
+	for _, reason := range reasons {
+		errs = append(errs, errors.New(reason))
+	}
+	return kerrors.Flatten(kerrors.NewAggregate(slices.Concat(errs, unknown))) // without those that are nil
+}

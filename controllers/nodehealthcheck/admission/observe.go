@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// openshift is the object that describes a cluster of OpenShift; elsewhere there is no such kind.
+var openshift = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}
+
+// observe finds out what refusals of a change depend on. What it cannot find out, it returns as errors, each of which says what to do.
+func (v NodeHealthCheck) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) (f facts, unknown []error) {
+	var err error
+	if c.ladder {
+		f.alone, err = v.alone(ctx, repeated(check.Spec.EscalatingRemediations))
+		unknown = append(unknown, err)
+	}
+	f.topology, err = v.topology(ctx)
+	unknown = append(unknown, err)
+	f.remediating, err = v.remediating(ctx, &check.Status)
+	return f, append(unknown, err)
+}
+
+// remediating reports whether a request that the status lists still exists. The status alone is no evidence: a request may have gone
+// with its node, or by somebody else's hand, and the status would then be out of date until the next pass. (reference W8)
+//
+// A request that is being deleted exists: its remediator is at work until the last finalizer is gone.
+func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHealthCheckStatus) (bool, error) {
+	var errs []error
+	requests := listed(status)
+	for _, at := range slices.SortedFunc(maps.Keys(requests), compare) {
+		left, err := v.anyLeft(ctx, at, requests[at])
+		if left {
+			return true, nil
+		}
+		errs = append(errs, err)
+	}
+	return false, kerrors.NewAggregate(errs)
+}
+
+func compare(a, b place) int {
+	return cmp.Or(cmp.Compare(a.kind.String(), b.kind.String()), cmp.Compare(a.namespace, b.namespace))
+}
+
+// anyLeft reports whether one of these requests exists. It lists, since that is one call for all of them.
+func (v NodeHealthCheck) anyLeft(ctx context.Context, at place, refs []corev1.ObjectReference) (bool, error) {
+	found, err := v.list(ctx, at.kind, client.InNamespace(at.namespace))
+	if err != nil {
+		return false, fmt.Errorf("cannot find out whether a remediation is running: %w; try again when kubemend can list %s (%s)",
+			err, at.kind.Kind, at.kind.GroupVersion())
+	}
+	return slices.ContainsFunc(found, func(o request.Metadata) bool {
+		return slices.ContainsFunc(refs, func(ref corev1.ObjectReference) bool { return same(&o, ref) })
+	}), nil
+}
+
+// alone returns those kinds of templates of which two cannot be used together.
+func (v NodeHealthCheck) alone(ctx context.Context, kinds []schema.GroupVersionKind) ([]string, error) {
+	var names []string
+	var errs []error
+	for _, kind := range kinds {
+		templates, err := v.list(ctx, kind)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("cannot find out whether several templates of kind %s may be used: %w; "+
+				"try again when kubemend can list %s (%s), or use one template of each kind", kind.Kind, err, kind.Kind, kind.GroupVersion()))
+		case len(templates) == 0 || slices.ContainsFunc(templates, worksAlone):
+			names = append(names, kind.Kind)
+		}
+	}
+	return names, kerrors.NewAggregate(errs)
+}
+
+// worksAlone reports whether the remediator of a template does not say that it copes with requests from several templates.
+func worksAlone(template request.Metadata) bool {
+	_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
+	return !copes
+}
+
+// topology is that of OpenShift's control plane; nil if this is not OpenShift.
+func (v NodeHealthCheck) topology(ctx context.Context) (*string, error) {
+	infrastructure := &unstructured.Unstructured{}
+	infrastructure.SetGroupVersionKind(openshift)
+	err := v.Live.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure)
+	if request.Missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find out the topology of the control plane: %w; "+
+			"try again when kubemend can get Infrastructure cluster (%s)", err, openshift.GroupVersion())
+	}
+	topology, _, err := unstructured.NestedString(infrastructure.Object, "status", "controlPlaneTopology")
+	if err != nil {
+		return nil, fmt.Errorf("read Infrastructure cluster: %w", err)
+	}
+	return &topology, nil
+}
+
+// list returns the objects of a kind; none if the kind does not exist.
+func (v NodeHealthCheck) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]request.Metadata, error) {
+	found := &metav1.PartialObjectMetadataList{}
+	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := v.Live.List(ctx, found, options...); err != nil && !request.Missing(err) {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	return found.Items, nil
+}

@@ -1,0 +1,258 @@
+package nodehealthcheck
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// history is a random one: nodes turn good and bad, remediators answer or do not, writes fail, the manager is restarted, time passes. What
+// must never happen is looked for after each pass.
+type history struct {
+	*rack
+	*rapid.T
+	checks []string
+	limit  map[string]int // how many of its nodes may be bad for a check to begin
+	steps  []corev1.ObjectReference
+	// climbed is the highest rung that was asked for a node since it last had no request.
+	climbed map[string]int
+}
+
+func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := begin(rt)
+		for range rapid.IntRange(10, 40).Draw(rt, "events") {
+			h.happens()
+			h.look()
+		}
+		h.endsWell()
+	})
+}
+
+// names are the nodes: five of the control plane, and three others.
+var names = []string{"m0", "m1", "m2", "m3", "m4", "w0", "w1", "w2"}
+
+func begin(rt *rapid.T) *history {
+	objects := []client.Object{template("Reboot", "reboot", true), template("Reboot", "other", true), template("Replace", "replace", false)}
+	for _, name := range names {
+		if name[0] == 'm' {
+			objects = append(objects, member(name))
+		} else {
+			objects = append(objects, node(name, nil))
+		}
+	}
+	h := &history{T: rt, limit: map[string]int{}, climbed: map[string]int{}}
+	h.steps = []corev1.ObjectReference{refTo("Reboot", "reboot"), refTo("Reboot", "other"), refTo("Replace", "replace")}[:rapid.IntRange(1, 3).Draw(rt, "rungs")]
+	for _, name := range []string{"one", "two"}[:rapid.IntRange(1, 2).Draw(rt, "checks")] {
+		bad := rapid.IntRange(0, 6).Draw(rt, "maxUnhealthy")
+		objects = append(objects, check(name, ladder(h.steps...), func(s *nhcv1.NodeHealthCheckSpec) {
+			s.MaxUnhealthy = ptr.To(intstr.FromInt32(int32(bad)))
+		}))
+		h.checks, h.limit[name] = append(h.checks, name), bad
+	}
+	h.rack = newRack(rt, objects...)
+	h.watch = h.isMade
+	return h
+}
+
+// happens lets one thing happen, and then a pass over each check.
+func (h *history) happens() {
+	name := rapid.SampledFrom(names).Draw(h.T, "node")
+	switch what := rapid.SampledFrom([]string{"bad", "bad", "good", "good", "flip", "time", "time", "long", "answer", "answer", "stuck", "restart", "pause", "delete", "strip"}).Draw(h.T, "what"); what {
+	case "bad":
+		h.turn(name, corev1.ConditionUnknown)
+	case "good":
+		h.turn(name, corev1.ConditionTrue)
+	case "flip":
+		h.turn(name, corev1.ConditionFalse)
+	case "time":
+		h.after(time.Duration(rapid.IntRange(1, 200).Draw(h.T, "seconds")) * time.Second)
+	case "long":
+		h.after(301 * time.Second)
+	case "restart":
+		h.restart()
+	case "pause":
+		c := h.check(h.checks[0])
+		if len(c.Spec.PauseRequests) == 0 {
+			c.Spec.PauseRequests = []string{"me"}
+		} else {
+			c.Spec.PauseRequests = nil
+		}
+		h.update(c)
+	default:
+		h.remediator(what)
+	}
+	if rapid.IntRange(0, 4).Draw(h.T, "fails") == 0 {
+		left := rapid.IntRange(0, 3).Draw(h.T, "writes before")
+		h.fails = func(string, client.Object) error {
+			left--
+			if left == -1 {
+				return apierrors.NewInternalError(errors.New("the API server is out of order"))
+			}
+			return nil
+		}
+	}
+	for _, c := range h.checks {
+		h.pass(c)
+	}
+	h.fails = nil
+	for _, c := range h.checks {
+		h.pass(c)
+	}
+}
+
+// remediator lets one remediator do something.
+func (h *history) remediator(what string) {
+	all := h.objects()
+	if len(all) == 0 {
+		return
+	}
+	obj := rapid.SampledFrom(all).Draw(h.T, "request")
+	switch what {
+	case "answer":
+		h.answer(obj, rapid.SampledFrom([]string{nhcv1.SucceededCondition, nhcv1.ProcessingCondition}).Draw(h.T, "condition"),
+			rapid.SampledFrom([]string{"True", "False", "Unknown"}).Draw(h.T, "status"))
+	case "stuck":
+		if obj.GetDeletionTimestamp() != nil || len(obj.GetFinalizers()) > 0 {
+			obj.SetFinalizers(nil)
+		} else {
+			obj.SetFinalizers([]string{"example.org/stuck"})
+		}
+		h.update(obj)
+	case "delete":
+		if err := h.client.Delete(h.rack.t.Context(), obj); err != nil {
+			h.Fatal(err)
+		}
+	case "strip":
+		obj.SetAnnotations(nil)
+		h.update(obj)
+	}
+}
+
+// look looks for what must never be.
+func (h *history) look() {
+	owners := map[string]map[string]bool{} // node to checks
+	perName := map[string]int{}
+	var members []string
+	for _, obj := range h.objects() {
+		about := h.about(obj)
+		if owners[about] == nil {
+			owners[about] = map[string]bool{}
+		}
+		owners[about][obj.GetOwnerReferences()[0].Name] = true
+		perName[about+" "+obj.GetKind()+obj.GetName()]++
+		if about[0] == 'm' && !slices.Contains(members, about) {
+			members = append(members, about)
+		}
+	}
+	if len(members) > 1 {
+		h.Fatalf("two nodes of the control plane are being remediated: %v", members)
+	}
+	for about, by := range owners {
+		if len(by) > 1 {
+			h.Fatalf("two checks remediate %s: %v", about, slices.Collect(maps.Keys(by)))
+		}
+	}
+	for what, n := range perName {
+		if n > 1 {
+			h.Fatalf("%d requests for %s", n, what)
+		}
+	}
+}
+
+// isMade looks at a request in the moment in which it is made: the population must allow it, if it is the first one for its node, and it must
+// be the next rung, or the same one again.
+func (h *history) isMade(obj *unstructured.Unstructured) {
+	about, by := h.about(obj), obj.GetOwnerReferences()[0].Name
+	rung := slices.IndexFunc(h.steps, func(ref corev1.ObjectReference) bool {
+		return ref.Kind == obj.GetKind()+"Template" && ref.Name == obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
+	})
+	bad := map[string]bool{}
+	for _, other := range h.objects() {
+		if of := h.about(other); of != about || other.GetUID() != obj.GetUID() {
+			if other.GetOwnerReferences()[0].Name == by {
+				bad[of] = true
+			}
+			if of == about && other.GetKind() == obj.GetKind() && other.GetName() == obj.GetName() {
+				h.Fatalf("%s %s was asked for twice", obj.GetKind(), obj.GetName())
+			}
+		}
+	}
+	if !bad[about] { // it is the first one
+		h.climbed[about] = -1
+	}
+	if was, known := h.climbed[about]; known && rung != was+1 && rung != was {
+		h.Fatalf("rung %d for %s after rung %d", rung, about, was)
+	}
+	h.climbed[about] = rung
+	first := !bad[about]
+	for _, name := range names {
+		n := &corev1.Node{}
+		if err := h.client.Get(h.rack.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
+			h.Fatal(err)
+		}
+		bad[name] = bad[name] || !nodeReady(n)
+	}
+	n := 0
+	for _, is := range bad {
+		if is {
+			n++
+		}
+	}
+	if first && n > h.limit[by] {
+		h.Fatalf("%s begins with %s although %d nodes are bad and %d are allowed", by, about, n, h.limit[by])
+	}
+}
+
+// about is the node that a request was made for: remediators may take off its annotation, and then its name says it.
+func (h *history) about(obj *unstructured.Unstructured) string {
+	if is := nodeOf(obj); is != "" {
+		return is
+	}
+	return strings.SplitN(obj.GetName(), "-", 2)[0]
+}
+
+// endsWell makes everything well, and expects that nothing is left behind.
+func (h *history) endsWell() {
+	for _, name := range names {
+		h.turn(name, corev1.ConditionTrue)
+	}
+	for _, c := range h.checks {
+		is := h.check(c)
+		is.Spec.PauseRequests = nil
+		h.update(is)
+	}
+	for range 3 {
+		for _, c := range h.checks {
+			h.pass(c)
+		}
+		for _, obj := range h.objects() {
+			obj.SetFinalizers(nil)
+			h.update(obj)
+		}
+		h.after(time.Second)
+	}
+	for _, c := range h.checks {
+		h.pass(c)
+		if is := h.check(c); len(is.Status.UnhealthyNodes) > 0 || is.Status.Phase != nhcv1.PhaseEnabled {
+			h.Fatalf("all is well, and %s says %s", c, fmt.Sprintf("%+v", is.Status))
+		}
+	}
+	if left := append(h.requests(), h.leases()...); len(left) > 0 {
+		h.Fatalf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,117 @@
+package nodehealthcheck
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// skip is a reason why a node that should be remediated is not.
+type skip struct {
+	kind   string // of the event: Normal or Warning
+	reason string // of the event
+	text   string // of the event, and for people
+	again  time.Duration
+}
+
+// mayBegin says why the first request for t is not made; nil if it is.
+func (w *world) mayBegin(s summary, t, first *target) *skip {
+	if !t.selected {
+		return &skip{} // it has left the selection, and its remediation is over
+	}
+	if why := w.skips(t); why != nil {
+		return why
+	}
+	if s.hold.reason != "" {
+		return &skip{} // said once for all nodes, by the check
+	}
+	if !controlPlane(t.node) {
+		return nil
+	}
+	why := w.members.forbids(t.node, t.name)
+	switch {
+	case why == "" && t != first:
+		why = first.name + " goes first"
+	case why == "":
+		why = w.etcd
+	}
+	if why == "" {
+		return nil
+	}
+	skipped := warning("Skipping remediation of %s for preventing control plane / etcd quorum loss, going to retry in a minute: %s", t.name, why)
+	skipped.again = quorumRetry
+	return skipped
+}
+
+// warning is a skip that a user is warned of.
+func warning(text string, args ...any) *skip {
+	return &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventRemediationSkipped, text: fmt.Sprintf(text, args...)}
+}
+
+// quorumRetry is how soon a node of the control plane is looked at again that had to wait. (medik8s.)
+const quorumRetry = time.Minute
+
+// skips says why t in particular is not remediated; nil if it may be.
+func (w *world) skips(t *target) *skip {
+	switch {
+	case t.node.Labels[nhcv1.ExcludeLabel] == nhcv1.ExcludeValue:
+		return warning("Remediation skipped on node %s: node has Exclude from Remediation label", t.name)
+	case t.machine.handsOff != "":
+		return warning("Remediation skipped on node %s: %s", t.name, t.machine.handsOff)
+	case len(t.requests) > 0:
+		return nil // what follows is about beginning
+	case t.machine.watchedBy != "":
+		return warning("Skipped remediation of node: %s, because MachineHealthCheck %s watches its Machine %s", t.name, t.machine.watchedBy, t.machine.obj.Name)
+	case t.machine.updating:
+		return warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", t.name, t.machine.obj.Name)
+	case t.rival != "":
+		return warning("Skipped remediation of node: %s, because %s exists and was not made by this NodeHealthCheck", t.name, t.rival)
+	case held(t.lease, holderOf(w.check), w.now):
+		why := warning("Skipped remediation of node: %s, because node lease is already taken by %s", t.name, ptr.Deref(t.lease.Spec.HolderIdentity, ""))
+		why.again = min(leaseTaken, expiry(t.lease).Sub(w.now)+time.Millisecond)
+		return why
+	}
+	return w.homeless(t)
+}
+
+// homeless says why no request can be made for t from the first remedy, if it is one of those that are about Machines.
+func (w *world) homeless(t *target) *skip {
+	if len(w.remedies) == 0 {
+		return nil
+	}
+	why := w.remedies[0].homeless(t)
+	if why == "" {
+		return nil
+	}
+	return warning("Skipped remediation of node: %s, because %s", t.name, why)
+}
+
+// homeless says why m cannot be used for t: requests of machines live with their Machine.
+func (m remedy) homeless(t *target) string {
+	switch {
+	case !m.ofMachine():
+		return ""
+	case t.machine.obj == nil:
+		return fmt.Sprintf("%s is about Machines of Cluster API, and the node belongs to none of this cluster", m.kind.Kind)
+	case t.machine.obj.Namespace != m.ref.Namespace:
+		return fmt.Sprintf("%s must be in the %s namespace, that of the Machine. It is configured to be in namespace: %s",
+			m.ref.Kind, t.machine.obj.Namespace, m.ref.Namespace)
+	}
+	return ""
+}
+
+// invalidLabel is the warning about an exclude label without value, which counts for nothing.
+func invalidLabel(t *target) string {
+	if t.node == nil {
+		return ""
+	}
+	if value, labelled := t.node.Labels[nhcv1.ExcludeLabel]; !labelled || value != "" {
+		return ""
+	}
+	return fmt.Sprintf("Node %s has exclude-from-remediation label with empty value, label will be ignored. "+
+		"Set value to 'true' to exclude node from remediation", t.name)
+}

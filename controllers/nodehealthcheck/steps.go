@@ -1,0 +1,243 @@
+package nodehealthcheck
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// stepFor decides what to do about t.
+func stepFor(w *world, s summary, t *target, rungs []escalation.Rung, first *target) step {
+	next := step{target: t, start: -1}
+	for _, f := range t.requests {
+		flagged := f.obj.GetAnnotations()[nhcv1.OldRequestAnnotation] != ""
+		if old := f.started().Add(tooOld); !flagged && w.now.After(old) {
+			next.flag = append(next.flag, f)
+		} else if !flagged {
+			next.lookAgainAt(old.Add(time.Second))
+		}
+	}
+	switch {
+	case t.node == nil:
+		next.orphaned(w)
+	case t.verdict.State == health.Healthy:
+		next.healthy(w)
+	default:
+		next.resumed()
+		if len(t.requests) > 0 {
+			next.leased(w, rungs)
+		} else {
+			next.unleased(w)
+		}
+		if t.verdict.State == health.Unhealthy {
+			next.relapsed(w)
+			next.unhealthy(w, s, rungs, first)
+		}
+	}
+	next.lookAgainAt(t.verdict.Recheck)
+	return next
+}
+
+// tooOld is the age at which a request is counted. (Seed 002.)
+const tooOld = 48 * time.Hour
+
+func (s *step) lookAgainAt(at time.Time) { s.recheck = health.Earliest(s.recheck, at) }
+
+// orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but one whose remediator says that
+// the node is meant to go, which goes on until it has succeeded. The lease stays until the last of them is gone.
+func (s *step) orphaned(w *world) {
+	if len(s.target.requests) == 0 {
+		s.unleased(w)
+	}
+	for _, f := range s.target.requests {
+		if f.leaving() || f.says(nhcv1.NodeDeletionExpectedCondition) && !f.says(nhcv1.SucceededCondition) {
+			continue
+		}
+		s.end = append(s.end, f)
+	}
+}
+
+// healthy: its requests are over, at once or after the delay, and its lease after them.
+func (s *step) healthy(w *world) {
+	t := s.target
+	_, confirmed := t.node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
+	if len(t.requests) == 0 {
+		s.unconfirm = confirmed
+		s.unleased(w)
+		return
+	}
+	wait := ptr.Deref(w.check.Spec.HealthyDelay, noDelay).Duration
+	for _, f := range t.requests {
+		begun := f.annotated(nhcv1.HealthyDelayAnnotation)
+		switch {
+		case f.leaving():
+		case confirmed || wait == 0:
+			s.end = append(s.end, f)
+		case wait < 0:
+			s.delayed = true
+		case begun.IsZero():
+			s.delay, s.delayed = append(s.delay, f), true
+			s.lookAgainAt(w.now.Add(wait))
+		case w.now.Before(begun.Add(wait)):
+			s.delayed = true
+			s.lookAgainAt(begun.Add(wait))
+		default:
+			s.end = append(s.end, f)
+		}
+	}
+	s.leased(w, w.rungs())
+}
+
+// resumed: the node is not well, so a healthy delay that was begun was begun in vain, and begins anew when it is well again.
+func (s *step) resumed() {
+	for _, f := range s.target.requests {
+		if _, begun := f.obj.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; begun && !f.leaving() {
+			s.resume = append(s.resume, f)
+		}
+	}
+}
+
+// relapsed: the remediation has succeeded, and after that the node has become bad once more. Where no step follows another one, nobody
+// would do anything about it; so what has succeeded ends, and the node begins anew. With a ladder the next step's turn comes by time.
+func (s *step) relapsed(w *world) {
+	if !w.classic() {
+		return
+	}
+	for _, f := range s.target.requests {
+		answer, at := f.condition(nhcv1.SucceededCondition)
+		if answer == escalation.Yes && !f.leaving() && s.target.badSince(w).After(at) {
+			s.end = append(s.end, f)
+		}
+	}
+}
+
+// badSince is from when on the node has met the conditions that it meets now.
+func (t *target) badSince(w *world) time.Time {
+	var since time.Time
+	for i := range t.node.Status.Conditions {
+		c := &t.node.Status.Conditions[i]
+		if ruleFor(w.policy.Rules, c) != nil {
+			since = health.Earliest(since, c.LastTransitionTime.Time)
+		}
+	}
+	return since
+}
+
+// leased: as long as there are requests the lease is kept.
+func (s *step) leased(w *world, rungs []escalation.Rung) {
+	rung := -1
+	for _, f := range s.target.requests {
+		rung = max(rung, f.rung)
+	}
+	var again time.Time
+	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, rung), s.target.requests[0].started(), w.now)
+	s.lookAgainAt(again)
+}
+
+// unleased: no request is left, and what is left of the lease is given back.
+func (s *step) unleased(w *world) {
+	if l := s.target.lease; l != nil && ptr.Deref(l.Spec.HolderIdentity, "") == holderOf(w.check) {
+		s.lease = dropLease
+	}
+}
+
+// unhealthy: the first remedy begins if nothing holds it up; one that has failed, or whose time is over, is followed by the next one.
+func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung, first *target) {
+	t := s.target
+	if len(rungs) == 0 {
+		return
+	}
+	if len(t.requests) == 0 {
+		if s.skipped = w.mayBegin(sum, t, first); s.skipped != nil {
+			if s.skipped.again > 0 {
+				s.lookAgainAt(w.now.Add(s.skipped.again))
+			}
+			return
+		}
+	}
+	ladder := w.ladder(t)
+	answer := escalation.Climb(rungs, ladder, w.now)
+	if answer.Do == escalation.GiveUp {
+		s.giveUp, s.tell, s.why = t.requestsOn(answer.Rung, answer.Tell), answer.Tell, answer.Why
+		ladder = givenUp(ladder, answer, w.now)
+		answer = escalation.Climb(rungs, ladder, w.now)
+	}
+	switch answer.Do {
+	case escalation.Start:
+		s.begin(w, sum, answer.Rung)
+	case escalation.Exhausted:
+		s.skipped = &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventNoTemplateLeft, text: fmt.Sprintf(
+			"Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)}
+	}
+	s.lookAgainAt(answer.Recheck)
+}
+
+// begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
+// new is asked for, and without its template nothing can be made.
+func (s *step) begin(w *world, sum summary, rung int) {
+	t := s.target
+	if s.skipped = w.skips(t); s.skipped != nil {
+		return
+	}
+	if reason := sum.hold.reason; reason == nhcv1.PausedReason || reason == nhcv1.UpgradeReason {
+		return // the check says why
+	}
+	if at := t.again(w, rung); w.now.Before(at) {
+		s.lookAgainAt(at)
+		return
+	}
+	if w.disabled != nil || w.remedies[rung].object == nil {
+		return // the check says why
+	}
+	s.start = rung
+	if len(t.requests) == 0 {
+		s.lease, _ = leaseStep(t.lease, holderOf(w.check), termOf(w.rungs(), rung), w.now, w.now)
+		if s.lease == dropLease { // one of ours that was left over
+			s.lease = renewLease
+		}
+	}
+}
+
+// givenUp is ladder after answer was carried out.
+func givenUp(ladder []escalation.Request, answer escalation.Step, now time.Time) []escalation.Request {
+	next := slices.Clone(ladder)
+	for i := range next {
+		if next[i].Rung == answer.Rung && !next[i].Gone {
+			next[i].GivenUp, next[i].Told = now, next[i].Told || answer.Tell
+		}
+	}
+	return next
+}
+
+// requestsOn are the requests on a rung; only those whose remediator does not know yet that they were given up, if it has to be told.
+func (t *target) requestsOn(rung int, tell bool) []*found {
+	var on []*found
+	for _, f := range t.requests {
+		if f.rung == rung && !(tell && f.told) {
+			on = append(on, f)
+		}
+	}
+	return on
+}
+
+// remake is how long a request has to have been there before another one is made in its place, if somebody deleted it. A remediator that
+// deletes what it is asked at once would be asked without end.
+const remake = time.Minute
+
+// again is the first moment at which a request that is gone may be made again; zero if there was none.
+func (t *target) again(w *world, rung int) time.Time {
+	var at time.Time
+	for i := range t.gone {
+		if gone := &t.gone[i]; w.rungOfGone(gone) == rung && gone.TimedOut == nil {
+			at = gone.Started.Add(remake)
+		}
+	}
+	return at
+}
