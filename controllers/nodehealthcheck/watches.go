@@ -89,8 +89,15 @@ func (r *Reconciler) everyCheck(ctx context.Context, _ client.Object) []reconcil
 }
 
 // checksOfNode maps a node to the checks that select it, and to those that speak of it: it may have left their selection while it was
-// being remediated.
-func (r *Reconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+// being remediated. A node of the control plane concerns all, since another one may wait for it.
+func (r *Reconciler) checksOfNode(ctx context.Context, obj client.Object) []reconcile.Request {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	if controlPlane(node) {
+		return r.everyCheck(ctx, node)
+	}
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool {
 		return selectsNode(check, node.GetLabels()) || speaksOf(check, node.GetName())
 	})
