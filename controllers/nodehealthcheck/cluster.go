@@ -10,13 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
@@ -140,18 +138,6 @@ func (r *Reconciler) observeRollout(ctx context.Context, w *world, unhealthy []*
 func (w *world) unknowable(err error) {
 	w.upgrading = "whether the cluster is being upgraded could not be found out"
 	w.trouble = append(w.trouble, err)
-}
-
-// acts reports whether somebody acts on check: Cluster API core unless it is paused, kubemend if it is claimed.
-func acts(check *clusterv1.MachineHealthCheck) bool {
-	by, paused := check.Annotations[clusterv1.PausedAnnotation]
-	return check.DeletionTimestamp.IsZero() && (!paused || by == mendv1.Claim)
-}
-
-// selects reports whether check selects m. An empty selector selects nothing. (Cluster API.)
-func selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-	return err == nil && !selector.Empty() && check.Spec.ClusterName == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))
 }
 
 // members are the nodes of the control plane.
