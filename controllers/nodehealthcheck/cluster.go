@@ -208,7 +208,7 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (
 		for i := range list.Items {
 			other := &list.Items[i]
 			machines[other.Name] = other.Status.NodeRef.Name
-			if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || askedOwner(other)) {
+			if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || beingRemediated(other)) {
 				busy[node] = "Machine " + client.ObjectKeyFromObject(other).String()
 			}
 		}
@@ -238,13 +238,22 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (
 	return busy, nil
 }
 
-func askedOwner(m *clusterv1.Machine) bool {
-	for i := range m.Status.Conditions {
-		if c := &m.Status.Conditions[i]; c.Type == clusterv1.MachineOwnerRemediatedCondition {
-			return c.Status == metav1.ConditionFalse
-		}
+// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
+func beingRemediated(m *clusterv1.Machine) bool {
+	if conditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
 	}
-	return false
+	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
 }
 
 // forbids says why the node called name of the control plane must not be disrupted; empty if it may be. The one that is unhealthy counts
