@@ -142,9 +142,6 @@ func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 // begin makes the request of the rung that a step begins.
 func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured.Unstructured, error) {
 	t, m := s.target, &w.remedies[s.start]
-	if why := m.homeless(t); why != "" {
-		return nil, errors.New(why)
-	}
 	ask := request.Ask{Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node), Owners: []metav1.OwnerReference{ownerOf(w.check)}}
 	owner, err := r.machineOwner(ctx, m, t)
 	if err != nil {

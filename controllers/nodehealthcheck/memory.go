@@ -64,7 +64,7 @@ func (m *memory) streaksOf(check *nhcv1.NodeHealthCheck) *nodeStreaks {
 
 // see returns the streaks of the target's node. While it is being remediated there are none.
 func (s *nodeStreaks) see(t *target, rules []health.Rule) streaks {
-	if len(t.requests) > 0 {
+	if t.remediated() {
 		return nil
 	}
 	is := s.was[t.node.UID].after(t.node, rules)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,16 +36,19 @@ import (
 // rack is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
 // test plays.
 type rack struct {
-	t        tester
-	client   client.Client
-	clock    *clocktesting.FakePassiveClock
-	recorder *events.FakeRecorder
-	r        *Reconciler
+	t         tester
+	client    client.Client
+	informers *informertest.FakeInformers
+	clock     *clocktesting.FakePassiveClock
+	recorder  *events.FakeRecorder
+	r         *Reconciler
 	// fails is asked before each write; its error is the API server's answer.
 	fails func(verb string, obj client.Object) error
 	// watch is shown each request that is made.
 	watch func(*unstructured.Unstructured)
 	made  []string // requests in the order in which they were made
+	// denied is a kind that may not be read.
+	denied string
 	// writes is how many there were, of the test too.
 	writes int
 }
@@ -86,6 +90,12 @@ func newRack(t tester, objects ...client.Object) *rack {
 	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
 	k.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
+					return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
+				}
+				return c.List(ctx, list, opts...)
+			},
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if err := k.fail("create", obj); err != nil {
 					return err
@@ -130,9 +140,10 @@ func newRack(t tester, objects ...client.Object) *rack {
 		}).Build()
 	synced := true
 	informers := &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
+	k.informers = informers
 	k.r = &Reconciler{
 		Client: k.client, Management: k.client, Live: k.client, Mapper: testrestmapper.TestOnlyStaticRESTMapper(scheme),
-		Kinds:     request.NewKinds(informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
+		Kinds:     k.kinds(),
 		Requests:  &request.Requests{Client: k.client, Live: k.client},
 		Installed: func(context.Context, string) (bool, error) { return false, nil },
 		Recorder:  k.recorder, Clock: k.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
@@ -148,8 +159,15 @@ func (k *rack) fail(verb string, obj client.Object) error {
 	return k.fails(verb, obj)
 }
 
+func (k *rack) kinds() *Kinds {
+	return request.NewKinds(k.informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+}
+
 // restart forgets all that the controller remembers.
-func (k *rack) restart() { k.r.memory = memory{} }
+func (k *rack) restart() { k.r.memory, k.r.Kinds = memory{}, k.kinds() }
+
+// deny makes a kind unreadable for those who have not read it yet.
+func (k *rack) deny(kind string) { k.denied = kind }
 
 func (k *rack) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
 
@@ -190,6 +208,9 @@ func (k *rack) requests() []string {
 
 func (k *rack) objects() []*unstructured.Unstructured {
 	k.t.Helper()
+	denied := k.denied
+	k.denied = ""
+	defer func() { k.denied = denied }()
 	var all []*unstructured.Unstructured
 	for _, kind := range kindsOfRemedies {
 		list := &unstructured.UnstructuredList{}
