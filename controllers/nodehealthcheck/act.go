@@ -58,16 +58,22 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
+	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
+		if free := r.memory.seat.take(s.target.name, w.now); !free.IsZero() {
+			o.lookAgainAt(free)
+			return o
+		}
+	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
 	}
 	leased := r.lease(ctx, w, s)
 	o.try(leased)
-	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 || s.lease == takeLease && leased != nil {
+	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 || leased != nil {
 		return o
 	}
 	o.made, o.refused = r.begin(ctx, w, s)
-	if errors.Is(o.refused, request.ErrAppeared) || errors.Is(o.refused, errSeatTaken) {
+	if errors.Is(o.refused, request.ErrAppeared) {
 		o.again, o.refused = true, nil
 	}
 	if o.refused != nil {
@@ -136,9 +142,6 @@ func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 // begin makes the request of the rung that a step begins.
 func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured.Unstructured, error) {
 	t, m := s.target, &w.remedies[s.start]
-	if why := m.homeless(t); why != "" {
-		return nil, errors.New(why)
-	}
 	ask := request.Ask{Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node), Owners: []metav1.OwnerReference{ownerOf(w.check)}}
 	owner, err := r.machineOwner(ctx, m, t)
 	if err != nil {
@@ -151,11 +154,6 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 	if err != nil {
 		return nil, err
 	}
-	if ask.ControlPlane && len(t.requests) == 0 {
-		if !r.memory.seat.take(t.name, w.now) {
-			return nil, errSeatTaken
-		}
-	}
 	if err := r.Requests.Create(ctx, req); err != nil {
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // others may have been carried out all the same
 			r.memory.seat.leave(t.name)
@@ -165,9 +163,6 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 	r.memory.written.note(req, true, w.now)
 	return req, nil
 }
-
-// errSeatTaken says that the pass of another check is about to begin with another node of the control plane.
-var errSeatTaken = errors.New("another control-plane node begins to be remediated")
 
 // nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
 // requests for one node, one that no other template's request has.

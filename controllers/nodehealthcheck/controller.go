@@ -10,6 +10,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +20,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
@@ -61,14 +64,27 @@ type Reconciler struct {
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
 
-	memory     memory
-	serving    idle
+	memory memory
+	idle   atomic.Bool
+	// resumed wakes all checks when they are ours again.
+	resumed    chan event.GenericEvent
 	controller controller.Controller
+}
+
+// Serve makes r make its passes, or none: when somebody else's controller has come to act on the kind, two of them would give each other
+// orders.
+func (r *Reconciler) Serve(does bool) {
+	if idle := r.idle.Swap(!does); idle && does {
+		select {
+		case r.resumed <- event.GenericEvent{Object: &nhcv1.NodeHealthCheck{}}:
+		default: // it is to be woken already
+		}
+	}
 }
 
 // Reconcile makes one pass over the check called req. What it tells users, it tells after it was saved.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if r.serving.off() {
+	if r.idle.Load() {
 		r.forget(req.Name)
 		return ctrl.Result{}, nil
 	}

@@ -34,7 +34,7 @@ type history struct {
 
 func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		h := begin(t, rt)
+		h := begin(rt)
 		for range rapid.IntRange(10, 40).Draw(rt, "events") {
 			h.happens()
 			h.look()
@@ -46,7 +46,7 @@ func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
 // names are the nodes: five of the control plane, and three others.
 var names = []string{"m0", "m1", "m2", "m3", "m4", "w0", "w1", "w2"}
 
-func begin(t *testing.T, rt *rapid.T) *history {
+func begin(rt *rapid.T) *history {
 	objects := []client.Object{template("Reboot", "reboot", true), template("Reboot", "other", true), template("Replace", "replace", false)}
 	for _, name := range names {
 		if name[0] == 'm' {
@@ -64,7 +64,7 @@ func begin(t *testing.T, rt *rapid.T) *history {
 		}))
 		h.checks, h.limit[name] = append(h.checks, name), bad
 	}
-	h.rack = newRack(t, objects...)
+	h.rack = newRack(rt, objects...)
 	h.watch = h.isMade
 	return h
 }

@@ -144,8 +144,12 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 		return r.createLease(ctx, lease)
 	}
 	lease := t.lease.DeepCopy()
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != holderOf(w.check) {
-		lease.Spec.AcquireTime, lease.Spec.LeaseTransitions = &now, ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0)+1)
+	ours := ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(w.check)
+	if !ours {
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+	}
+	if !ours || len(t.requests) == 0 { // another remediation begins with it
+		lease.Spec.AcquireTime = &now
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(w.check)), &seconds, &now
 	if err := r.Client.Update(ctx, lease); err != nil {

@@ -64,7 +64,7 @@ func (m *memory) streaksOf(check *nhcv1.NodeHealthCheck) *nodeStreaks {
 
 // see returns the streaks of the target's node. While it is being remediated there are none.
 func (s *nodeStreaks) see(t *target, rules []health.Rule) streaks {
-	if len(t.requests) > 0 {
+	if t.remediated() {
 		return nil
 	}
 	is := s.was[t.node.UID].after(t.node, rules)
@@ -84,16 +84,16 @@ type seat struct {
 	since time.Time
 }
 
-// take takes the seat for node, for a pass that observed the world at the given moment. It is refused to a pass that could not have seen
-// yet what the last one that took it has done.
-func (s *seat) take(node string, observed time.Time) bool {
+// take takes the seat for node, for a pass that observed the world at the given moment, and returns zero. It is refused to a pass that
+// could not have seen yet what the last one that took it has done; then it returns from when on one can.
+func (s *seat) take(node string, observed time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node != "" && s.node != node && observed.Before(s.since.Add(cachesLag)) {
-		return false
+	if free := s.since.Add(cachesLag); s.node != "" && s.node != node && observed.Before(free) {
+		return free
 	}
 	s.node, s.since = node, observed
-	return true
+	return time.Time{}
 }
 
 // leave gives the seat back if nothing came of it.

@@ -13,11 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/machines"
 )
 
 // world is everything that one pass decides on, read once.
@@ -30,8 +32,10 @@ type world struct {
 	policy   health.Policy
 	remedies []remedy // in the order of use
 	requests requests
-	leases   map[string]*coordinationv1.Lease // by name
-	disabled *disabling                       // why the check can do nothing; nil if it can
+	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
+	unreadable map[schema.GroupKind]bool
+	leases     map[string]*coordinationv1.Lease // by name
+	disabled   *disabling                       // why the check can do nothing; nil if it can
 	// upgrading says why new remediations are postponed while the cluster is being upgraded; empty if it is not.
 	upgrading string
 	// handsOff says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
@@ -56,12 +60,13 @@ type target struct {
 	verdict  health.Verdict
 	requests []*found // of this check; oldest first
 	gone     []nhcv1.Remediation
-	listed   *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
-	lease    *coordinationv1.Lease
-	machine  machine
+	// unseen are requests that the status lists and that cannot be read now: they are taken to be there.
+	unseen  []nhcv1.Remediation
+	listed  *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
+	lease   *coordinationv1.Lease
+	machine machine
 	// terminating says that it is unhealthy, and left to the MachineHealthCheck that ends such nodes.
 	terminating bool
-	rival       string // a request for it that somebody else made, in words
 }
 
 // observe reads the world of the check called name. It returns nil if there is none.
@@ -75,7 +80,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{now: now, check: check, ready: true, policy: policyOf(&check.Spec)}
+	w := &world{now: now, check: check, ready: true, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		known[node.Name] = true
 		w.targets = append(w.targets, target{name: node.Name, node: node, selected: true})
 	}
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), w.leased()) {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)), w.leased()) {
 		if known[name] {
 			continue
 		}
@@ -146,24 +151,13 @@ func (w *world) attach() {
 	for i := range w.targets {
 		t := &w.targets[i]
 		at[t.name] = t
-		t.requests, t.gone, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.leases[leaseName(t.name)]
+		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leases[leaseName(t.name)]
 	}
 	for i := range w.check.Status.UnhealthyNodes {
 		listed := &w.check.Status.UnhealthyNodes[i]
 		if t := at[listed.Name]; t != nil {
 			t.listed = listed
 		}
-	}
-	for _, obj := range w.requests.other {
-		about := nodeOf(obj)
-		if about == "" {
-			about = obj.GetName()
-		}
-		t := at[about]
-		if t == nil || !slices.ContainsFunc(w.remedies, func(m remedy) bool { return m.kind.GroupKind() == obj.GroupVersionKind().GroupKind() }) {
-			continue
-		}
-		t.rival = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
 	}
 }
 
@@ -190,8 +184,11 @@ func (r *Reconciler) judge(w *world) {
 
 // startable reports whether a remediation of t would begin if nothing held it up.
 func (t *target) startable() bool {
-	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && len(t.requests) == 0
+	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.remediated()
 }
+
+// remediated reports whether there are requests for t.
+func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }
 
 // lookAgainIn makes the pass be repeated after d at the latest; zero asks for nothing.
 func (w *world) lookAgainIn(d time.Duration) {
@@ -213,13 +210,14 @@ type machine struct {
 
 // observeMachines finds the Machines of the nodes that may be remediated.
 func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
+	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.node == nil || t.verdict.State != health.Unhealthy {
 			continue
 		}
 		var err error
-		if t.machine, err = r.machineOf(ctx, t.node); err != nil {
+		if t.machine, err = r.machineOf(ctx, t.node, watchers); err != nil {
 			w.trouble = append(w.trouble, err)
 			t.machine.handsOff = "its Machine could not be read"
 		}
@@ -228,7 +226,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 
 // machineOf finds the Machine that a node names in its annotations. Names can be the same in two clusters, so the Machine has to name the
 // node too.
-func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node) (machine, error) {
+func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers map[string]*clusterv1.MachineHealthCheckList) (machine, error) {
 	name, namespace := node.Annotations[clusterv1.MachineAnnotation], node.Annotations[clusterv1.ClusterNamespaceAnnotation]
 	if name == "" || namespace == "" {
 		return machine{}, nil
@@ -252,18 +250,22 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node) (machine,
 	}
 	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	var err error
-	m.watchedBy, err = r.watcherOf(ctx, obj)
+	m.watchedBy, err = r.watcherOf(ctx, obj, watchers)
 	return m, err
 }
 
 // watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
-func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine) (string, error) {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
+func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watchers map[string]*clusterv1.MachineHealthCheckList) (string, error) {
+	list := watchers[m.Namespace]
+	if list == nil {
+		list = &clusterv1.MachineHealthCheckList{}
+		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
+		}
+		watchers[m.Namespace] = list
 	}
 	for i := range list.Items {
-		if check := &list.Items[i]; acts(check) && selects(check, m) {
+		if check := &list.Items[i]; machines.Judges(check, m) {
 			return client.ObjectKeyFromObject(check).String(), nil
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,18 +36,29 @@ import (
 // rack is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
 // test plays.
 type rack struct {
-	t        testing.TB
-	client   client.Client
-	clock    *clocktesting.FakePassiveClock
-	recorder *events.FakeRecorder
-	r        *Reconciler
+	t         tester
+	client    client.Client
+	informers *informertest.FakeInformers
+	clock     *clocktesting.FakePassiveClock
+	recorder  *events.FakeRecorder
+	r         *Reconciler
 	// fails is asked before each write; its error is the API server's answer.
 	fails func(verb string, obj client.Object) error
 	// watch is shown each request that is made.
 	watch func(*unstructured.Unstructured)
 	made  []string // requests in the order in which they were made
+	// denied is a kind that may not be read.
+	denied string
 	// writes is how many there were, of the test too.
 	writes int
+}
+
+// tester is a test, or one of the random ones.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -60,7 +71,7 @@ const (
 // kindsOfRemedies are those that tests know: each has templates named like it.
 var kindsOfRemedies = []string{"Reboot", "Replace", "Pray"}
 
-func newRack(t testing.TB, objects ...client.Object) *rack {
+func newRack(t tester, objects ...client.Object) *rack {
 	t.Helper()
 	log.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
@@ -79,6 +90,12 @@ func newRack(t testing.TB, objects ...client.Object) *rack {
 	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
 	k.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
+					return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
+				}
+				return c.List(ctx, list, opts...)
+			},
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if err := k.fail("create", obj); err != nil {
 					return err
@@ -123,9 +140,10 @@ func newRack(t testing.TB, objects ...client.Object) *rack {
 		}).Build()
 	synced := true
 	informers := &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
+	k.informers = informers
 	k.r = &Reconciler{
 		Client: k.client, Management: k.client, Live: k.client, Mapper: testrestmapper.TestOnlyStaticRESTMapper(scheme),
-		Kinds:     request.NewKinds(informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
+		Kinds:     k.kinds(),
 		Requests:  &request.Requests{Client: k.client, Live: k.client},
 		Installed: func(context.Context, string) (bool, error) { return false, nil },
 		Recorder:  k.recorder, Clock: k.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
@@ -141,8 +159,15 @@ func (k *rack) fail(verb string, obj client.Object) error {
 	return k.fails(verb, obj)
 }
 
+func (k *rack) kinds() *Kinds {
+	return request.NewKinds(k.informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+}
+
 // restart forgets all that the controller remembers.
-func (k *rack) restart() { k.r.memory = memory{} }
+func (k *rack) restart() { k.r.memory, k.r.Kinds = memory{}, k.kinds() }
+
+// deny makes a kind unreadable for those who have not read it yet.
+func (k *rack) deny(kind string) { k.denied = kind }
 
 func (k *rack) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
 
@@ -183,6 +208,9 @@ func (k *rack) requests() []string {
 
 func (k *rack) objects() []*unstructured.Unstructured {
 	k.t.Helper()
+	denied := k.denied
+	k.denied = ""
+	defer func() { k.denied = denied }()
 	var all []*unstructured.Unstructured
 	for _, kind := range kindsOfRemedies {
 		list := &unstructured.UnstructuredList{}

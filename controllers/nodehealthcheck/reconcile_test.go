@@ -1,11 +1,19 @@
 package nodehealthcheck
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
@@ -43,4 +51,237 @@ func TestANodeIsRemediatedAndLetGo(t *testing.T) {
 	if diff := cmp.Diff(want, k.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
+}
+
+// bad makes a node unhealthy, long enough for the default conditions.
+func (k *rack) bad(node string) {
+	k.turn(node, corev1.ConditionUnknown)
+	k.after(300 * time.Second)
+}
+
+func (k *rack) wants(what string, want ...string) {
+	k.t.Helper()
+	if diff := cmp.Diff(want, k.requests(), cmpopts.EquateEmpty()); diff != "" {
+		k.t.Fatalf("%s: requests (-want +got):\n%s", what, diff)
+	}
+}
+
+func (k *rack) told(reason string) bool {
+	return slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, " "+reason+" ") })
+}
+
+func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
+	}))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	k.after(time.Second)
+	k.pass("nhc")
+	first := k.objects()[0].GetUID()
+	k.turn("b", corev1.ConditionTrue)
+	k.after(time.Second)
+	k.pass("nhc")
+	k.wants("it is delayed", "Reboot/b")
+	k.bad("b")
+	k.pass("nhc")
+	k.wants("it has begun anew", "Reboot/b")
+	if k.objects()[0].GetUID() == first {
+		t.Error("the request that had succeeded is still there, and nobody does anything about the node")
+	}
+}
+
+func TestARequestThatSomebodyDeletesIsMadeAgainButNotAtOnce(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.bad("b")
+	k.pass("nhc")
+	for range 3 {
+		k.wants("it is asked for", "Reboot/b")
+		if err := k.client.Delete(t.Context(), k.objects()[0]); err != nil {
+			t.Fatal(err)
+		}
+		k.after(time.Second)
+		k.pass("nhc")
+		k.wants("a second later it is not")
+		k.after(remake)
+		k.pass("nhc")
+	}
+}
+
+func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.turn("b", corev1.ConditionTrue)
+	k.deny("Reboot")
+	k.restart()
+	k.pass("nhc")
+	k.wants("it is left alone", "Reboot/b")
+	is := k.check("nhc")
+	if c := meta.FindStatusCondition(is.Status.Conditions, nhcv1.DisabledCondition); c.Reason != nhcv1.TemplateForbiddenReason {
+		t.Errorf("Disabled says %+v", c)
+	}
+	if *is.Status.HealthyNodes != 2 || len(is.Status.UnhealthyNodes) != 1 || len(is.Status.UnhealthyNodes[0].Remediations) != 1 {
+		t.Errorf("the request that nobody can see is forgotten: %+v", is.Status)
+	}
+	if len(k.leases()) != 1 {
+		t.Error("its lease is given back")
+	}
+	k.denied = ""
+	k.after(templateRetry)
+	k.pass("nhc")
+	k.wants("it can be read again")
+}
+
+func TestNodesThatAreNotRemediated(t *testing.T) {
+	rival := template("Reboot", "b", false)
+	rival.SetKind("Reboot")
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		label   map[string]string
+		says    string
+	}{
+		"C60: one that is excluded": {
+			label: map[string]string{nhcv1.ExcludeLabel: "true"}, says: "Remediation skipped on node b: node has Exclude from Remediation label",
+		},
+		"W24: one for which somebody else made a request": {
+			objects: []client.Object{rival},
+			says:    "Skipped remediation of node: b, because Reboot remedies/b exists and was not made by this NodeHealthCheck",
+		},
+		"C42: one whose lease somebody else holds": {
+			objects: []client.Object{named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b")},
+			says:    "Skipped remediation of node: b, because node lease is already taken by NMO",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
+			k := newRack(t, append(objects, tc.objects...)...)
+			k.label("b", tc.label)
+			k.bad("b")
+			made := len(k.made)
+			k.pass("nhc")
+			k.pass("nhc")
+			if len(k.made) > made {
+				t.Error("it is remediated")
+			}
+			told := slices.DeleteFunc(k.events(), func(e string) bool { return !strings.Contains(e, nhcv1.EventRemediationSkipped) })
+			if diff := cmp.Diff([]string{"Warning RemediationSkipped " + tc.says}, told); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			is := k.check("nhc")
+			if is.Status.Phase != nhcv1.PhaseEnabled || len(is.Status.UnhealthyNodes) != 1 || len(is.Status.UnhealthyNodes[0].Remediations) > 0 {
+				t.Errorf("status %+v", is.Status)
+			}
+		})
+	}
+}
+
+func TestTwoTemplatesOfOneKindWhoseRemediatorCopesWithOneOnly(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Reboot", "other", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other"))))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.after(5 * time.Minute)
+	k.pass("nhc")
+	k.wants("the second one would have the name of the first", "Reboot/b")
+	if !k.told(nhcv1.EventRemediationSkipped) {
+		t.Error("nobody is told why")
+	}
+}
+
+func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+	k.bad("b")
+	k.pass("nhc")
+	is := k.check("nhc")
+	is.Spec.PauseRequests = []string{"upgrade", "me"}
+	k.update(is)
+	k.bad("c")
+	k.pass("nhc")
+	k.wants("no new node, and no next remedy", "Reboot/b")
+	is = k.check("nhc")
+	if is.Status.Phase != nhcv1.PhasePaused || is.Status.Reason != "NHC is paused: upgrade,me" || *is.Status.HealthyNodes != 3 {
+		t.Errorf("status %+v", is.Status)
+	}
+	if is.Status.UnhealthyNodes[0].Remediations[0].TimedOut == nil {
+		t.Error("its time is over all the same")
+	}
+	k.turn("b", corev1.ConditionTrue)
+	k.after(time.Second)
+	k.pass("nhc")
+	k.wants("W12: what is over ends")
+	is = k.check("nhc")
+	is.Spec.PauseRequests = nil
+	k.update(is)
+	k.pass("nhc")
+	k.wants("then the other one begins", "Reboot/c")
+}
+
+func TestADelayBeginsAnewWhenTheNodeFlaps(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.HealthyDelay = &metav1.Duration{Duration: time.Minute}
+	}))...)
+	delayed := func() bool {
+		n := k.check("nhc").Status.UnhealthyNodes
+		return len(n) == 1 && ptr.Deref(n[0].HealthyDelayed, false)
+	}
+	k.bad("b")
+	k.pass("nhc")
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	if !delayed() {
+		t.Error("W6: it is not said that it is delayed")
+	}
+	k.after(50 * time.Second)
+	k.turn("b", corev1.ConditionUnknown)
+	k.pass("nhc")
+	if delayed() {
+		t.Error("W6: it is said to be delayed though it is not well")
+	}
+	k.after(5 * time.Second)
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	k.after(59 * time.Second)
+	k.pass("nhc")
+	k.wants("W5: 59 s after the second recovery", "Reboot/b")
+	k.after(time.Second)
+	k.pass("nhc")
+	k.wants("a minute after it")
+}
+
+func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.StormCooldownDuration = &metav1.Duration{Duration: time.Minute}
+	}))...)
+	storm := func(kind string) bool { return meta.IsStatusConditionTrue(k.check("nhc").Status.Conditions, kind) }
+	k.turn("a", corev1.ConditionUnknown)
+	k.turn("b", corev1.ConditionUnknown)
+	k.pass("nhc")
+	if storm(nhcv1.StormActiveCondition) {
+		t.Error("nodes that are not due yet make no storm")
+	}
+	k.after(300 * time.Second)
+	k.pass("nhc")
+	k.wants("too many are bad")
+	if !storm(nhcv1.StormActiveCondition) {
+		t.Error("no storm")
+	}
+	k.turn("a", corev1.ConditionTrue)
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	if !storm(nhcv1.StormCooldownActiveCondition) {
+		t.Error("no cooldown")
+	}
+	k.after(time.Minute)
+	k.pass("nhc")
+	if storm(nhcv1.StormActiveCondition) || storm(nhcv1.StormCooldownActiveCondition) {
+		t.Error("W11: the storm is not over")
+	}
+}
+
+func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
+	lease.Namespace, lease.Name = nhcv1.DefaultLeaseNamespace, name
+	return lease
 }

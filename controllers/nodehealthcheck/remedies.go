@@ -97,6 +97,7 @@ func (r *Reconciler) observeRemedies(ctx context.Context, w *world) {
 		why, err := r.observeRemedy(ctx, w, &w.remedies[i])
 		if err != nil {
 			w.trouble = append(w.trouble, err)
+			w.unreadable[w.remedies[i].kind.GroupKind()] = true
 			continue
 		}
 		if why != nil && w.disabled == nil {
@@ -120,8 +121,11 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 			}
 			ready, err := r.Kinds.Ready(ctx, kind)
 			switch {
-			case request.Missing(err), apierrors.IsForbidden(err): // there are none, or they are out of our reach
+			case request.Missing(err): // then there are none
+			case apierrors.IsForbidden(err):
+				w.unreadable[kind.GroupKind()] = true
 			case err != nil:
+				w.unreadable[kind.GroupKind()] = true
 				w.trouble = append(w.trouble, err)
 			default:
 				w.ready = w.ready && ready
@@ -141,6 +145,7 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 			w.lookAgainIn(templateRetry)
 			return notFound(err), nil
 		case apierrors.IsForbidden(err):
+			w.unreadable[m.kind.GroupKind()] = true
 			w.lookAgainIn(templateRetry)
 			return forbidden(kind, err), nil
 		case err != nil:

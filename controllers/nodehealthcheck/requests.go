@@ -34,13 +34,19 @@ type found struct {
 type requests struct {
 	ours  map[string][]*found // by node; oldest first
 	other []*unstructured.Unstructured
-	// gone are the requests that exist no more and that only the status remembers, by node.
-	gone map[string][]nhcv1.Remediation
+	// byName are all of them, byNode those of others that name their node.
+	byName map[objectKey]*unstructured.Unstructured
+	byNode map[string][]*unstructured.Unstructured
+	// gone are the requests that exist no more and that only the status remembers, unseen those that cannot be read now; by node.
+	gone, unseen map[string][]nhcv1.Remediation
 }
 
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
-	w.requests = requests{ours: map[string][]*found{}, gone: map[string][]nhcv1.Remediation{}}
+	w.requests = requests{
+		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
+		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
+	}
 	known := statusByUID(w.check)
 	for _, kind := range r.Kinds.InUse() {
 		if !isRequest(kind) {
@@ -61,13 +67,29 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		})
 		w.requests.ours[node] = ours
 	}
-	for uid, was := range known {
-		if !was.seen {
-			w.requests.gone[was.node] = append(w.requests.gone[was.node], *was.remediation)
-			delete(known, uid)
+	for i := range w.check.Status.UnhealthyNodes {
+		n := &w.check.Status.UnhealthyNodes[i]
+		for _, was := range n.Remediations {
+			switch kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind); {
+			case known[was.Resource.UID].seen:
+			case w.unreadable[kind.GroupKind()]:
+				w.requests.unseen[n.Name] = append(w.requests.unseen[n.Name], was)
+			default:
+				w.requests.gone[n.Name] = append(w.requests.gone[n.Name], was)
+			}
 		}
 	}
 	return nil
+}
+
+// objectKey is what no two objects have in common at the same time.
+type objectKey struct {
+	kind schema.GroupKind
+	name types.NamespacedName
+}
+
+func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
+	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 // isRequest tells kinds of requests from those of templates and of what else is watched.
@@ -100,8 +122,12 @@ func (w *world) sort(obj *unstructured.Unstructured, known map[types.UID]*listed
 	if was != nil {
 		was.seen = true
 	}
+	w.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if !ownedBy(obj, w.check.UID) {
 		w.requests.other = append(w.requests.other, obj)
+		if node := nodeOf(obj); node != "" {
+			w.requests.byNode[node] = append(w.requests.byNode[node], obj)
+		}
 		return
 	}
 	f := &found{obj: obj, node: nodeOf(obj)}

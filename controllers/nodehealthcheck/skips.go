@@ -5,7 +5,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
@@ -68,26 +70,46 @@ func (w *world) skips(t *target) *skip {
 		return warning("Skipped remediation of node: %s, because MachineHealthCheck %s watches its Machine %s", t.name, t.machine.watchedBy, t.machine.obj.Name)
 	case t.machine.updating:
 		return warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", t.name, t.machine.obj.Name)
-	case t.rival != "":
-		return warning("Skipped remediation of node: %s, because %s exists and was not made by this NodeHealthCheck", t.name, t.rival)
 	case held(t.lease, holderOf(w.check), w.now):
 		why := warning("Skipped remediation of node: %s, because node lease is already taken by %s", t.name, ptr.Deref(t.lease.Spec.HolderIdentity, ""))
 		why.again = min(leaseTaken, expiry(t.lease).Sub(w.now)+time.Millisecond)
 		return why
 	}
-	return w.homeless(t)
-}
-
-// homeless says why no request can be made for t from the first remedy, if it is one of those that are about Machines.
-func (w *world) homeless(t *target) *skip {
 	if len(w.remedies) == 0 {
 		return nil
 	}
-	why := w.remedies[0].homeless(t)
-	if why == "" {
+	return w.obstacle(t, &w.remedies[0])
+}
+
+// obstacle says why m in particular cannot be used for t; nil if it can.
+func (w *world) obstacle(t *target, m *remedy) *skip {
+	if why := m.homeless(t); why != "" {
+		return warning("Skipped remediation of node: %s, because %s", t.name, why)
+	}
+	for _, rival := range w.requests.byNode[t.name] {
+		if rival.GroupVersionKind().GroupKind() == m.kind.GroupKind() {
+			return rivalled(t, rival)
+		}
+	}
+	if m.object == nil {
 		return nil
 	}
-	return warning("Skipped remediation of node: %s, because %s", t.name, why)
+	same := w.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(w.check, t))]
+	switch {
+	case same == nil:
+		return nil
+	case !ownedBy(same, w.check.UID):
+		return rivalled(t, same)
+	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != m.ref.Name:
+		return warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
+			"using multiple templates of same kind is not supported for this template", t.name, same.GetKind(), client.ObjectKeyFromObject(same))
+	}
+	return nil
+}
+
+func rivalled(t *target, rival *unstructured.Unstructured) *skip {
+	return warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck",
+		t.name, rival.GetKind(), client.ObjectKeyFromObject(rival))
 }
 
 // homeless says why m cannot be used for t: requests of machines live with their Machine.

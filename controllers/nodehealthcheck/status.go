@@ -85,6 +85,7 @@ func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
 			Resource: referenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		})
 	}
+	all = append(all, t.unseen...)
 	for _, gone := range t.gone {
 		if !t.wellOrGone() && (gone.TimedOut != nil || w.now.Before(gone.Started.Add(remake))) {
 			all = append(all, gone)

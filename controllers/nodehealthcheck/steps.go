@@ -25,6 +25,8 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung, first *tar
 		}
 	}
 	switch {
+	case len(t.unseen) > 0:
+		next.leased(w, rungs) // until they can be read again nothing else is known
 	case t.node == nil:
 		next.orphaned(w)
 	case t.verdict.State == health.Healthy:
@@ -133,11 +135,15 @@ func (t *target) badSince(w *world) time.Time {
 // leased: as long as there are requests the lease is kept.
 func (s *step) leased(w *world, rungs []escalation.Rung) {
 	rung := -1
+	since := w.now
 	for _, f := range s.target.requests {
-		rung = max(rung, f.rung)
+		rung, since = max(rung, f.rung), health.Earliest(since, f.started())
+	}
+	for _, unseen := range s.target.unseen {
+		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
 	var again time.Time
-	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, rung), s.target.requests[0].started(), w.now)
+	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, rung), since, w.now)
 	s.lookAgainAt(again)
 }
 
@@ -183,7 +189,10 @@ func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung, first *
 // new is asked for, and without its template nothing can be made.
 func (s *step) begin(w *world, sum summary, rung int) {
 	t := s.target
-	if s.skipped = w.skips(t); s.skipped != nil {
+	if s.skipped = w.skips(t); s.skipped == nil {
+		s.skipped = w.obstacle(t, &w.remedies[rung])
+	}
+	if s.skipped != nil {
 		return
 	}
 	if reason := sum.hold.reason; reason == nhcv1.PausedReason || reason == nhcv1.UpgradeReason {
@@ -198,7 +207,10 @@ func (s *step) begin(w *world, sum summary, rung int) {
 	}
 	s.start = rung
 	if len(t.requests) == 0 {
-		s.lease = takeLease
+		s.lease, _ = leaseStep(t.lease, holderOf(w.check), termOf(w.rungs(), rung), w.now, w.now)
+		if s.lease == dropLease { // one of ours that was left over
+			s.lease = renewLease
+		}
 	}
 }
 

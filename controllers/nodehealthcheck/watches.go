@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -38,6 +38,7 @@ const passTimeout = 2 * time.Minute
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
 	options.ReconciliationTimeout = passTimeout
 	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](wake.MergeWindow, retryAtMost)
+	r.resumed = make(chan event.GenericEvent, 1)
 	everyCheck := wake.Merged[client.Object](r.everyCheck)
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodehealthcheck").
@@ -50,6 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
 		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(machineChanges())).
+		WatchesRawSource(source.Channel(r.resumed, handler.EnqueueRequestsFromMapFunc(r.everyCheck))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
@@ -87,8 +89,15 @@ func (r *Reconciler) everyCheck(ctx context.Context, _ client.Object) []reconcil
 }
 
 // checksOfNode maps a node to the checks that select it, and to those that speak of it: it may have left their selection while it was
-// being remediated.
-func (r *Reconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+// being remediated. A node of the control plane concerns all, since another one may wait for it.
+func (r *Reconciler) checksOfNode(ctx context.Context, obj client.Object) []reconcile.Request {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	if controlPlane(node) {
+		return r.everyCheck(ctx, node)
+	}
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool {
 		return selectsNode(check, node.GetLabels()) || speaksOf(check, node.GetName())
 	})
@@ -172,15 +181,7 @@ func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return !maps.Equal(was.Annotations, is.Annotations) || !maps.Equal(was.Labels, is.Labels) || was.Status.NodeRef != is.Status.NodeRef ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || askedOwner(was) != askedOwner(is) ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || beingRemediated(was) != beingRemediated(is) ||
 			conditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) != conditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	}}
 }
-
-// idle says whether the controller stands idle: it was started, and then its kind became somebody else's.
-type idle struct{ not atomic.Bool }
-
-func (i *idle) off() bool { return i.not.Load() }
-
-// Serve makes r work, or stand idle.
-func (r *Reconciler) Serve(works bool) { r.serving.not.Store(!works) }

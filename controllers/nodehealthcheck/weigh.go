@@ -31,7 +31,9 @@ func weigh(w *world) summary {
 	s.limits = limits
 	s.grant = budget.Decide(s.population, limits)
 	tooMany := s.grant.ShortCircuited()
-	s.storm = stormOf(w.check).Next(cooldownOf(&w.check.Spec), tooMany, w.now)
+	storm := stormOf(w.check)
+	// Nodes that are not due yet make no storm: they would in every rollout.
+	s.storm = storm.Next(cooldownOf(&w.check.Spec), tooMany && (storm.Active || s.population.Unhealthy > 0), w.now)
 	switch {
 	case w.disabled != nil:
 		s.hold = hold{nhcv1.DisabledReason, w.disabled.message}
@@ -72,18 +74,18 @@ func count(w *world) budget.Population {
 		if !t.selected {
 			continue
 		}
-		if len(t.requests) > 0 {
+		if t.remediated() {
 			p.InFlight++
 		}
 		switch {
 		case t.verdict.State == health.Unhealthy:
 			p.Unhealthy++
-			if len(t.requests) == 0 {
+			if !t.remediated() {
 				p.Waiting++
 			}
 		case t.verdict.State == health.Suspect:
 			p.Suspect++
-		case len(t.requests) > 0:
+		case t.remediated():
 			p.Recovering++
 		default:
 			p.Healthy++

@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
@@ -96,6 +99,35 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A ladder ends with the template that is beside it, and leaves it the time for all its attempts.
+func TestTheLadderNamesTheTemplateBesideIt(t *testing.T) {
+	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
+	template, err := builders.Template("host-remediation-template.yaml", given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := builders.Template("node-health-check-workers-escalating.yaml", given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := &nhcv1.NodeHealthCheck{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, check, true); err != nil {
+		t.Fatal(err)
+	}
+	last := check.Spec.EscalatingRemediations[len(check.Spec.EscalatingRemediations)-1]
+	want := corev1.ObjectReference{
+		APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(), Name: template.GetName(),
+	}
+	if diff := cmp.Diff(want, last.RemediationTemplate); diff != "" {
+		t.Errorf("it names another template than the one beside it (-want +got):\n%s", diff)
+	}
+	// Every attempt has the template's timeout twice: until it may be switched on, and until its node is ready.
+	attempts := 2 * (infrav1.DefaultRetryLimit + 1) * infrav1.DefaultTimeoutSeconds * time.Second
+	if last.Timeout.Duration < attempts {
+		t.Errorf("%s are not enough for all attempts, which may take %s", last.Timeout.Duration, attempts)
 	}
 }
 

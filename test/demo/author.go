@@ -11,6 +11,7 @@ import (
 const (
 	kubemend          = "kubemend (check)" // its controller of MachineHealthChecks
 	kubemendHost      = "kubemend (host)"  // its controller of HostRemediations
+	kubemendNodes     = "kubemend (nodes)" // its controller of NodeHealthChecks
 	controllerManager = "kube-controller-manager"
 	kubelet           = "kubelet"
 	machineSet        = "MachineSet"
@@ -18,6 +19,7 @@ const (
 	clusterAPI        = "Cluster API core"
 	provider          = "CAPM3 (simulated)"
 	operator          = "BMO (simulated)"
+	agent             = "SNR (simulated)" // Self Node Remediation
 	attacher          = "CSI (simulated)"
 	demo              = "demo"
 )

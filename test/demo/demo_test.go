@@ -9,10 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 func recordOf(sightings ...sighting) *record {
@@ -76,7 +79,7 @@ func TestTheSumLeavesOutWhatThereIsNothingOf(t *testing.T) {
 }
 
 func TestSuspicionIsReadFromTheMetricsOfTheCheck(t *testing.T) {
-	got, err := suspicionIn(`# TYPE kubemend_machinehealthcheck_targets gauge
+	got, err := machinesOfCheck.suspicionIn(`# TYPE kubemend_machinehealthcheck_targets gauge
 kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="healthy"} 4
 kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="suspect"} 1
 kubemend_machinehealthcheck_targets{cluster="demo",name="another",namespace="default",state="suspect"} 7
@@ -87,6 +90,65 @@ kubemend_machinehealthcheck_next_deadline_timestamp_seconds{cluster="demo",name=
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(suspicion{})); err != nil || diff != "" {
 		t.Errorf("error %v, difference %s", err, diff)
 	}
+	got, err = nodesOfCheck.suspicionIn(`# TYPE kubemend_nodehealthcheck_targets gauge
+kubemend_nodehealthcheck_targets{name="demo-workers",state="healthy"} 3
+kubemend_nodehealthcheck_targets{name="demo-workers",state="suspect"} 2
+`)
+	if diff := cmp.Diff(suspicion{suspects: 2, total: 5}, got, cmp.AllowUnexported(suspicion{})); err != nil || diff != "" {
+		t.Errorf("of nodes: error %v, difference %s", err, diff)
+	}
+}
+
+func TestAnAgentsRequestTellsWhatIsNew(t *testing.T) {
+	request := func(annotation, processing, succeeded string) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		object.SetName("n")
+		if annotation != "" {
+			object.SetAnnotations(map[string]string{annotation: "2026-01-01T12:00:00Z"})
+		}
+		if processing != "" {
+			object.Object["status"] = map[string]any{"conditions": []any{
+				map[string]any{"type": "Processing", "status": processing}, map[string]any{"type": "Succeeded", "status": succeeded},
+			}}
+		}
+		return object
+	}
+	for name, tc := range map[string]struct {
+		was, is *unstructured.Unstructured
+		want    []fact
+	}{
+		"made":                           {nil, request("", "", ""), []fact{agentRequest}},
+		"begun":                          {request("", "", ""), request("", "True", "Unknown"), []fact{agentWorks}},
+		"failed":                         {request("", "True", "Unknown"), request("", "False", "False"), []fact{agentFailed}},
+		"told to stop":                   {request("", "False", "False"), request(nhcv1.TimedOutAnnotation, "False", "False"), []fact{agentTold}},
+		"annotated with something else":  {request("", "False", "False"), request("a", "False", "False"), nil},
+		"deleted":                        {request("", "False", "False"), nil, []fact{agentFree}},
+		"told, and failed in one moment": {request("", "True", "Unknown"), request(nhcv1.TimedOutAnnotation, "False", "False"), []fact{agentTold, agentFailed}},
+	} {
+		var got []fact
+		for _, s := range agentAsked(tc.was, tc.is) {
+			got = append(got, s.fact)
+			if s.about != "n" {
+				t.Errorf("%s: it is about %q", name, s.about)
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestOnlyLeasesThatKeepChecksApartAreTold(t *testing.T) {
+	lease := func(namespace string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "node-n"}}
+	}
+	taken, given := leaseChanged(nil, lease("medik8s-leases")), leaseChanged(lease("medik8s-leases"), nil)
+	if len(taken) != 1 || taken[0].fact != leaseTaken || len(given) != 1 || given[0].fact != leaseGone || given[0].about != "n" {
+		t.Errorf("%+v, %+v", taken, given)
+	}
+	if told := leaseChanged(nil, lease(corev1.NamespaceNodeLease)); told != nil {
+		t.Errorf("of a kubelet's own: %+v", told)
+	}
 }
 
 func TestLongLinesAreBrokenAtSpaces(t *testing.T) {
@@ -96,7 +158,7 @@ func TestLongLinesAreBrokenAtSpaces(t *testing.T) {
 	}
 }
 
-func TestScenesThatTakeMinutesAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
+func TestScenesThatStandApartAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
 	names := func(chosen []scene) (names []string) {
 		for _, s := range chosen {
 			names = append(names, s.name)
@@ -111,6 +173,7 @@ func TestScenesThatTakeMinutesAreNamedAndNotPlayedWithAllOthers(t *testing.T) {
 		"all":      {[]string{"replace", "short-circuit", "reboot"}, true},
 		"replace":  {[]string{"replace"}, false},
 		"handover": {[]string{"handover"}, false},
+		"escalate": {[]string{"escalate"}, false},
 	} {
 		chosen, err := choose(asked)
 		if diff := cmp.Diff(want.names, names(chosen)); err != nil || diff != "" {

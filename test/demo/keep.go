@@ -45,13 +45,36 @@ Try, with a machine's name for NAME (its node has the same). %[7]s
 %[6]s
 `
 
+const guideOfNodes = `In another terminal:
+
+  export KUBECONFIG=%[1]s
+
+Look around:
+
+  kubectl get nodehealthchecks,nodes,machines,baremetalhosts
+  kubectl get selfnoderemediations,hostremediations --watch
+  kubectl describe nodehealthcheck %[2]s
+  kubectl get leases --namespace medik8s-leases
+  kubectl events --watch
+  curl -s %[3]s | grep healthcheck
+  less +F %[4]s
+
+Try, with a node's name for NAME (its Machine has the same). A bad node's agent fails, and its host is power-cycled.
+
+  kubectl label node NAME remediation.medik8s.io/exclude-from-remediation=true                  (left alone)
+  kubectl patch nodehealthcheck %[2]s --type merge --patch '{"spec":{"pauseRequests":["me"]}}'
+  kubectl edit nodehealthcheck %[2]s
+
+%[5]s
+`
+
 // keep leaves everything running until the user has enough of it.
 func (s *stage) keep(ctx context.Context, in io.Reader) {
 	if s.manager == nil {
 		return // it did not get that far
 	}
 	s.narrator.heading("Everything goes on running", "What happens is told here, with times since the last stop.")
-	s.narrator.note(guide, s.management.KubeconfigFile(), s.workload.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands, s.way(ctx))
+	s.guide(ctx)
 	typed := linesOf(ctx, in)
 	for {
 		select {
@@ -70,6 +93,14 @@ func (s *stage) keep(ctx context.Context, in io.Reader) {
 			}
 		}
 	}
+}
+
+func (s *stage) guide(ctx context.Context) {
+	if s.selfHosted() {
+		s.narrator.note(guideOfNodes, s.management.KubeconfigFile(), nodeCheckName, s.manager.Metrics, s.manager.Log, commands)
+		return
+	}
+	s.narrator.note(guide, s.management.KubeconfigFile(), s.workload.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands, s.way(ctx))
 }
 
 // linesOf are the lines that come in, until the context ends or there are no more.

@@ -2,7 +2,8 @@
 // hosts and their kubelets are simulated.
 //
 // It takes its settings from the environment, so that `make demo KEEP=1 SCENE=replace` reaches it:
-// SCENE is the name of one scene, or all, which are those that do not take minutes; KEEP leaves everything running at the end, with a prompt.
+// SCENE is the name of one scene, or all, which are those that can be played one after another in a minute or two; KEEP leaves
+// everything running at the end, with a prompt.
 //
 // A line of commentary is printed only because an object, an event or a metric showed it. A scene that does not show
 // all it should within its deadlines fails, and the exit code is 1. It is 130 after Ctrl-C.
@@ -45,7 +46,7 @@ func perform(ctx context.Context, n *narrator) int {
 		n.note("%v", err)
 		return failed
 	}
-	s, err := raise(ctx, n)
+	s, err := raise(ctx, n, chosen[0].selfHosted)
 	if err == nil {
 		err = s.play(ctx, chosen)
 	}

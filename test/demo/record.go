@@ -32,7 +32,7 @@ const (
 	shortCircuited  fact = "a check is short-circuited"
 	allowedAgain    fact = "a check is not short-circuited any more"
 	reachability    fact = "the workload cluster is or is not within reach"
-	restrictedEvent fact = "the event RemediationRestricted"
+	restrictedEvent fact = "an event says that nothing is remediated"
 
 	templateUsed   fact = "a check uses a template"
 	requestMade    fact = "a remediation is made"
@@ -53,6 +53,15 @@ const (
 	volumeAttached fact = "a volume is attached"
 	volumeToDetach fact = "a volume is to be detached"
 	volumeDetached fact = "a volume is detached"
+
+	checkEnabled fact = "a check of nodes is enabled"
+	leaseTaken   fact = "the lease on a node is taken"
+	leaseGone    fact = "the lease on a node is given back"
+	agentRequest fact = "an agent is asked"
+	agentWorks   fact = "an agent says that it works"
+	agentFailed  fact = "an agent says that it has failed"
+	agentTold    fact = "an agent is told to stop"
+	agentFree    fact = "the request to an agent is gone"
 )
 
 // sighting is one change that the world showed.

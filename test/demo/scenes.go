@@ -11,8 +11,10 @@ import (
 type scene struct {
 	name string // for SCENE=
 	play func(context.Context, *stage) error
-	// long is how long it takes, if that is too long to be played with all others.
-	long string
+	// apart is why it is not played with all others; empty if it is.
+	apart string
+	// selfHosted says that it is about a cluster that is its own management cluster.
+	selfHosted bool
 }
 
 // scenes are all there are, in the order in which they are played.
@@ -21,14 +23,15 @@ func scenes() []scene {
 		{name: "replace", play: replace},
 		{name: "short-circuit", play: shortCircuit},
 		{name: "reboot", play: reboot},
-		{name: "handover", play: handover, long: "four minutes"},
+		{name: "handover", play: handover, apart: "it takes four minutes"},
+		{name: "escalate", play: escalate, apart: "it needs a cluster that manages itself", selfHosted: true},
 	}
 }
 
-// choose returns the scenes that are called so; without a name, all that are not too long.
+// choose returns the scenes that are called so; without a name, all that can be played one after another.
 func choose(name string) ([]scene, error) {
 	if name == "" || name == "all" {
-		return slices.DeleteFunc(scenes(), func(s scene) bool { return s.long != "" }), nil
+		return slices.DeleteFunc(scenes(), func(s scene) bool { return s.apart != "" }), nil
 	}
 	var names []string
 	for _, s := range scenes() {
@@ -40,15 +43,15 @@ func choose(name string) ([]scene, error) {
 	return nil, fmt.Errorf("there is no scene %q; SCENE is one of: %s, all", name, strings.Join(names, ", "))
 }
 
-// leftOut says which scenes were left out for their length when all were asked for; it is empty if none was.
+// leftOut says which scenes were left out, and why, when all were asked for; it is empty if none was.
 func leftOut(chosen []scene) string {
 	if len(chosen) < 2 {
 		return ""
 	}
 	var hints []string
 	for _, s := range scenes() {
-		if s.long != "" {
-			hints = append(hints, fmt.Sprintf("Not shown, because it takes %s: make demo SCENE=%s", s.long, s.name))
+		if s.apart != "" {
+			hints = append(hints, fmt.Sprintf("Not shown, because %s: make demo SCENE=%s", s.apart, s.name))
 		}
 	}
 	return strings.Join(hints, "\n")
@@ -56,7 +59,11 @@ func leftOut(chosen []scene) string {
 
 // play plays the opening, and then the scenes.
 func (s *stage) play(ctx context.Context, chosen []scene) error {
-	for _, next := range append([]scene{{name: "opening", play: opening}}, chosen...) {
+	first := scene{name: "opening", play: opening}
+	if s.selfHosted() {
+		first.play = openingNodes
+	}
+	for _, next := range append([]scene{first}, chosen...) {
 		if err := next.play(ctx, s); err != nil {
 			return fmt.Errorf("scene %s: %w", next.name, err)
 		}

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -108,11 +109,12 @@ var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
 // eventChanged is what there is to say about a new event, or one that was repeated. What other objects tell as well is
 // not told twice.
 func eventChanged(_, is *eventsv1.Event) []sighting {
-	if is == nil || is.ReportingController != mendv1.FieldOwner || is.Reason != mendv1.EventRemediationRestricted {
+	by := map[string]string{mendv1.EventRemediationRestricted: kubemend, nhcv1.EventRemediationSkipped: kubemendNodes}
+	if is == nil || by[is.Reason] == "" || is.ReportingController != mendv1.FieldOwner && is.ReportingController != "NodeHealthCheck" {
 		return nil
 	}
 	s := sighting{
-		by: kubemend, fact: restrictedEvent, about: is.Regarding.Name,
+		by: by[is.Reason], fact: restrictedEvent, about: is.Regarding.Name,
 		text: fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name),
 	}
 	if is.Series != nil {

@@ -15,6 +15,21 @@ import (
 // scrapeEvery is how often the manager is asked for its metrics: the only way to see what it suspects.
 const scrapeEvery = 200 * time.Millisecond
 
+// scope is what is watched for suspects.
+type scope struct {
+	check, by, things string // the name of the check, who makes passes over it, what it watches
+	metrics           string // what the names of its metrics begin with
+	stage             string // what the scenes about it need, for people
+}
+
+var (
+	machinesOfCheck = scope{check: checkName, by: kubemend, things: "machines", metrics: "kubemend_machinehealthcheck_", stage: "two control planes"}
+	nodesOfCheck    = scope{
+		check: nodeCheckName, by: kubemendNodes, things: "nodes", metrics: "kubemend_nodehealthcheck_",
+		stage: "one control plane, of a cluster that manages itself",
+	}
+)
+
 // suspicion is what the manager suspects.
 type suspicion struct {
 	suspects, total int
@@ -37,7 +52,7 @@ func (s *stage) watchSuspects(background context.Context) {
 		if err != nil {
 			continue // it may be restarting; a scene that waits for it says so
 		}
-		now, err := suspicionIn(text)
+		now, err := s.watched.suspicionIn(text)
 		if err != nil {
 			continue
 		}
@@ -55,13 +70,14 @@ func (s *stage) suspicionSeen(now suspicion) sighting {
 		are, they = "are", "they are"
 	}
 	return sighting{
-		by: kubemend, fact: suspected, about: checkName, number: now.suspects, of: now.total,
-		text: fmt.Sprintf("%d of %d machines %s suspect until %s, then unhealthy unless %s back", now.suspects, now.total, are, s.narrator.at(now.until), they),
+		by: s.watched.by, fact: suspected, about: s.watched.check, number: now.suspects, of: now.total,
+		text: fmt.Sprintf("%d of %d %s %s suspect until %s, then unhealthy unless %s back", now.suspects, now.total, s.watched.things, are,
+			s.narrator.at(now.until), they),
 	}
 }
 
 // suspicionIn reads the metrics of the check.
-func suspicionIn(text string) (suspicion, error) {
+func (w scope) suspicionIn(text string) (suspicion, error) {
 	decoder := expfmt.SampleDecoder{
 		Dec:  expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)),
 		Opts: &expfmt.DecodeOptions{},
@@ -77,22 +93,22 @@ func suspicionIn(text string) (suspicion, error) {
 			return found, fmt.Errorf("read metrics: %w", err)
 		}
 		for _, sample := range samples {
-			found.take(sample)
+			found.take(w, sample)
 		}
 	}
 }
 
-func (found *suspicion) take(sample *model.Sample) {
-	if sample.Metric["name"] != checkName {
+func (found *suspicion) take(w scope, sample *model.Sample) {
+	if sample.Metric["name"] != model.LabelValue(w.check) {
 		return
 	}
-	switch sample.Metric[model.MetricNameLabel] {
-	case "kubemend_machinehealthcheck_targets":
+	switch strings.TrimPrefix(string(sample.Metric[model.MetricNameLabel]), w.metrics) {
+	case "targets":
 		found.total += int(sample.Value)
 		if sample.Metric["state"] == "suspect" {
 			found.suspects = int(sample.Value)
 		}
-	case "kubemend_machinehealthcheck_next_deadline_timestamp_seconds":
+	case "next_deadline_timestamp_seconds":
 		found.until = time.Unix(int64(sample.Value), 0)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
@@ -20,7 +21,7 @@ func remediationChanged(written func(time.Time) string) func(was, is *mendv1.Hos
 		case was == nil:
 			return []sighting{{
 				by: makerOfRequest(is), fact: requestMade, about: is.Name,
-				text: fmt.Sprintf("the time of Machine %[1]s is over: makes HostRemediation %[1]s from the template", is.Name),
+				text: whyMade(is),
 			}}
 		}
 		var seen []sighting
@@ -34,8 +35,19 @@ func remediationChanged(written func(time.Time) string) func(was, is *mendv1.Hos
 	}
 }
 
+func whyMade(rem *mendv1.HostRemediation) string {
+	if makerOfRequest(rem) == kubemendNodes {
+		return fmt.Sprintf("it is the next remedy's turn: makes HostRemediation %s for Node %s from the template",
+			rem.Name, rem.Annotations[nhcv1.NodeNameAnnotation])
+	}
+	return fmt.Sprintf("the time of Machine %[1]s is over: makes HostRemediation %[1]s from the template", rem.Name)
+}
+
 // makerOfRequest is who made a remediation. kubemend signs those of its checks.
 func makerOfRequest(rem *mendv1.HostRemediation) string {
+	if rem.Labels[nhcv1.PartOfLabel] == nhcv1.PartOf {
+		return kubemendNodes
+	}
 	if rem.Annotations[mendv1.MadeByAnnotation] != "" {
 		return kubemend
 	}
@@ -48,6 +60,9 @@ func requestDeleted(was *mendv1.HostRemediation) sighting {
 	s := sighting{
 		by: makerOfRequest(was), fact: requestGone, about: was.Name,
 		text: fmt.Sprintf("HostRemediation %s is deleted, for its Machine is well again", was.Name),
+	}
+	if s.by == kubemendNodes {
+		s.text = fmt.Sprintf("HostRemediation %s is deleted, for Node %s is well again", was.Name, was.Annotations[nhcv1.NodeNameAnnotation])
 	}
 	if was.Status.Phase == infrav1.PhaseDeleting {
 		s.by, s.text = controllerManager, fmt.Sprintf("HostRemediation %s goes with its Machine", was.Name)

@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
@@ -45,25 +46,30 @@ type stage struct {
 
 	rig        *rig.Rig
 	management *rig.ControlPlane
-	workload   *rig.ControlPlane
+	workload   *rig.ControlPlane // the same one if the cluster manages itself
 	manager    *rig.Kubemend
 	hosts      *simulator.Hosts
 	provider   *simulator.Infrastructure
 	here       client.Client // the management cluster
 	there      client.Client // the workload cluster
 	cluster    *clusterv1.Cluster
+	watched    scope
 
 	background sync.WaitGroup
 	end        context.CancelFunc
 }
 
 // raise sets up the stage. What it returns has to be struck, also if there is an error.
-func raise(ctx context.Context, n *narrator) (*stage, error) {
+func raise(ctx context.Context, n *narrator, selfHosted bool) (*stage, error) {
 	background, end := context.WithCancel(context.Background())
-	s := &stage{narrator: n, record: newRecord(n), end: end}
-	n.heading("The stage: two control planes, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", "")
+	s := &stage{narrator: n, record: newRecord(n), end: end, watched: machinesOfCheck}
+	begin := s.startControlPlanes
+	if selfHosted {
+		s.watched, begin = nodesOfCheck, s.startOneControlPlane
+	}
+	n.heading(fmt.Sprintf("The stage: %s, a cluster of 3 + 5 machines on bare-metal hosts, kubemend", s.watched.stage), "")
 	for _, step := range []func(context.Context) error{
-		s.startControlPlanes,
+		begin,
 		func(context.Context) error { return s.startWorld(background) },
 		s.startManager,
 		s.buildCluster,
@@ -105,6 +111,31 @@ func (s *stage) startControlPlanes(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	return s.reach()
+}
+
+// startOneControlPlane starts one for both: a cluster that manages itself, as NodeHealthChecks are about the nodes of the API server that
+// they are in.
+func (s *stage) startOneControlPlane(ctx context.Context) error {
+	var err error
+	if s.rig, err = rig.Start(ctx, rig.Options{Log: s.narrator.plain()}); err != nil {
+		return err
+	}
+	s.management, err = s.rig.Management(ctx, rig.ManagementOptions{Core: true, Controllers: rig.NodeControllers(), CRDs: []string{ownKinds}})
+	if err != nil {
+		return err
+	}
+	s.workload = s.management
+	if err := simulator.InstallRemediator(s.management.Config(), selfNodeRemediation); err != nil {
+		return err
+	}
+	return s.reach()
+}
+
+// selfHosted reports whether the cluster is its own management cluster.
+func (s *stage) selfHosted() bool { return s.workload == s.management }
+
+func (s *stage) reach() (err error) {
 	if s.here, err = clientFor(s.management.Config()); err != nil {
 		return err
 	}
@@ -114,7 +145,8 @@ func (s *stage) startControlPlanes(ctx context.Context) error {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme))
 	if err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}

@@ -6,15 +6,18 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 )
@@ -25,14 +28,22 @@ const watchesReady = 30 * time.Second
 // watch records what changes in both clusters from now on, until the context ends.
 func (s *stage) watch(background context.Context) error {
 	hosts := builders.Metal3Machine(&clusterv1.Machine{})
-	here, err := s.observe(background, s.management.Config(), map[client.Object]toolscache.ResourceEventHandler{
+	seen := map[client.Object]toolscache.ResourceEventHandler{
 		hosts:                           changes(s.record, hostChanged),
 		&clusterv1.Machine{}:            changes(s.record, machineChanged),
 		&clusterv1.MachineHealthCheck{}: changes(s.record, checkChanged),
 		&eventsv1.Event{}:               changes(s.record, eventChanged),
 		&bmov1alpha1.BareMetalHost{}:    changes(s.record, bareMetalChanged),
 		&mendv1.HostRemediation{}:       changes(s.record, remediationChanged(s.narrator.at)),
-	})
+	}
+	if s.selfHosted() {
+		asked := &unstructured.Unstructured{}
+		asked.SetGroupVersionKind(selfNodeRemediation)
+		seen[asked] = changes(s.record, agentAsked)
+		seen[&nhcv1.NodeHealthCheck{}] = changes(s.record, nodeCheckChanged)
+		seen[&coordinationv1.Lease{}] = changes(s.record, leaseChanged)
+	}
+	here, err := s.observe(background, s.management.Config(), seen)
 	if err != nil {
 		return err
 	}

@@ -4,17 +4,20 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -62,16 +65,7 @@ func (s *stage) state(ctx context.Context) string {
 		row(m.Name, m.Status.Phase, host, power, kubelet, s.nodeReady(ctx, m.Status.NodeRef.Name),
 			said(m, clusterv1.MachineHealthCheckSucceededCondition), said(m, clusterv1.MachineOwnerRemediatedCondition))
 	}
-	check := &clusterv1.MachineHealthCheck{}
-	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
-		_, _ = fmt.Fprintf(table, "\n%v\n", err)
-	} else {
-		_, _ = fmt.Fprintf(table, "\nMachineHealthCheck %s: %d of %d healthy\n", checkName,
-			ptr.Deref(check.Status.CurrentHealthy, 0), ptr.Deref(check.Status.ExpectedMachines, 0))
-		for _, c := range check.Status.Conditions {
-			_, _ = fmt.Fprintf(table, "  %s=%s (%s) %s\n", c.Type, c.Status, c.Reason, c.Message)
-		}
-	}
+	s.checkState(ctx, table)
 	remediations := &mendv1.HostRemediationList{}
 	if err := s.here.List(ctx, remediations, client.InNamespace(namespace)); err != nil {
 		_, _ = fmt.Fprintf(table, "\n%v\n", err)
@@ -82,6 +76,33 @@ func (s *stage) state(ctx context.Context) string {
 	}
 	_ = table.Flush() // a buffer takes everything
 	return out.String()
+}
+
+// checkState is what the check says, whichever it is.
+func (s *stage) checkState(ctx context.Context, out io.Writer) {
+	var err error
+	var said []metav1.Condition
+	var title string
+	if s.selfHosted() {
+		check := &nhcv1.NodeHealthCheck{}
+		err = s.here.Get(ctx, client.ObjectKey{Name: nodeCheckName}, check)
+		said = check.Status.Conditions
+		title = fmt.Sprintf("NodeHealthCheck %s: %d of %d healthy, %s: %s", nodeCheckName,
+			ptr.Deref(check.Status.HealthyNodes, 0), ptr.Deref(check.Status.ObservedNodes, 0), check.Status.Phase, check.Status.Reason)
+	} else {
+		check := &clusterv1.MachineHealthCheck{}
+		err = s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check)
+		said = check.Status.Conditions
+		title = fmt.Sprintf("MachineHealthCheck %s: %d of %d healthy", checkName,
+			ptr.Deref(check.Status.CurrentHealthy, 0), ptr.Deref(check.Status.ExpectedMachines, 0))
+	}
+	if err != nil {
+		title = err.Error()
+	}
+	_, _ = fmt.Fprintf(out, "\n%s\n", title)
+	for _, c := range said {
+		_, _ = fmt.Fprintf(out, "  %s=%s (%s) %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
 }
 
 // lodging is the host of a machine, and its power as it really is.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/simulator"
@@ -17,6 +18,12 @@ import (
 // once: Cluster API core watches nodes only when it has seen that of a first control-plane machine, and it looks for that one
 // only when something else about the machine changes.
 var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
+
+// selfNodeRemediation are the requests that are left to the agent on a node. Whoever serves them is simulated, by the contract of medik8s: with
+// the kubelet, the agent hangs as well, and after agentTakes that is found out.
+var selfNodeRemediation = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
+
+const agentTakes = 4 * time.Second
 
 // ownKinds is the folder with the kinds that kubemend defines, seen from where `make demo` runs.
 var ownKinds = filepath.Join("config", "crd", "bases")
@@ -39,7 +46,15 @@ func (s *stage) startWorld(background context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, start := range []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start} {
+	players := []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start}
+	if s.selfHosted() {
+		agents, err := simulator.NewRemediator(s.management.Config(), simulator.RemediatorOptions{Kind: selfNodeRemediation, Takes: agentTakes})
+		if err != nil {
+			return err
+		}
+		players = append(players, agents.Start)
+	}
+	for _, start := range players {
 		s.background.Go(func() { _ = start(background) })
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +22,8 @@ type ManagementOptions struct {
 	CoreArgs []string
 	// ControllerManager runs the controllers that objects of any kind need: OwnerControllers.
 	ControllerManager bool
+	// Controllers are what it runs besides them, such as NodeControllers where nodes of the cluster itself are watched. They imply ControllerManager.
+	Controllers []string
 	// CRDs are more files or folders of CRDs. One of a name that the rig has as well replaces the rig's.
 	CRDs []string
 	// Webhooks has the API server ask kubemend's manager for the defaults of its kinds and for their conversion, that is of those among
@@ -32,6 +35,9 @@ type ManagementOptions struct {
 func OwnerControllers() []string {
 	return []string{"garbage-collector-controller", "namespace-controller"}
 }
+
+// RoleControllers give ClusterRoles the rules of those that they aggregate.
+func RoleControllers() []string { return []string{"clusterrole-aggregation-controller"} }
 
 // Management starts a management control plane, and returns when all of it is ready.
 func (r *Rig) Management(ctx context.Context, o ManagementOptions) (*ControlPlane, error) {
@@ -79,9 +85,11 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	}
 
 	group, booting = errgroup.WithContext(ctx)
-	if o.ControllerManager {
+	if o.ControllerManager || len(o.Controllers) > 0 {
 		// After the kinds: the garbage collector looks for new ones only every 30 s.
-		group.Go(func() error { return c.bootControllerManager(booting, OwnerControllers(), defaultNodeGrace) })
+		group.Go(func() error {
+			return c.bootControllerManager(booting, slices.Concat(OwnerControllers(), o.Controllers), defaultNodeGrace)
+		})
 	}
 	if o.Core {
 		group.Go(func() error { return c.bootCore(booting, hooks, o.CoreArgs) })

@@ -1,0 +1,146 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// members makes nodes c1 to cn of the control plane, which are of no other pool.
+func (s *scene) members(ctx context.Context, n int) {
+	GinkgoHelper()
+	for i := range n {
+		s.node(ctx, fmt.Sprintf("c%d", i+1), member, labelled("pool", "members"))
+	}
+}
+
+var ofMembers = selecting("pool", "members")
+
+const quorum = "Warning [remediation] Skipping remediation of %s for preventing control plane / etcd quorum loss, going to retry in a minute"
+
+var _ = Describe("Nodes of the control plane", func() {
+	inEveryMode("C65, seed 2.11: are remediated one after the other, the next one when the request of the last one is gone", func(ctx context.Context, s *scene) {
+		s.members(ctx, 5)
+		s.workers(ctx, 1)
+		soft := s.template(ctx, reboot, "soft")
+		s.check(ctx, "check", s.by(soft), ofMembers)
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		s.storm(ctx, "check", "c1", "c2")
+		Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
+		first, second := "c1", "c2"
+		if s.nodesRequested(ctx)()[0] == "c2" {
+			first, second = second, first
+		}
+		req := s.request(ctx, first)
+		Expect(req.GetLabels()).To(HaveKeyWithValue("remediation.medik8s.io/isControlPlaneNode", ""))
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(HaveEach(HavePrefix(fmt.Sprintf(quorum, second))))
+		Expect(s.events(ctx, "check", "RemediationSkipped")()).NotTo(BeEmpty())
+		s.keeps(ctx, req)
+		s.recovers(ctx, first)
+		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
+		s.clock.Step(time.Minute)
+		s.looks("check")
+		Expect(s.about(ctx, second)).To(BeEmpty())
+		s.letsGo(ctx, req)
+		s.request(ctx, second)
+	})
+
+	once("C65: of an old kind, labelled as masters, are nodes of the control plane too", func(ctx context.Context, s *scene) {
+		s.node(ctx, "m1", labelled("node-role.kubernetes.io/master", ""))
+		s.workers(ctx, 1)
+		s.members(ctx, 4)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), maxUnhealthy("1"))
+		s.fails(ctx, "m1")
+		Expect(s.request(ctx, "m1").GetLabels()).To(HaveKey("remediation.medik8s.io/isControlPlaneNode"))
+	})
+
+	for text, with := range inOrder(map[string]func(ctx context.Context, s *scene) (corev1.ObjectReference, corev1.ObjectReference){
+		"with templates of one kind": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
+			return s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")
+		},
+		"with templates of two kinds": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
+			return s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
+		},
+		"with one that needs no namespace": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
+			return s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
+		},
+	}) {
+		once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *scene) {
+			s.members(ctx, 5)
+			s.changeNode(ctx, "c1", labelled("half", "one"))
+			s.changeNode(ctx, "c2", labelled("half", "two"))
+			one, two := with(ctx, s)
+			s.check(ctx, "one", s.by(one), selecting("half", "one"), maxUnhealthy("1"))
+			s.check(ctx, "two", s.by(two), selecting("half", "two"), maxUnhealthy("1"))
+			Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 1}))
+			Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 1}))
+			for _, name := range []string{"c1", "c2"} {
+				s.reports(ctx, name, corev1.NodeReady, corev1.ConditionFalse, patience-time.Minute)
+			}
+			Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 0}))
+			Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 0}))
+			s.clock.Step(time.Minute) // both become unhealthy at the same moment
+
+			Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
+			first, second, waits := "c1", "c2", "two"
+			if s.nodesRequested(ctx)()[0] == "c2" {
+				first, second, waits = "c2", "c1", "one"
+			}
+			Eventually(s.listed(ctx, waits)).Should(Equal([]string{second}))
+			s.clock.Step(time.Minute)
+			s.looks("one")
+			s.looks("two")
+			Expect(s.nodesRequested(ctx)()).To(Equal([]string{first}))
+			s.recovers(ctx, first)
+			s.request(ctx, second)
+		})
+	}
+
+	once("W3: are not remediated where that would leave no majority of healthy ones", func(ctx context.Context, s *scene) {
+		s.members(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		s.storm(ctx, "check", "c1", "c2")
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElements(
+			And(HavePrefix(fmt.Sprintf(quorum, "c1")), ContainSubstring("without it 1 of 3 control-plane nodes are healthy, and 2 are needed")),
+			HavePrefix(fmt.Sprintf(quorum, "c2"))))
+		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
+		Expect(s.allowed(ctx, "check")()).To(Equal(yes))
+		s.recovers(ctx, "c2")
+		s.request(ctx, "c1")
+	})
+
+	once("are looked at all together, also those that no check selects", func(ctx context.Context, s *scene) {
+		s.members(ctx, 3)
+		s.changeNode(ctx, "c1", labelled("half", "one"))
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), selecting("half", "one"), maxUnhealthy("1"))
+		s.fails(ctx, "c2")
+		s.fails(ctx, "c1")
+		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"c1"}))
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, "c1"))))
+		Expect(s.about(ctx, "c1")).To(BeEmpty())
+		s.recovers(ctx, "c2")
+		s.clock.Step(time.Minute)
+		s.request(ctx, "c1")
+	})
+
+	in(ladders, "go on to their next remedy while they are remediated, and do not wait for workers, or those for them", func(ctx context.Context, s *scene) {
+		s.members(ctx, 3)
+		s.workers(ctx, 4)
+		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) {
+			c.Spec.Selector.MatchLabels = nil
+		})
+		s.fails(ctx, "c1", "w1")
+		s.request(ctx, "c1")
+		s.request(ctx, "w1")
+		s.clock.Step(step)
+		s.latest(ctx, "c1", 2)
+		s.latest(ctx, "w1", 2)
+	})
+})

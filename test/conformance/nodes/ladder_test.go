@@ -1,0 +1,195 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+var ladders = mode{escalating: true}
+
+var _ = Describe("A node that is not well after its remedy", func() {
+	in(ladders, "C50, seed 2.17, 2.18: keeps its request and its step while its condition changes, and both end when it is well",
+		func(ctx context.Context, s *scene) {
+			s.workers(ctx, 3)
+			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
+			s.fails(ctx, "w1")
+			req := s.request(ctx, "w1")
+			Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
+
+			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+			s.looks("check")
+			s.clock.Step(step + 30*time.Second) // less than the condition may last, more than the step
+			s.looks("check")
+			Expect(s.requested(ctx, "w1")()).To(Equal([]string{"RebootRemediation/soft"}))
+			Expect(s.timedOut(ctx, req)()).To(BeEmpty())
+			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
+			Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft"}))
+			Expect(s.counts(ctx, "check")()).To(Equal([]int{3, 2}))
+
+			s.clock.Step(30 * time.Second)
+			Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard"}))
+			s.recovers(ctx, "w1")
+			Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
+			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+			Expect(s.listed(ctx, "check")()).To(BeEmpty())
+		})
+
+	inEveryMode("C51: is detected once for each remediation", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		once := []string{`Normal [remediation] Node matches unhealthy condition. Node "w1", condition type "Ready", condition status "Unknown"`}
+		Eventually(s.events(ctx, "check", "DetectedUnhealthy")).Should(Equal(once))
+		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
+		s.looks("check")
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.looks("check")
+		s.clock.Step(patience)
+		s.looks("check")
+		Expect(s.events(ctx, "check", "DetectedUnhealthy")()).To(Equal(once))
+
+		s.recovers(ctx, "w1")
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, long)
+		s.request(ctx, "w1")
+		Eventually(s.events(ctx, "check", "DetectedUnhealthy")).Should(HaveLen(2))
+		Eventually(s.events(ctx, "check", "RemediationRemoved")).Should(ConsistOf(HavePrefix(
+			"Normal [remediation] Deleted remediation CR of kind RebootRemediation with name w1")))
+		Eventually(s.events(ctx, "check", "RemediationCreated")).Should(HaveEach("Normal [remediation] Created remediation object for node w1"))
+	})
+
+	inEveryMode("C52: does not have its remediator told to stop that says it has succeeded", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		hard := s.template(ctx, replace, "hard")
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
+			if s.escalating {
+				ladder(step, hard)(c)
+				c.Spec.EscalatingRemediations[1].Order++
+			}
+		})
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionTrue)
+		s.looks("check")
+		Expect(s.about(ctx, "w1")).To(HaveLen(1))
+		s.clock.Step(time.Hour)
+		s.looks("check")
+		if s.escalating {
+			s.latest(ctx, "w1", 2)
+			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
+		}
+		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
+	})
+
+	in(ladders, "C53, seed 2.13, 2.15, W1: gets all remedies one after the other, also several of one kind, each for its own time",
+		func(ctx context.Context, s *scene) {
+			templates := []corev1.ObjectReference{
+				s.template(ctx, reboot, "soft", several), s.template(ctx, replace, "new"),
+				s.template(ctx, reboot, "hard", several), s.template(ctx, reboot, "harder", several),
+			}
+			s.workers(ctx, 3)
+			s.check(ctx, "check", ladder(time.Minute, templates...), func(c *nhcv1.NodeHealthCheck) {
+				for i := range c.Spec.EscalatingRemediations {
+					c.Spec.EscalatingRemediations[i].Timeout.Duration = time.Duration(i+1) * time.Minute
+				}
+			})
+			s.fails(ctx, "w1")
+			all := []string{"RebootRemediation/soft", "ReplaceRemediation/new", "RebootRemediation/hard", "RebootRemediation/harder"}
+			for i := range templates {
+				timeout := time.Duration(i+1) * time.Minute
+				req := s.latest(ctx, "w1", i+1)
+				Expect(s.requested(ctx, "w1")()).To(Equal(all[:i+1]))
+				Eventually(func() time.Duration {
+					return time.Duration(*s.lease(ctx, "w1").Spec.LeaseDurationSeconds) * time.Second
+				}).Should(Equal(timeout + time.Minute))
+				s.clock.Step(timeout - 10*time.Second)
+				s.looks("check")
+				Expect(s.timedOut(ctx, req)()).To(BeEmpty())
+				s.clock.Step(10 * time.Second)
+				Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
+				at, err := time.Parse(time.RFC3339, s.timedOut(ctx, req)())
+				Expect(err).NotTo(HaveOccurred())
+				Expect(at).To(BeTemporally("~", s.clock.Now(), 5*time.Second))
+				Eventually(s.isListedAsTimedOut).WithArguments(ctx, "check", "w1", i).Should(BeTrue())
+			}
+			Eventually(s.events(ctx, "check", "NoTemplateLeft")).Should(ConsistOf(
+				"Warning [remediation] Remediation timed out, and no template left to try. didn't find a template to use for NHC check and node w1"))
+			s.looks("check")
+			Expect(s.requested(ctx, "w1")()).To(Equal(all))
+			s.recovers(ctx, "w1")
+			Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
+			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		})
+
+	in(ladders, "C54, seed 2.14: gets the next remedy at once when the first one says that it has failed", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
+		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionUnknown)
+		s.looks("check")
+		Expect(s.about(ctx, "w1")).To(HaveLen(1))
+		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionFalse)
+		s.latest(ctx, "w1", 2)
+		Expect(s.timedOut(ctx, req)()).NotTo(BeEmpty())
+		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
+	})
+
+	in(ladders, "seed 2.14: gets the next remedy half a minute after one that never spoke of success has stopped", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionFalse)
+		s.looks("check")
+		s.clock.Step(20 * time.Second)
+		s.looks("check")
+		Expect(s.about(ctx, "w1")).To(HaveLen(1))
+		s.clock.Step(10 * time.Second)
+		s.latest(ctx, "w1", 2)
+	})
+
+	in(ladders, "C52: and NHC#208: is not given up because its remediator does not process while it says that it may yet succeed", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionUnknown)
+		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionFalse)
+		s.looks("check")
+		s.clock.Step(time.Minute)
+		s.looks("check")
+		Expect(s.about(ctx, "w1")).To(HaveLen(1))
+	})
+
+	in(ladders, "W20: gets its remedies by their order, whatever their place in the list, and the status is not written again and again", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) {
+			c.Spec.EscalatingRemediations[0].Order, c.Spec.EscalatingRemediations[1].Order = 7, -3
+		})
+		s.fails(ctx, "w1")
+		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))
+		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
+		s.looks("check")
+		before := s.get(ctx, "check").ResourceVersion
+		s.looks("check")
+		Expect(s.get(ctx, "check").ResourceVersion).To(Equal(before))
+		Expect(s.get(ctx, "check").Spec.EscalatingRemediations[0].Order).To(Equal(7))
+	})
+})
+
+// isListedAsTimedOut reports whether a check says that its nth request for a node was given up.
+func (s *scene) isListedAsTimedOut(ctx context.Context, check, node string, nth int) bool {
+	entry := s.entry(ctx, check, node)
+	return entry != nil && len(entry.Remediations) > nth && entry.Remediations[nth].TimedOut != nil
+}

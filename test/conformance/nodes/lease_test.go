@@ -1,0 +1,143 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// term is for how long the node of a remediation is leased in the mode of the scene, without the minute that is added.
+func (s *scene) term() time.Duration {
+	if s.escalating {
+		return step
+	}
+	return 10 * time.Minute
+}
+
+// takes makes the lease on a node somebody else's, for a time from now on.
+func (s *scene) takes(ctx context.Context, node, holder string, length time.Duration) {
+	GinkgoHelper()
+	now := metav1.NewMicroTime(s.clock.Now())
+	spec := coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(length / time.Second)), AcquireTime: &now, RenewTime: &now,
+	}
+	if l := s.lease(ctx, node); l != nil {
+		l.Spec = spec
+		Expect(here.Update(ctx, l)).To(Succeed())
+		return
+	}
+	Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Namespace(s.leases)))).To(Succeed())
+	Expect(here.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.leases, Name: "node-" + s.called(node)}, Spec: spec,
+	})).To(Succeed())
+}
+
+var _ = Describe("The lease on a node", func() {
+	inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		Expect(s.lease(ctx, "w1")).To(BeNil())
+
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		lease := s.lease(ctx, "w1")
+		Expect(lease).NotTo(BeNil())
+		Expect(*lease.Spec.HolderIdentity).To(Equal("NodeHealthCheck-" + s.called("check")))
+		Expect(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second).To(Equal(s.term() + time.Minute))
+		Expect(lease.Spec.AcquireTime.Equal(lease.Spec.RenewTime)).To(BeTrue())
+		Expect(*lease.Spec.LeaseTransitions).To(BeZero())
+		Expect(lease.OwnerReferences).To(Equal([]metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Node", Name: s.called("w1"), UID: s.getNode(ctx, "w1").UID,
+		}}))
+
+		s.keeps(ctx, req)
+		s.recovers(ctx, "w1")
+		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
+		Expect(s.lease(ctx, "w1")).NotTo(BeNil(), "the remediator is not done")
+		s.letsGo(ctx, req)
+		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+	})
+
+	inEveryMode("C41: is left alone when it is somebody else's, and the remediation ends all the same", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
+		s.takes(ctx, "w1", "somebody", time.Hour)
+		taken := s.lease(ctx, "w1")
+
+		s.recovers(ctx, "w1")
+		Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		Expect(s.listed(ctx, "check")()).To(BeEmpty())
+		Expect(s.lease(ctx, "w1").ResourceVersion).To(Equal(taken.ResourceVersion))
+	})
+
+	inEveryMode("C42: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.takes(ctx, "w1", "maintenance", 90*time.Second)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.fails(ctx, "w1")
+		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(HavePrefix(
+			"Warning [remediation] Skipped remediation of node: w1, because node lease is already taken")))
+		s.clock.Step(time.Minute)
+		s.looks("check")
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+		Expect(s.holder(ctx, "w1")()).To(Equal("maintenance"))
+
+		s.clock.Step(30 * time.Second)
+		req := s.request(ctx, "w1")
+		first := s.lease(ctx, "w1")
+		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
+		Expect(time.Duration(*first.Spec.LeaseDurationSeconds) * time.Second).To(Equal(s.term() + time.Minute))
+		Expect(first.Spec.AcquireTime.Equal(first.Spec.RenewTime)).To(BeTrue())
+		Expect(*first.Spec.LeaseTransitions).To(BeEquivalentTo(1))
+
+		s.clock.Step(s.term() - 10*time.Second)
+		Eventually(func() bool { return s.lease(ctx, "w1").Spec.RenewTime.After(first.Spec.RenewTime.Time) }).Should(BeTrue())
+		Expect(s.lease(ctx, "w1").Spec.AcquireTime.Equal(first.Spec.AcquireTime)).To(BeTrue())
+		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
+
+		s.clock.Step(2*s.term() + time.Minute) // three times the term since it was acquired
+		if !s.escalating {
+			s.looks("check")
+			Expect(s.holder(ctx, "w1")()).To(Equal("check"), "W13: what has no timeout does not time out")
+			Expect(s.timedOut(ctx, req)()).To(BeEmpty())
+			return
+		}
+		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+		Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
+	})
+
+	in(mode{escalating: true}, "W2: lasts for the timeout of the step that is in use, also if a former one is of the same kind", func(ctx context.Context, s *scene) {
+		soft, hard := s.template(ctx, reboot, "soft", several), s.template(ctx, reboot, "hard", several)
+		s.workers(ctx, 3)
+		s.check(ctx, "check", ladder(time.Minute, soft, hard), func(c *nhcv1.NodeHealthCheck) {
+			c.Spec.EscalatingRemediations[1].Timeout.Duration = 20 * time.Minute
+		})
+		s.fails(ctx, "w1")
+		s.request(ctx, "w1")
+		Expect(*s.lease(ctx, "w1").Spec.LeaseDurationSeconds).To(BeEquivalentTo(120))
+		s.clock.Step(time.Minute)
+		s.latest(ctx, "w1", 2)
+		Eventually(func() int32 { return *s.lease(ctx, "w1").Spec.LeaseDurationSeconds }).Should(BeEquivalentTo(21 * 60))
+		s.clock.Step(15 * time.Minute)
+		s.looks("check")
+		Expect(s.holder(ctx, "w1")()).To(Equal("check"), "three times the twenty minutes are not over")
+	})
+})

@@ -1,0 +1,248 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// Kinds of OpenShift. They are installed by the specs that need them, since their presence alone changes what is done.
+var (
+	clusterVersion = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
+	theirCheck     = schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "MachineHealthCheck"}
+	theirMachine   = schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"}
+)
+
+// onOpenShift is a spec for which OpenShift's kinds are installed; no other scene may be played then.
+func onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	It(text, func(ctx SpecContext) {
+		crds := []*apiextensionsv1.CustomResourceDefinition{
+			anything(clusterVersion, apiextensionsv1.ClusterScoped), anything(theirCheck, apiextensionsv1.NamespaceScoped),
+			anything(theirMachine, apiextensionsv1.NamespaceScoped),
+		}
+		install(ctx, crds...)
+		DeferCleanup(func(ctx context.Context) {
+			for _, crd := range crds {
+				Expect(here.Delete(ctx, crd)).To(Succeed())
+			}
+			for _, crd := range crds {
+				Eventually(func() bool { return apierrors.IsNotFound(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
+			}
+		})
+		s := newScene(ctx, m)
+		defer s.end()
+		s.start()
+		tell(ctx, s)
+	})
+}
+
+func theirs(kind schema.GroupVersionKind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// theirCheckOf is a MachineHealthCheck of OpenShift whose only condition is of that type.
+func (s *scene) theirCheckOf(name, kind string) *unstructured.Unstructured {
+	return theirs(theirCheck, s.name, name, map[string]any{"spec": map[string]any{
+		"unhealthyConditions": []any{map[string]any{"type": kind, "status": "True", "timeout": "0s"}},
+	}})
+}
+
+// progresses says that the cluster is being upgraded, or that it is not.
+func progresses(ctx context.Context, version *unstructured.Unstructured, status string) {
+	GinkgoHelper()
+	before := version.DeepCopy()
+	Expect(unstructured.SetNestedSlice(version.Object, []any{
+		map[string]any{"type": "Available", "status": "True"}, map[string]any{"type": "Progressing", "status": status},
+	}, "status", "conditions")).To(Succeed())
+	Expect(here.Status().Patch(ctx, version, client.MergeFrom(before))).To(Succeed())
+}
+
+var _ = Describe("On OpenShift", Serial, func() {
+	for _, m := range modes {
+		onOpenShift(fmt.Sprintf("C68, seed 1.6, 2.7: nothing begins while the cluster is upgraded, and what has begun goes on (%s)", m), m,
+			func(ctx context.Context, s *scene) {
+				version := theirs(clusterVersion, "", "version", map[string]any{})
+				Expect(here.Create(ctx, version)).To(Succeed())
+				s.workers(ctx, 5)
+				s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+				s.fails(ctx, "w1")
+				req := s.request(ctx, "w1")
+
+				progresses(ctx, version, "True")
+				s.fails(ctx, "w2")
+				Eventually(s.allowed(ctx, "check")).Should(Equal("False/ClusterUpgrading"))
+				Expect(s.counts(ctx, "check")()).To(Equal([]int{5, 3}), "W12: it is counted all the same")
+				Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft", "w2"}))
+				Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(
+					"Normal [remediation] Postponing potential remediations because of ongoing cluster upgrade"))
+				s.recovers(ctx, "w1")
+				Eventually(s.isGone(ctx, req)).Should(BeTrue())
+				Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+				Expect(s.about(ctx, "w2")).To(BeEmpty())
+				progresses(ctx, version, "False")
+				s.request(ctx, "w2")
+				Eventually(s.allowed(ctx, "check")).Should(Equal(yes))
+			})
+	}
+
+	once("C68: nothing begins while the configuration of a node is being changed", func(ctx context.Context, s *scene) {
+		const desired, current = "machineconfiguration.openshift.io/desiredConfig", "machineconfiguration.openshift.io/currentConfig"
+		s.workers(ctx, 3)
+		s.changeNode(ctx, "w1", annotated(map[string]string{desired: "new", current: "old"}))
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.fails(ctx, "w1")
+		Eventually(s.allowed(ctx, "check")).Should(Equal("False/ClusterUpgrading"))
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+		Expect(s.phase(ctx, "check")()).To(Equal(enabled))
+		s.changeNode(ctx, "w1", annotated(map[string]string{current: "new"}))
+		s.request(ctx, "w1")
+	})
+
+	onOpenShift("seed 1.13 to 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
+		func(ctx context.Context, s *scene) {
+			Expect(here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
+			s.workers(ctx, 7)
+			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+			s.reports(ctx, "w1", "Terminating", corev1.ConditionTrue, 0)
+			s.reports(ctx, "w2", "Terminating", corev1.ConditionFalse, 0)
+			s.reports(ctx, "w3", "Terminating", corev1.ConditionUnknown, 0)
+			s.fails(ctx, "w1", "w2", "w3")
+			s.request(ctx, "w2")
+			s.request(ctx, "w3")
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{7, 5}))
+			Expect(s.about(ctx, "w1")).To(BeEmpty())
+			Expect(s.phase(ctx, "check")()).To(HavePrefix("Remediating"))
+			Eventually(s.said(fmt.Sprintf(
+				`"msg"="ignoring unhealthy Node, it is terminating and will be handled by MHC" "controller"="nodehealthcheck" "namespace"="" "name"=%q`,
+				s.called("check")))).Should(Equal(1))
+			Expect(s.said("MHCChecker ")()).To(Equal(1))
+			Expect(s.said(fmt.Sprintf(`"NodeName"=%q`, s.called("w1")))()).To(Equal(1))
+		})
+
+	onOpenShift("C86, seed 1.16 to 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
+		func(ctx context.Context, s *scene) {
+			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
+			Expect(here.Create(ctx, handler)).To(Succeed())
+			s.workers(ctx, 3)
+			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+			names := fmt.Sprintf(`"NodeHealthCheck"=%q "NodeHealthCheck name"=%q`, "/"+s.called("check"), s.called("check"))
+			Expect(s.said(`"msg"="enabling NHC, valid config, no conflicting MHC configured in the cluster"`)()).To(Equal(1))
+
+			another := s.theirCheckOf("another", "Terminating")
+			Expect(here.Create(ctx, another)).To(Succeed())
+			disabled := "Disabled: NHC is disabled: ConflictingMachineHealthCheckDetected: " +
+				"Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
+			Eventually(s.phase(ctx, "check")).Should(Equal(disabled))
+			Expect(s.of(ctx, "check", nhcv1.DisabledCondition)()).To(Equal("True/ConflictingMachineHealthCheckDetected"))
+			Eventually(s.events(ctx, "check", "Disabled")).Should(Equal([]string{
+				"Warning [remediation] Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"}))
+			Eventually(s.said(`"msg"="disabling NHC in order to avoid conflict with custom MHCs configured in the cluster"`)).Should(Equal(1))
+			Expect(s.said("controllers/NodeHealthCheck ")()).To(Equal(2))
+			Expect(s.said(names)()).To(Equal(2))
+			s.fails(ctx, "w1")
+			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
+			Expect(s.about(ctx, "w1")).To(BeEmpty())
+
+			Expect(here.Delete(ctx, another)).To(Succeed())
+			s.request(ctx, "w1")
+			Eventually(s.said(`"msg"="re-enabling NHC, no conflicting MHC configured in the cluster"`)).Should(Equal(1))
+			Eventually(s.events(ctx, "check", "Enabled")).Should(HaveLen(2))
+
+			before := handler.DeepCopy()
+			handler.Object["spec"] = s.theirCheckOf("", "Ready").Object["spec"]
+			Expect(here.Patch(ctx, handler, client.MergeFrom(before))).To(Succeed())
+			Eventually(s.phase(ctx, "check")).Should(Equal(disabled), "the default one is changed")
+		})
+
+	onOpenShift("C66: a node of the control plane is remediated only if etcd can do without it", mode{}, func(ctx context.Context, s *scene) {
+		const etcd = "openshift-etcd"
+		Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Namespace(etcd)))).To(Succeed())
+		guards := map[string]string{"app": "guard"}
+		pdb := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "etcd-guard-pdb"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guards}},
+		}
+		s.members(ctx, 5)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
+		forbidden := func(member string) {
+			GinkgoHelper()
+			Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, member))))
+			Expect(s.about(ctx, member)).To(BeEmpty())
+		}
+		s.fails(ctx, "c1")
+		forbidden("c1") // there is no budget at all
+
+		Expect(here.Create(ctx, pdb)).To(Succeed())
+		guard := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guard-c1", Labels: guards},
+			Spec:       corev1.PodSpec{NodeName: s.called("c1"), Containers: []corev1.Container{{Name: "guard", Image: "guard"}}},
+		}
+		Expect(here.Create(ctx, guard)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(here.Delete(ctx, pdb)).To(Succeed())
+			Expect(here.Delete(ctx, guard, client.GracePeriodSeconds(0))).To(Succeed())
+		})
+		ready := func(status corev1.ConditionStatus) {
+			GinkgoHelper()
+			guard.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+			Expect(here.Status().Update(ctx, guard)).To(Succeed())
+			s.clock.Step(time.Minute)
+			s.looks("check")
+		}
+		ready(corev1.ConditionTrue)
+		Expect(s.about(ctx, "c1")).To(BeEmpty())
+		ready(corev1.ConditionUnknown)
+		Expect(s.about(ctx, "c1")).To(BeEmpty())
+		ready(corev1.ConditionFalse)
+		s.request(ctx, "c1")
+		s.recovers(ctx, "c1")
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+
+		s.clock.Step(time.Minute) // for that long nobody takes the place of who went last
+		s.fails(ctx, "c2")        // without a guard
+		s.request(ctx, "c2")
+		s.recovers(ctx, "c2")
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		ready(corev1.ConditionTrue)
+		s.clock.Step(time.Minute)
+		pdb.Status.DisruptionsAllowed = 1
+		Expect(here.Status().Update(ctx, pdb)).To(Succeed())
+		s.fails(ctx, "c1")
+		s.request(ctx, "c1")
+	})
+
+	onOpenShift("C70: the Machine that a node names owns its request, if it is in the namespace of the template", mode{}, func(ctx context.Context, s *scene) {
+		near, far := theirs(theirMachine, s.name, "near", map[string]any{}), theirs(theirMachine, s.elsewhere, "far", map[string]any{})
+		Expect(here.Create(ctx, near)).To(Succeed())
+		Expect(here.Create(ctx, far)).To(Succeed())
+		s.workers(ctx, 5)
+		s.changeNode(ctx, "w1", annotated(map[string]string{"machine.openshift.io/machine": s.name + "/near"}))
+		s.changeNode(ctx, "w2", annotated(map[string]string{"machine.openshift.io/machine": s.elsewhere + "/far"}))
+		s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
+		s.fails(ctx, "w1", "w2")
+		Expect(s.request(ctx, "w1").GetOwnerReferences()).To(ContainElement(metav1.OwnerReference{
+			APIVersion: "machine.openshift.io/v1beta1", Kind: "Machine", Name: "near", UID: near.GetUID(),
+		}))
+		Expect(s.request(ctx, "w2").GetOwnerReferences()).To(HaveLen(1))
+	})
+})

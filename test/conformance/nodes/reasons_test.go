@@ -1,0 +1,270 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+var _ = Describe("As medik8s does, a check", func() {
+	inEveryMode("C30, seed 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *scene) {
+		soft := s.template(ctx, reboot, "soft")
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(soft))
+		unknown, nowhere, homeless := soft, soft, soft
+		unknown.APIVersion, unknown.Kind = uninvited.kind.GroupVersion().String(), uninvited.templates().Kind
+		nowhere.Namespace, homeless.Namespace = s.missing, ""
+		s.check(ctx, "unknown", s.by(unknown))
+		s.check(ctx, "nowhere", s.by(nowhere))
+		s.check(ctx, "homeless", s.by(homeless))
+		for check, says := range map[string]string{
+			"unknown": "no matches for kind", "nowhere": "not found", "homeless": "it is namespaced, but no namespace is provided",
+		} {
+			Eventually(s.of(ctx, check, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
+			Expect(s.message(ctx, check, nhcv1.DisabledCondition)()).To(And(HavePrefix(`Remediation template not found: "`), ContainSubstring(says)))
+			Expect(s.phase(ctx, check)()).To(And(HavePrefix("Disabled: NHC is disabled: RemediationTemplateNotFound: "), ContainSubstring(says)))
+			Expect(s.allowed(ctx, check)()).To(Equal("False/HealthCheckDisabled"))
+			Eventually(s.events(ctx, check, "Disabled")).Should(ConsistOf(HavePrefix(
+				"Warning [remediation] Disabling NHC. Reason: RemediationTemplateNotFound, Message: Remediation template not found: ")))
+		}
+		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
+		Expect(s.message(ctx, "check", nhcv1.DisabledCondition)()).To(Equal("No issues found, NodeHealthCheck is enabled."))
+		Eventually(s.events(ctx, "check", "Enabled")).Should(Equal([]string{"Normal [remediation] No issues found, NodeHealthCheck is enabled."}))
+
+		s.deleteTemplate(ctx, reboot, "soft")
+		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
+		s.fails(ctx, "w1")
+		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+		s.template(ctx, reboot, "soft")
+		s.request(ctx, "w1")
+		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
+		Eventually(s.events(ctx, "check", "Enabled")).Should(HaveLen(2))
+	})
+
+	inEveryMode("C60: leaves a node alone that is labelled so, with the value true and no other", func(ctx context.Context, s *scene) {
+		const label = "remediation.medik8s.io/exclude-from-remediation"
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.node(ctx, "out", labelled(label, "true"))
+		s.node(ctx, "in", labelled(label, "false"))
+		s.node(ctx, "empty", labelled(label, ""))
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s.node(ctx, name)
+		}
+		s.fails(ctx, "out", "in", "empty")
+		s.request(ctx, "in")
+		s.request(ctx, "empty")
+		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"empty: RebootRemediation/soft", "in: RebootRemediation/soft", "out"}))
+		Expect(s.about(ctx, "out")).To(BeEmpty())
+		Expect(s.counts(ctx, "check")()).To(Equal([]int{7, 4}), "it is unhealthy all the same")
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(
+			"Warning [remediation] Remediation skipped on node out: node has Exclude from Remediation label"))
+		Eventually(s.events(ctx, "check", "InvalidNodeLabel")).Should(ConsistOf("Warning [remediation] Node empty has exclude-from-remediation " +
+			"label with empty value, label will be ignored. Set value to 'true' to exclude node from remediation"))
+		s.changeNode(ctx, "out", func(n *corev1.Node) { delete(n.Labels, label) })
+		s.request(ctx, "out")
+	})
+
+	inEveryMode("C61: keeps the request of a node for the healthy delay", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(3*time.Minute))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.recovers(ctx, "w1")
+		since := s.annotation(ctx, req, "remediation.medik8s.io/healthy-delay")
+		Eventually(since).ShouldNot(BeEmpty())
+		at, err := time.Parse(time.RFC3339, since())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(at).To(BeTemporally("~", s.clock.Now(), 5*time.Second))
+		Expect(since()).To(HaveSuffix("Z"))
+		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
+		Expect(s.counts(ctx, "check")()).To(Equal([]int{3, 2}))
+		s.clock.Step(3*time.Minute - 10*time.Second)
+		s.looks("check")
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
+		Expect(s.isGone(ctx, req)()).To(BeFalse())
+		s.clock.Step(10 * time.Second)
+		Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+	})
+
+	inEveryMode("C62, W6: keeps the request of a node until a person confirms that it is well", func(ctx context.Context, s *scene) {
+		const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(-time.Second))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.recovers(ctx, "w1")
+		Eventually(s.isDelayed).WithArguments(ctx, "check", "w1").Should(BeTrue())
+		s.clock.Step(24 * time.Hour)
+		s.looks("check")
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
+		Expect(s.isGone(ctx, req)()).To(BeFalse())
+		s.changeNode(ctx, "w1", annotated(map[string]string{confirmed: "by me", "example.org/other": "stays"}))
+		Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		Eventually(func() map[string]string { return s.getNode(ctx, "w1").Annotations }).Should(Equal(map[string]string{"example.org/other": "stays"}))
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+	})
+
+	inEveryMode("C63, seed 2.16: keeps the request of a node that was deleted if its remediator says that it will be, until it has succeeded",
+		func(ctx context.Context, s *scene) {
+			s.workers(ctx, 3)
+			s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
+			s.fails(ctx, "w1")
+			req := s.request(ctx, "w1")
+			s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
+			s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
+			s.loses(ctx, "w1")
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
+			s.looks("check")
+			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
+			Expect(s.isGone(ctx, req)()).To(BeFalse())
+			Expect(s.phase(ctx, "check")()).To(Equal(remediating))
+			s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionTrue)
+			Eventually(s.isGone(ctx, req)).Should(BeTrue())
+			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+			Expect(s.listed(ctx, "check")()).To(BeEmpty())
+			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+		})
+
+	inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.keeps(ctx, req)
+		s.loses(ctx, "w1")
+		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
+		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft"}))
+		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
+		s.letsGo(ctx, req)
+		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
+		Expect(s.phase(ctx, "check")()).To(Equal(enabled))
+		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+	})
+
+	inEveryMode("C67, seed 1.5, 2.8, W12: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 5)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.fails(ctx, "w1")
+		req := s.request(ctx, "w1")
+		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"one", "two"} })
+		Eventually(s.phase(ctx, "check")).Should(Equal("Paused: NHC is paused: one,two"))
+		s.fails(ctx, "w2")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 3}))
+		Expect(s.about(ctx, "w2")).To(BeEmpty())
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "what has begun goes on")
+		Expect(s.allowed(ctx, "check")()).To(Equal("False/PauseRequested"))
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(
+			"Normal [remediation] Postponing potential remediations because of pause requests"))
+
+		s.recovers(ctx, "w1")
+		Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 4}))
+		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = nil })
+		s.request(ctx, "w2")
+		Eventually(s.allowed(ctx, "check")).Should(Equal(yes))
+	})
+
+	inEveryMode("C69: counts the nodes that its selector selects, as their labels change", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.node(ctx, "other", labelled("pool", "others"))
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
+		s.changeNode(ctx, "other", labelled("pool", "workers"))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{4, 4}))
+		s.changeNode(ctx, "w1", labelled("pool", "others"))
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
+		s.changeNode(ctx, "w2", func(n *corev1.Node) { delete(n.Labels, "pool") })
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
+	})
+
+	inEveryMode("C71: waits after a storm until its cooldown is over, which begins anew with the next storm", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 7)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), minHealthy("4"), func(c *nhcv1.NodeHealthCheck) {
+			c.Spec.StormCooldownDuration = &metav1.Duration{Duration: 3 * time.Minute}
+		})
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		Expect(s.of(ctx, "check", "StormActive")()).NotTo(HavePrefix("True"))
+
+		s.storm(ctx, "check", "w1", "w2", "w3", "w4")
+		Eventually(s.of(ctx, "check", "StormActive")).Should(Equal("True/HealthyNodeThresholdChange"))
+		Expect(s.message(ctx, "check", "StormActive")()).To(Equal(
+			"Storm mode is activated - preventing any new remediation until the storm is over and cooldown duration expired"))
+		Expect(s.of(ctx, "check", "StormCooldownActive")()).To(Equal("False/HealthyNodeThresholdChange"))
+		Eventually(s.events(ctx, "check", "StormRecoveryStarted")).Should(Equal([]string{
+			"Warning [remediation] Storm recovery mode activated - delaying remediation until threshold is reached"}))
+		before := s.about(ctx, "w4")
+
+		s.recovers(ctx, "w1")
+		Eventually(s.of(ctx, "check", "StormCooldownActive")).Should(Equal("True/HealthyNodeThresholdChange"))
+		Expect(s.message(ctx, "check", "StormCooldownActive")()).To(Equal("Storm cooldown delay started - waiting before resuming normal remediation"))
+		Expect(s.allowed(ctx, "check")()).To(Equal("False/StormRecovery"))
+		Eventually(s.events(ctx, "check", "StormRecoveryCooldownStarted")).Should(Equal([]string{
+			"Warning [remediation] Storm recovery mode will exit after cooldown delay"}))
+		Expect(s.about(ctx, "w4")).To(HaveLen(len(before)))
+		s.clock.Step(2 * time.Minute)
+		s.looks("check")
+		Expect(s.of(ctx, "check", "StormActive")()).To(HavePrefix("True"))
+
+		s.fails(ctx, "w1")
+		Eventually(s.of(ctx, "check", "StormCooldownActive")).Should(HavePrefix("False"))
+		s.clock.Step(2 * time.Minute)
+		s.looks("check")
+		Expect(s.allowed(ctx, "check")()).To(Equal("False/TooManyUnhealthy"))
+		s.recovers(ctx, "w1")
+		Eventually(s.of(ctx, "check", "StormCooldownActive")).Should(HavePrefix("True"))
+		s.clock.Step(2*time.Minute + 50*time.Second)
+		s.looks("check")
+		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
+		s.clock.Step(10 * time.Second)
+		Eventually(s.nodesRequested(ctx)).Should(ConsistOf("w2", "w3", "w4"))
+		Eventually(s.of(ctx, "check", "StormActive")).Should(HavePrefix("False"))
+		Expect(s.message(ctx, "check", "StormActive")()).To(Equal("Storm mode is deactivated, remediation can occur normally"))
+		Expect(s.of(ctx, "check", "StormCooldownActive")()).To(HavePrefix("False"))
+		Expect(s.message(ctx, "check", "StormCooldownActive")()).To(Equal("Storm cooldown completed"))
+		Eventually(s.events(ctx, "check", "StormRecoveryEnded")).Should(Equal([]string{
+			"Normal [remediation] Storm recovery mode deactivated - normal remediation resumed"}))
+	})
+})
+
+func delay(d time.Duration) func(*nhcv1.NodeHealthCheck) {
+	return func(c *nhcv1.NodeHealthCheck) { c.Spec.HealthyDelay = &metav1.Duration{Duration: d} }
+}
+
+// isDelayed reports whether a check says that the end of a node's remediation is delayed.
+func (s *scene) isDelayed(ctx context.Context, check, node string) bool {
+	entry := s.entry(ctx, check, node)
+	return entry != nil && entry.HealthyDelayed != nil && *entry.HealthyDelayed
+}
+
+// storm makes nodes unhealthy at one moment, when all are well: their conditions will have lasted long enough only when the check has seen
+// all of them.
+func (s *scene) storm(ctx context.Context, check string, names ...string) {
+	GinkgoHelper()
+	observed := s.counts(ctx, check)()[0]
+	for _, name := range names {
+		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown, patience-time.Minute)
+	}
+	Eventually(s.counts(ctx, check)).Should(Equal([]int{observed, observed - len(names)}))
+	s.clock.Step(time.Minute)
+}
+
+// deleteTemplate deletes a template.
+func (s *scene) deleteTemplate(ctx context.Context, r remediator, name string) {
+	GinkgoHelper()
+	t := &unstructured.Unstructured{}
+	t.SetGroupVersionKind(r.templates())
+	t.SetName(name)
+	t.SetNamespace(s.name)
+	Expect(here.Delete(ctx, t)).To(Succeed())
+}
