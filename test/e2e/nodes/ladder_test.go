@@ -1,0 +1,156 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// ladder is the check of templates/, which asks the agent on the node first and then has the host power-cycled.
+const ladder = "itself-workers"
+
+var _ = Describe("A ladder", func() {
+	BeforeEach(func(ctx SpecContext) {
+		allWell(ctx)
+		climbs(ctx)
+	})
+	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
+
+	It("whose first remedy fails goes on with the host of the node's Machine, and takes everything back", func(ctx SpecContext) {
+		name := workerNames(ctx)[0]
+		identity, began := machine(ctx, name).UID, time.Now()
+		seen := follow(ctx, agent, host)
+
+		silence(name)
+
+		first := requested(ctx, agent, agentNamespace, name)
+		Expect(first.GetOwnerReferences()).To(ContainElement(HaveField("UID", check(ctx, ladder).UID)))
+		lease := &coordinationv1.Lease{}
+		Expect(here.Get(ctx, client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + name}, lease)).To(Succeed())
+		Expect(ptr.Deref(lease.Spec.HolderIdentity, "")).To(Equal(nhcv1.LeaseHolderPrefix + ladder))
+		second := requested(ctx, host, namespace, name)
+		Expect(second.GetOwnerReferences()).To(And(ContainElement(HaveField("UID", identity)), ContainElement(HaveField("UID", check(ctx, ladder).UID))))
+		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is told before the next one begins")
+
+		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+		Eventually(none(ctx, agent, host)).Should(BeEmpty())
+		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
+		Expect(changes(hostOf(name).History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+		Expect(machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+		Expect(seen.all()).To(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
+		nothingIsLeft(ctx)
+	}, SpecTimeout(specPatience))
+
+	It("is not begun while too many nodes are silent, and says the sum", func(ctx SpecContext) {
+		lost := workerNames(ctx)[:3]
+		seen := follow(ctx, agent, host)
+
+		silence(lost...)
+
+		Eventually(said(ctx, ladder, nhcv1.RemediationAllowedCondition)).Should(Equal("False/TooManyUnhealthy"))
+		Eventually(func() string { return conditions.GetMessage(check(ctx, ladder), nhcv1.RemediationAllowedCondition) }).Should(
+			ContainSubstring("is 1 and should equal or exceed 3 (4 nodes: 1 healthy, 3 unhealthy,"))
+		Eventually(told(ctx, ladder, nhcv1.EventRemediationSkipped)).Should(Equal(1))
+		Consistently(seen.all).Should(BeEmpty())
+		for _, name := range lost {
+			restart(name)
+		}
+		Eventually(said(ctx, ladder, nhcv1.RemediationAllowedCondition)).Should(Equal("True/Allowed"))
+		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
+		Expect(seen.all()).To(BeEmpty())
+	}, SpecTimeout(specPatience))
+
+	It("skips and repeats nothing when the manager is killed at any step", func(ctx SpecContext) {
+		name := workerNames(ctx)[0]
+		slow := hostOf(name)
+		slow.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
+		DeferCleanup(func() { slow.Take(simulator.Times{}) })
+		began := time.Now()
+		seen := follow(ctx, agent, host)
+
+		By("killing it while the node is soon unhealthy")
+		silence(name)
+		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionUnknown))
+		restartManager(ctx)
+
+		By("killing it while the first remedy is at work, which fails meanwhile")
+		requested(ctx, agent, agentNamespace, name)
+		manager.Kill()
+		Eventually(answer(ctx, name)).Should(Equal("False"))
+		Expect(seen.all()).To(Equal([]string{"SelfNodeRemediation " + name}))
+		startManager(ctx)
+
+		By("killing it as soon as the next remedy is asked for, and while it is at work")
+		requested(ctx, host, namespace, name)
+		restartManager(ctx)
+		Eventually(slow.Powered).Should(BeFalse())
+		restartManager(ctx)
+
+		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+		Eventually(none(ctx, agent, host)).Should(BeEmpty())
+		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
+		Expect(seen.all()).To(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
+		Expect(changes(slow.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+		nothingIsLeft(ctx)
+	}, SpecTimeout(specPatience))
+})
+
+// agentNamespace is where the agent's template is.
+const agentNamespace = "default"
+
+// climbs makes the check of templates/ with the template of its last remedy, and waits until it has seen all workers.
+func climbs(ctx context.Context) {
+	GinkgoHelper()
+	reboots, err := builders.Template("host-remediation-template.yaml", map[string]string{
+		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "TIMEOUT_SECONDS": "100",
+	})
+	Expect(err).NotTo(HaveOccurred())
+	climbs, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
+		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "NODE_UNHEALTHY_TIMEOUT": "2s", "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(builders.Apply(ctx, here, reboots, climbs)).To(Succeed())
+	Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
+	Eventually(said(ctx, ladder, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
+}
+
+func restartManager(ctx context.Context, more ...string) {
+	GinkgoHelper()
+	manager.Kill()
+	startManager(ctx, more...)
+}
+
+// answer is what the agent's remediator says of its success; empty if it says nothing.
+func answer(ctx context.Context, name string) func() string {
+	return func() string {
+		request := requested(ctx, agent, agentNamespace, name)
+		list, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions") // what is none says nothing
+		for _, c := range list {
+			if fields, ok := c.(map[string]any); ok && fields["type"] == nhcv1.SucceededCondition {
+				status, _ := fields["status"].(string)
+				return status
+			}
+		}
+		return ""
+	}
+}
+
+func changes(history simulator.History) []simulator.Power {
+	var all []simulator.Power
+	for _, change := range history {
+		all = append(all, change.To)
+	}
+	return all
+}

@@ -1,0 +1,89 @@
+package nodes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// The checks of the documentation, as printed.
+var (
+	seed000 = filepath.Join("..", "..", "conformance", "testdata", "seed-000.yaml")
+	seed001 = filepath.Join("..", "..", "conformance", "testdata", "seed-001.yaml")
+)
+
+const sample = "nodehealthcheck-sample"
+
+// The manifests are those of medik8s' and OKD's documentation. Their remediators know nothing of kubemend, and bring their own rights.
+var _ = Describe("The manifests of the documentation", func() {
+	BeforeEach(func(ctx SpecContext) { allWell(ctx) })
+	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
+
+	It("of the first days have a node remediated by a provider's request with the content of its template (seed 000)", func(ctx SpecContext) {
+		create(ctx, filepath.Join("testdata", "seed-000-remediator.yaml"))
+		create(ctx, seed000)
+		Eventually(counts(ctx, sample)).WithTimeout(time.Minute).Should(Equal("5 of 5"))
+		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
+		name := workerNames(ctx)[0]
+
+		longSilent(ctx, name)
+
+		asked := requested(ctx, providerX, metav1.NamespaceDefault, name)
+		Expect(asked.Object["spec"]).To(Equal(map[string]any{"size": int64(42)}))
+		ownedByCheck(ctx, asked)
+		comesBack(ctx, name)
+	}, SpecTimeout(specPatience))
+
+	It("of OKD begin nothing while they are paused, and then have a worker remediated by Poison Pill (seed 001)", func(ctx SpecContext) {
+		create(ctx, seed001)
+		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
+		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
+		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
+		Eventually(counts(ctx, sample)).Should(Equal("4 of 4"), "the control plane is not selected")
+		name := workerNames(ctx)[1]
+
+		longSilent(ctx, name)
+
+		Eventually(counts(ctx, sample)).Should(Equal("3 of 4"))
+		Expect(check(ctx, sample).Status.Phase).To(Equal(nhcv1.PhasePaused))
+		Consistently(none(ctx, pill)).Should(BeEmpty())
+		unpause := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"pauseRequests":null}}`))
+		Expect(here.Patch(ctx, check(ctx, sample), unpause)).To(Succeed())
+		asked := requested(ctx, pill, "openshift-operators", name)
+		Expect(asked.Object["spec"]).To(Equal(map[string]any{"remediationStrategy": "NodeDeletion"}))
+		ownedByCheck(ctx, asked)
+		comesBack(ctx, name)
+	}, SpecTimeout(specPatience))
+})
+
+// ownedByCheck checks that a request says who made it, as the documentation shows it.
+func ownedByCheck(ctx context.Context, asked *unstructured.Unstructured) {
+	GinkgoHelper()
+	Expect(asked.GetOwnerReferences()).To(ContainElement(And(
+		HaveField("APIVersion", nhcv1.GroupVersion.String()), HaveField("Kind", "NodeHealthCheck"),
+		HaveField("Name", sample), HaveField("UID", check(ctx, sample).UID))))
+}
+
+// comesBack waits until a node is well and the requests for it are gone. None of it needed a right that the manager does not have.
+func comesBack(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+	Eventually(none(ctx, providerX, pill)).Should(BeEmpty())
+	Eventually(func() []nhcv1.UnhealthyNode { return check(ctx, sample).Status.UnhealthyNodes }).Should(BeEmpty())
+	Expect(told(ctx, sample, nhcv1.EventRemediationCreated)()).To(Equal(1))
+	Expect(told(ctx, sample, nhcv1.EventRemediationRemoved)()).To(Equal(1))
+	Expect(check(ctx, sample).Status.Phase).To(Equal(nhcv1.PhaseEnabled))
+	log, err := os.ReadFile(manager.Log)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(string(log)).NotTo(MatchRegexp(`cannot (create|update|patch|delete)`))
+}

@@ -1,0 +1,172 @@
+// Package nodes tests the built manager where NodeHealthChecks are: in a cluster that manages itself, so that its Nodes and the Machines
+// behind them are objects of one API server. Cluster API's own controllers and kube-controller-manager's run there; hosts, kubelets and the
+// remediators of others are simulated.
+//
+// The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation. The specs
+// share the cluster, one control-plane node and four workers, and each leaves it as it found it: all well, no check, no request.
+package nodes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const (
+	specPatience = 3 * time.Minute
+	// user is who the manager is to the API server.
+	user = "kubemend-under-test"
+	// agentTakes is how long the agent on a node works until it has failed: long enough to kill the manager meanwhile.
+	agentTakes = 3 * time.Second
+)
+
+// ownKinds are the CRDs that ship, ownRights the roles.
+var (
+	ownKinds  = filepath.Join("..", "..", "..", "config", "crd", "bases")
+	ownRights = filepath.Join("..", "..", "..", "config", "rbac")
+)
+
+// The kinds of requests of the simulated remediators. The first two help, by starting the kubelet again; the agent never does.
+var (
+	providerX = schema.GroupVersionKind{Group: "medik8s.io", Version: "v1alpha1", Kind: "ProviderXRemediation"}
+	pill      = schema.GroupVersionKind{Group: "poison-pill.medik8s.io", Version: "v1alpha1", Kind: "PoisonPillRemediation"}
+	agent     = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
+	host      = mendv1.GroupVersion.WithKind("HostRemediation")
+)
+
+// What all specs share.
+var (
+	control    *rig.Rig
+	plane      *rig.ControlPlane
+	here       client.WithWatch
+	provider   *simulator.Infrastructure
+	manager    *rig.Kubemend
+	kubeconfig []byte // the manager's
+)
+
+func TestNodes(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultConsistentlyDuration(3 * time.Second)
+	RunSpecs(t, "Nodes")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	var err error
+	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed(), "nothing is left of all programs and their files") })
+	plane, err = control.Management(ctx, rig.ManagementOptions{
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds}, Webhooks: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	here = clientFor(plane.Config())
+	for _, kind := range []schema.GroupVersionKind{providerX, pill, agent} {
+		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
+	}
+	_, kubeconfig, err = plane.User(user)
+	Expect(err).NotTo(HaveOccurred())
+	for _, role := range []string{"role.yaml", "ext-remediation.yaml"} {
+		grant(ctx, filepath.Join(ownRights, role))
+	}
+	startWorld()
+	startManager(ctx)
+	build(ctx)
+	create(ctx, "testdata/self-node-remediator.yaml")
+}, NodeTimeout(3*time.Minute))
+
+// Whatever failed, the log of the manager says most.
+var _ = ReportAfterEach(func(report SpecReport) {
+	if !report.Failed() || manager == nil {
+		return
+	}
+	if content, err := os.ReadFile(manager.Log); err == nil {
+		AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
+	}
+})
+
+// startManager starts the manager as it is installed, or starts it again after it was killed.
+func startManager(ctx context.Context, more ...string) {
+	GinkgoHelper()
+	var err error
+	manager, err = plane.Kubemend(ctx, "nodes", kubeconfig, append(plane.WebhookFlags(), more...)...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func clientFor(config *rest.Config) client.WithWatch {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// startWorld starts everybody who plays what this machine cannot have.
+func startWorld() {
+	GinkgoHelper()
+	hosts, err := simulator.NewHosts(plane.Config(), simulator.HostsOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	provider, err = simulator.NewInfrastructure(plane.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
+	Expect(err).NotTo(HaveOccurred())
+	starts := []func(context.Context) error{hosts.Start, provider.Start}
+	for _, o := range []simulator.RemediatorOptions{
+		{Kind: providerX, Takes: time.Second, Remedy: restart}, {Kind: pill, Takes: time.Second, Remedy: restart}, {Kind: agent, Takes: agentTakes},
+	} {
+		remediator, err := simulator.NewRemediator(plane.Config(), o)
+		Expect(err).NotTo(HaveOccurred())
+		starts = append(starts, remediator.Start)
+	}
+	for _, start := range starts {
+		inBackground(start)
+	}
+}
+
+// restart starts the kubelet of a node again.
+func restart(node string) bool {
+	kubelet := provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: node})
+	if kubelet != nil {
+		kubelet.Start()
+	}
+	return kubelet != nil
+}
+
+// inBackground runs something until the suite ends.
+func inBackground(start func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx) }()
+	DeferCleanup(func() {
+		stop()
+		Expect(<-ended).To(Succeed())
+	})
+}

@@ -1,0 +1,371 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+const (
+	namespace     = "metal"
+	controlPlanes = 1
+	workers       = 4
+	// workerRole is a label that an administrator gives to nodes; no kubelet may give it to itself.
+	workerRole = "node-role.kubernetes.io/worker"
+	// longAgo is when a node fell silent that is silent for longer than any check has patience.
+	longAgo = 30 * time.Minute
+)
+
+// build makes the cluster whose kubeconfig points to the very API server that it is an object of.
+func build(ctx context.Context) {
+	GinkgoHelper()
+	cluster := builders.Cluster(namespace, "itself")
+	key := client.ObjectKeyFromObject(cluster)
+	Expect(provider.Serve(key, plane.Config())).To(Succeed())
+	objects := []client.Object{builders.Namespace(namespace), rig.KubeconfigSecret(key, plane), builders.Metal3Cluster(cluster), cluster}
+	objects = append(objects, builders.BareMetalHosts(namespace, "host", controlPlanes+workers)...)
+	objects = append(objects, builders.ControlPlane(cluster, controlPlanes)...)
+	Expect(builders.Apply(ctx, here, append(objects, builders.Workers(cluster, "workers", workers)...)...)).To(Succeed())
+	allWell(ctx)
+	for _, name := range workerNames(ctx) {
+		label := fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, workerRole)
+		Expect(here.Patch(ctx, node(ctx, name), client.RawPatch("application/merge-patch+json", []byte(label)))).To(Succeed())
+	}
+}
+
+// allWell waits until every machine runs and every node is ready, and says which machine it is on.
+func allWell(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		list := &clusterv1.MachineList{}
+		g.Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(controlPlanes + workers))
+		for _, m := range list.Items {
+			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), m.Name)
+			n := &corev1.Node{}
+			g.Expect(here.Get(ctx, client.ObjectKey{Name: m.Name}, n)).To(Succeed())
+			g.Expect(n.Annotations).To(HaveKeyWithValue(clusterv1.MachineAnnotation, m.Name))
+			g.Expect(readiness(n)).To(Equal(corev1.ConditionTrue), m.Name)
+		}
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+}
+
+// leaveAsFound takes back what a spec did, and looks for what it should not have left.
+func leaveAsFound(ctx context.Context) {
+	GinkgoHelper()
+	for _, name := range workerNames(ctx) {
+		restart(name)
+	}
+	allWell(ctx)
+	Eventually(func(g Gomega) { // while a node is being remediated a check cannot be deleted
+		for _, kind := range []schema.GroupVersionKind{providerX, pill, agent, host} {
+			g.Expect(requests(ctx, kind)).To(BeEmpty())
+		}
+		g.Expect(here.DeleteAllOf(ctx, &nhcv1.NodeHealthCheck{})).To(Succeed())
+	}).Should(Succeed())
+	nothingIsLeft(ctx)
+}
+
+// nothingIsLeft checks that no trace of a remediation is on nodes and hosts, and that nobody holds a lease.
+func nothingIsLeft(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		leases, nodes, hosts := &coordinationv1.LeaseList{}, &corev1.NodeList{}, &bmov1alpha1.BareMetalHostList{}
+		g.Expect(here.List(ctx, leases, client.InNamespace(nhcv1.DefaultLeaseNamespace))).To(Succeed())
+		g.Expect(leases.Items).To(BeEmpty())
+		g.Expect(here.List(ctx, nodes)).To(Succeed())
+		for i := range nodes.Items {
+			n := &nodes.Items[i]
+			g.Expect(n.Annotations).NotTo(HaveKey(fence.FencedByAnnotation), n.Name)
+			g.Expect(n.Spec.Taints).NotTo(ContainElement(HaveField("Key", infrav1.OutOfServiceTaintKey)), n.Name)
+		}
+		g.Expect(here.List(ctx, hosts, client.InNamespace(namespace))).To(Succeed())
+		for i := range hosts.Items {
+			for key := range hosts.Items[i].Annotations {
+				g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")))
+			}
+		}
+	}).Should(Succeed())
+}
+
+func workerNames(ctx context.Context) []string {
+	GinkgoHelper()
+	list := &clusterv1.MachineList{}
+	Expect(here.List(ctx, list, client.InNamespace(namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func machine(ctx context.Context, name string) *clusterv1.Machine {
+	GinkgoHelper()
+	m := &clusterv1.Machine{}
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, m)).To(Succeed())
+	return m
+}
+
+func node(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	n := &corev1.Node{}
+	Expect(here.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
+	return n
+}
+
+// readiness is the status of a node's condition Ready.
+func readiness(n *corev1.Node) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// ready is the same, of a node that has the name of its machine.
+func ready(ctx context.Context, name string) func() corev1.ConditionStatus {
+	return func() corev1.ConditionStatus { return readiness(node(ctx, name)) }
+}
+
+// silence hangs the kubelets of nodes.
+func silence(names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		kubelet := provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: name})
+		Expect(kubelet).NotTo(BeNil(), name)
+		kubelet.Stop()
+	}
+}
+
+// longSilent hangs the kubelet of a node, waits until kube-controller-manager has found that out, and makes it look as if that had been half an
+// hour ago: the checks of the documentation wait for five minutes.
+func longSilent(ctx context.Context, name string) {
+	GinkgoHelper()
+	silence(name)
+	Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionUnknown))
+	n := node(ctx, name)
+	before := n.DeepCopy()
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == corev1.NodeReady {
+			n.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-longAgo))
+		}
+	}
+	Expect(here.Status().Patch(ctx, n, client.StrategicMergeFrom(before))).To(Succeed())
+}
+
+func hostOf(name string) *simulator.Host {
+	GinkgoHelper()
+	h := provider.Host(client.ObjectKey{Namespace: namespace, Name: name})
+	Expect(h).NotTo(BeNil(), name)
+	return h
+}
+
+// check is a NodeHealthCheck as it is.
+func check(ctx context.Context, name string) *nhcv1.NodeHealthCheck {
+	GinkgoHelper()
+	c := &nhcv1.NodeHealthCheck{}
+	Expect(here.Get(ctx, client.ObjectKey{Name: name}, c)).To(Succeed())
+	return c
+}
+
+// counts are a check's numbers, healthy of observed, as "4 of 4".
+func counts(ctx context.Context, name string) func() string {
+	return func() string {
+		status := check(ctx, name).Status
+		return fmt.Sprintf("%d of %d", ptr.Deref(status.HealthyNodes, -1), ptr.Deref(status.ObservedNodes, -1))
+	}
+}
+
+// said is what a condition of a check says, as "Status/Reason".
+func said(ctx context.Context, name, condition string) func() string {
+	return func() string {
+		c := conditions.Get(check(ctx, name), condition)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+// requests are all of a kind.
+func requests(ctx context.Context, kind schema.GroupVersionKind) []unstructured.Unstructured {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	Expect(here.List(ctx, list)).To(Succeed())
+	return list.Items
+}
+
+// requested waits for a request and returns it.
+func requested(ctx context.Context, kind schema.GroupVersionKind, where, name string) *unstructured.Unstructured {
+	GinkgoHelper()
+	request := &unstructured.Unstructured{}
+	request.SetGroupVersionKind(kind)
+	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: where, Name: name}, request) }).Should(Succeed())
+	return request
+}
+
+// none is empty when there is no request of these kinds.
+func none(ctx context.Context, kinds ...schema.GroupVersionKind) func() []string {
+	return func() (found []string) {
+		for _, kind := range kinds {
+			for _, r := range requests(ctx, kind) {
+				found = append(found, kind.Kind+" "+r.GetName())
+			}
+		}
+		return found
+	}
+}
+
+// chronicle is every request of some kinds that was made since it began, in order, also if it is gone.
+type chronicle struct {
+	mu   sync.Mutex
+	made []string
+}
+
+// follow begins a chronicle, which ends with the spec.
+func follow(ctx context.Context, kinds ...schema.GroupVersionKind) *chronicle {
+	GinkgoHelper()
+	c := &chronicle{}
+	for _, kind := range kinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		seen, err := here.Watch(ctx, list)
+		Expect(err).NotTo(HaveOccurred())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for e := range seen.ResultChan() {
+				if is, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == watch.Added {
+					c.note(is.GetKind() + " " + is.GetName())
+				}
+			}
+		}()
+		DeferCleanup(func() {
+			seen.Stop()
+			<-ended
+		})
+	}
+	return c
+}
+
+func (c *chronicle) note(made string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made = append(c.made, made)
+}
+
+func (c *chronicle) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.made)
+}
+
+// told counts the events of a reason about a check, repetitions included.
+func told(ctx context.Context, name, reason string) func() int {
+	return func() int {
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list)).To(Succeed())
+		number := 0
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Regarding.Kind == "NodeHealthCheck" && e.Regarding.UID == check(ctx, name).UID && e.Reason == reason {
+				number++
+				if e.Series != nil {
+					number += int(e.Series.Count) - 1
+				}
+			}
+		}
+		return number
+	}
+}
+
+// metric is the value of the first series of the manager's metrics that has the name and the labels, or "missing".
+func metric(ctx context.Context, name string, labels ...string) func(Gomega) string {
+	return func(g Gomega) string {
+		text, err := manager.Scrape(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, line := range strings.Split(text, "\n") {
+			if strings.HasPrefix(line, name+"{") && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(line, l) }) {
+				return line[strings.LastIndex(line, " ")+1:]
+			}
+		}
+		return "missing"
+	}
+}
+
+// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks go when all is well again.
+func create(ctx context.Context, file string) {
+	GinkgoHelper()
+	for _, object := range manifest(file) {
+		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed(), file)
+		switch object.GetKind() {
+		case "NodeHealthCheck", "Namespace":
+		default:
+			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
+		}
+	}
+}
+
+// manifest reads the documents of a file.
+func manifest(file string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	documents := yaml.NewYAMLToJSONDecoder(bytes.NewReader(content))
+	var all []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := documents.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, object)
+	}
+}
+
+// grant gives the manager the role in a file.
+func grant(ctx context.Context, file string) {
+	GinkgoHelper()
+	for _, role := range manifest(file) {
+		Expect(here.Create(ctx, role)).To(Succeed())
+		Expect(here.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.GetName()},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.GetName()},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})).To(Succeed())
+	}
+}
