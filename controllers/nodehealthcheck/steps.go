@@ -218,7 +218,7 @@ func (s *step) begin(w *world, sum summary, rung int) {
 func givenUp(ladder []escalation.Request, answer escalation.Step, now time.Time) []escalation.Request {
 	next := slices.Clone(ladder)
 	for i := range next {
-		if next[i].Rung == answer.Rung && !next[i].Gone {
+		if next[i].Rung == answer.Rung {
 			next[i].GivenUp, next[i].Told = now, next[i].Told || answer.Tell
 		}
 	}
