@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/machines"
 )
 
 // judged reports whether any health check, kubemend's or Cluster API core's, goes on judging m. What the last one said of a machine that
@@ -23,7 +23,7 @@ func judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bo
 	if err := checks.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
 	}
-	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return judges(&check, m) }), nil
+	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return machines.Judges(&check, m) }), nil
 }
 
 // calledBad reports whether a health check calls m bad. What we said of it ourselves, to hand it over, is no check's word.
@@ -35,11 +35,4 @@ func calledBad(m *clusterv1.Machine) bool {
 func calledBadByUs(m *clusterv1.Machine) bool {
 	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
-}
-
-func judges(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
-	by, paused := check.Annotations[clusterv1.PausedAnnotation]
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-	return err == nil && check.DeletionTimestamp.IsZero() && (!paused || by == mendv1.Claim) &&
-		check.Spec.ClusterName == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))
 }

@@ -122,6 +122,7 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 			k := rackOf(t, ofNodeHealthCheck)
 			if tc.judged {
 				check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}}
+				check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "none", Operator: metav1.LabelSelectorOpDoesNotExist}} // all machines
 				check.Spec.ClusterName = "c"
 				if err := k.client.Create(t.Context(), check); err != nil {
 					t.Fatal(err)

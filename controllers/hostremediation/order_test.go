@@ -221,29 +221,6 @@ func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	}
 }
 
-func TestWhoJudgesAMachine(t *testing.T) {
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Labels: map[string]string{"a": "b"}}}
-	m.Spec.ClusterName = "c"
-	for name, tc := range map[string]struct {
-		change func(*clusterv1.MachineHealthCheck)
-		want   bool
-	}{
-		"a check of core's":             {func(*clusterv1.MachineHealthCheck) {}, true},
-		"one that kubemend has claimed": {func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim }, true},
-		"not one that is paused":        {func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = "" }, false},
-		"not one of another cluster":    {func(c *clusterv1.MachineHealthCheck) { c.Spec.ClusterName = "d" }, false},
-		"not one of other machines":     {func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["a"] = "x" }, false},
-		"not one that is being deleted": {func(c *clusterv1.MachineHealthCheck) { c.DeletionTimestamp = &metav1.Time{Time: noon} }, false},
-	} {
-		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", Annotations: map[string]string{}}}
-		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"a": "b"}
-		tc.change(check)
-		if got := judges(check, m); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 // W31: the spec may be changed in the middle.
 func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 	k := rackOf(t)

@@ -121,7 +121,8 @@ func TestAHandOverIsTakenBackWhenTheMachineIsWellAfterAll(t *testing.T) {
 	anotherRemediation := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", UID: "r", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine"},
 	}}}
-	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}} // it selects all machines
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}}
+	check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "none", Operator: metav1.LabelSelectorOpDoesNotExist}} // all machines
 	for name, tc := range map[string]struct {
 		uid     types.UID
 		checked metav1.ConditionStatus

@@ -10,13 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
@@ -142,18 +140,6 @@ func (w *world) unknowable(err error) {
 	w.trouble = append(w.trouble, err)
 }
 
-// acts reports whether somebody acts on check: Cluster API core unless it is paused, kubemend if it is claimed.
-func acts(check *clusterv1.MachineHealthCheck) bool {
-	by, paused := check.Annotations[clusterv1.PausedAnnotation]
-	return check.DeletionTimestamp.IsZero() && (!paused || by == mendv1.Claim)
-}
-
-// selects reports whether check selects m. An empty selector selects nothing. (Cluster API.)
-func selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-	return err == nil && !selector.Empty() && check.Spec.ClusterName == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))
-}
-
 // members are the nodes of the control plane.
 type members struct {
 	// healthy are those that are ready and not being remediated.
@@ -222,7 +208,7 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (
 		for i := range list.Items {
 			other := &list.Items[i]
 			machines[other.Name] = other.Status.NodeRef.Name
-			if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || askedOwner(other)) {
+			if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || beingRemediated(other)) {
 				busy[node] = "Machine " + client.ObjectKeyFromObject(other).String()
 			}
 		}
@@ -252,13 +238,22 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (
 	return busy, nil
 }
 
-func askedOwner(m *clusterv1.Machine) bool {
-	for i := range m.Status.Conditions {
-		if c := &m.Status.Conditions[i]; c.Type == clusterv1.MachineOwnerRemediatedCondition {
-			return c.Status == metav1.ConditionFalse
-		}
+// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
+func beingRemediated(m *clusterv1.Machine) bool {
+	if conditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
 	}
-	return false
+	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
 }
 
 // forbids says why the node called name of the control plane must not be disrupted; empty if it may be. The one that is unhealthy counts

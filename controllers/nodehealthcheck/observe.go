@@ -19,6 +19,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/machines"
 )
 
 // world is everything that one pass decides on, read once.
@@ -264,7 +265,7 @@ func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watche
 		watchers[m.Namespace] = list
 	}
 	for i := range list.Items {
-		if check := &list.Items[i]; acts(check) && selects(check, m) {
+		if check := &list.Items[i]; machines.Judges(check, m) {
 			return client.ObjectKeyFromObject(check).String(), nil
 		}
 	}

@@ -181,7 +181,7 @@ func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return !maps.Equal(was.Annotations, is.Annotations) || !maps.Equal(was.Labels, is.Labels) || was.Status.NodeRef != is.Status.NodeRef ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || askedOwner(was) != askedOwner(is) ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || beingRemediated(was) != beingRemediated(is) ||
 			conditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) != conditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	}}
 }

@@ -60,7 +60,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		Expect(s.request(ctx, "m1").GetLabels()).To(HaveKey("remediation.medik8s.io/isControlPlaneNode"))
 	})
 
-	for text, with := range map[string]func(ctx context.Context, s *scene) (corev1.ObjectReference, corev1.ObjectReference){
+	for text, with := range inOrder(map[string]func(ctx context.Context, s *scene) (corev1.ObjectReference, corev1.ObjectReference){
 		"with templates of one kind": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
 			return s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")
 		},
@@ -70,7 +70,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		"with one that needs no namespace": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
 			return s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
 		},
-	} {
+	}) {
 		once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *scene) {
 			s.members(ctx, 5)
 			s.changeNode(ctx, "c1", labelled("half", "one"))

@@ -247,14 +247,15 @@ func (s *scene) isDelayed(ctx context.Context, check, node string) bool {
 	return entry != nil && entry.HealthyDelayed != nil && *entry.HealthyDelayed
 }
 
-// storm makes nodes unhealthy at one moment: their conditions will have lasted long enough only when the check has seen all of them.
+// storm makes nodes unhealthy at one moment, when all are well: their conditions will have lasted long enough only when the check has seen
+// all of them.
 func (s *scene) storm(ctx context.Context, check string, names ...string) {
 	GinkgoHelper()
-	healthy := s.counts(ctx, check)()[1]
+	observed := s.counts(ctx, check)()[0]
 	for _, name := range names {
 		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown, patience-time.Minute)
 	}
-	Eventually(func() int { return s.counts(ctx, check)()[1] }).Should(Equal(healthy - len(names)))
+	Eventually(s.counts(ctx, check)).Should(Equal([]int{observed, observed - len(names)}))
 	s.clock.Step(time.Minute)
 }
 

@@ -3,7 +3,9 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -204,6 +206,17 @@ func atOnce(n int, do func(i int)) {
 		})
 	}
 	all.Wait()
+}
+
+// inOrder yields the entries of a table by name: specs have to be told in the same order each time.
+func inOrder[V any](table map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			if !yield(name, table[name]) {
+				return
+			}
+		}
+	}
 }
 
 // check makes a check of all nodes of the pool "workers", which remediates with the template of that name, in the scene's mode.

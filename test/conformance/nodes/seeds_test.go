@@ -1,0 +1,117 @@
+package nodes
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// manifest makes an object as a seed has it; but its namespace, if it has one, is the scene's, and so is that of a template which it names.
+// A check, which has no namespace, is called as those of the scene.
+func (s *scene) manifest(ctx context.Context, file string) {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("testdata", file))
+	Expect(err).NotTo(HaveOccurred())
+	u := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal(content, &u.Object)).To(Succeed())
+	if u.GetNamespace() != "" {
+		u.SetNamespace(s.name)
+	} else {
+		s.checks = append(s.checks, u.GetName())
+		u.SetName(s.called(u.GetName()))
+		u.SetLabels(map[string]string{sceneLabel: s.name})
+		Expect(unstructured.SetNestedField(u.Object, s.name, "spec", "remediationTemplate", "namespace")).To(Succeed())
+	}
+	Expect(builders.Apply(ctx, here, u)).To(Succeed())
+}
+
+// Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16, 0.18, 0.21, 0.22, 2.9, 2.15 (C32, C34), 0.6, 0.12
+// (W15), 0.17 (C32), 0.19 (W17, too), 0.24, 2.16 (W8, C63), 1.5, 2.8 (C67), 1.6, 2.7 (C68), 1.13 to 1.19, 2.5 (OpenShift), 2.6 (C30), 2.10
+// (C33), 2.11 (C65), 2.12 (C35), 2.13, 2.14, 2.17, 2.18 (ladders), 2.2 and 2.3 (telling).
+var _ = Describe("The manifests of", func() {
+	once("seed 0.1, 0.2, 0.7 to 0.11, 0.14, 0.15, 0.19: the first documentation work as they are", func(ctx context.Context, s *scene) {
+		s.kinds[provider] = true
+		s.workers(ctx, 2)
+		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
+		s.manifest(ctx, "seed-000-template.yaml")
+		s.manifest(ctx, "seed-000-nodehealthcheck.yaml")
+		const check = "nodehealthcheck-sample"
+		Eventually(s.phase(ctx, check)).Should(Equal(enabled))
+		Expect(s.counts(ctx, check)()).To(Equal([]int{3, 3}))
+		Expect(s.get(ctx, check).Spec.UnhealthyConditions).To(HaveLen(2))
+
+		s.reports(ctx, "w3", corev1.NodeReady, corev1.ConditionFalse, 0)
+		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 2}))
+		s.clock.Step(patience)
+		req := s.request(ctx, "w3")
+		Expect(req.GetKind()).To(Equal("ProviderXRemediation"))
+		Expect(req.Object["spec"]).To(Equal(map[string]any{"size": int64(42)}))
+		Expect(req.GetOwnerReferences()[0].APIVersion).To(Equal("remediation.medik8s.io/v1alpha1"))
+		s.fails(ctx, "w1") // two of three are more than 49%
+		Eventually(s.allowed(ctx, check)).Should(Equal("False/TooManyUnhealthy"))
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+		s.recovers(ctx, "w3")
+		s.request(ctx, "w1")
+		Expect(s.about(ctx, "w3")).To(BeEmpty())
+	})
+
+	once("seed 1.3, 1.4, 1.5, 1.7 to 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
+		s.template(ctx, pill, "group-x")
+		worker := labelled("node-role.kubernetes.io/worker", "")
+		for _, name := range []string{"a", "b", "c"} {
+			s.node(ctx, name, worker)
+		}
+		s.node(ctx, "other")
+		s.manifest(ctx, "seed-001-nodehealthcheck.yaml")
+		const check = "nodehealthcheck-sample"
+		s.fails(ctx, "a", "other")
+		Eventually(s.phase(ctx, check)).Should(Equal("Paused: NHC is paused: <pause-test-cluster>"))
+		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 2}))
+		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
+		s.change(ctx, check, func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = nil })
+		req := s.request(ctx, "a")
+		Expect(req.GetKind()).To(Equal("PoisonPillRemediation"))
+		Expect(s.nodesRequested(ctx)()).To(Equal([]string{"a"}))
+
+		s.change(ctx, check, func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"again"} })
+		Eventually(s.phase(ctx, check)).Should(HavePrefix("Paused"))
+		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "what has begun persists")
+		Expect(s.isGone(ctx, req)()).To(BeFalse())
+		s.recovers(ctx, "a")
+		Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 3}))
+	})
+
+	for text, r := range inOrder(map[string]remediator{
+		"Self Node Remediation": selfNode, "Poison Pill": pill, "Fence Agents Remediation": fence, "Machine Deletion Remediation": deletion,
+	}) {
+		inModes("the contract: "+text+" works by it", []mode{{}, {several: true}}, func(ctx context.Context, s *scene) {
+			s.workers(ctx, 3)
+			s.check(ctx, "check", s.by(s.template(ctx, r, "template")))
+			s.fails(ctx, "w1")
+			req := s.request(ctx, "w1")
+			Expect(req.GroupVersionKind()).To(Equal(r.kind))
+			s.keeps(ctx, req)
+			s.says(ctx, req, nhcv1.ProcessingCondition, "True")
+			s.says(ctx, req, nhcv1.SucceededCondition, "Unknown")
+			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0) // it restarts
+			s.looks("check")
+			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
+			s.says(ctx, req, nhcv1.ProcessingCondition, "False")
+			s.says(ctx, req, nhcv1.SucceededCondition, "True")
+			s.recovers(ctx, "w1")
+			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
+			s.letsGo(ctx, req)
+			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		})
+	}
+})

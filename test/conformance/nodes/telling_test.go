@@ -1,0 +1,176 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// world is all that a check and its remediations have written, by what tells one version from another.
+func (s *scene) world(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	is := map[string]string{}
+	for _, c := range s.checks {
+		is["check "+c] = s.get(ctx, c).ResourceVersion
+	}
+	for _, n := range s.nodes {
+		is["node "+n] = s.getNode(ctx, n).ResourceVersion
+		if l := s.lease(ctx, n); l != nil {
+			is["lease "+n] = l.ResourceVersion
+		}
+	}
+	for _, r := range s.allRequests(ctx) {
+		is["request "+r.GetName()] = r.GetResourceVersion()
+	}
+	return is
+}
+
+// heartbeat is what a kubelet writes every few minutes when nothing has changed.
+func (s *scene) heartbeat(ctx context.Context, name string) {
+	GinkgoHelper()
+	n := s.getNode(ctx, name)
+	before := n.DeepCopy()
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(n.Status.Conditions[i].LastHeartbeatTime.Add(time.Second))
+	}
+	n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{name}, SizeBytes: int64(len(n.Status.Images))})
+	Expect(here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+}
+
+var _ = Describe("A check tells", func() {
+	inEveryMode("nothing new while nothing changes: it writes nothing, sends no events, and no heartbeat wakes it", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 5)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		s.check(ctx, "strict", s.by(s.template(ctx, replace, "hard")), minHealthy("100%"))
+		s.check(ctx, "paused", s.by(s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"me"} })
+		s.fails(ctx, "w1")
+		s.keeps(ctx, s.request(ctx, "w1"))
+		s.reports(ctx, "w2", corev1.NodeReady, corev1.ConditionFalse, 0)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 3}))
+		Eventually(s.counts(ctx, "strict")).Should(Equal([]int{5, 3}))
+		Eventually(s.counts(ctx, "paused")).Should(Equal([]int{5, 3}))
+		for _, c := range s.checks {
+			s.looks(c)
+		}
+		before, told := s.world(ctx), s.allEvents(ctx)
+		looks := map[string]int{}
+		for _, c := range s.checks {
+			looks[c] = s.queue.count(s.called(c))
+		}
+		for _, n := range s.nodes {
+			s.heartbeat(ctx, n)
+			before["node "+n] = s.getNode(ctx, n).ResourceVersion
+		}
+		Consistently(func() map[string]int {
+			now := map[string]int{}
+			for _, c := range s.checks {
+				now[c] = s.queue.count(s.called(c))
+			}
+			return now
+		}).Should(Equal(looks))
+		for _, c := range s.checks {
+			s.looks(c)
+		}
+		Expect(s.world(ctx)).To(Equal(before))
+		Expect(s.allEvents(ctx)).To(Equal(told))
+	})
+
+	once("its columns, and once a status that is as medik8s' in all fields", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		st := s.get(ctx, "check").Status
+		Expect(st.InFlightRemediations).To(BeNil())
+		Expect(st.LastUpdateTime.Time).To(BeTemporally("~", s.clock.Now(), 5*time.Second))
+		kinds := map[string]string{}
+		for _, c := range st.Conditions {
+			kinds[c.Type] = string(c.Status) + "/" + c.Reason
+		}
+		Expect(kinds).To(Equal(map[string]string{"Disabled": "False/NodeHealthCheckEnabled", "RemediationAllowed": yes}))
+	})
+
+	in(ladders, "seed 2.3: its remediations by metrics, of medik8s' names and of ours", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 5)
+		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
+		first := map[string]string{"name": s.called("w1"), "namespace": s.name, "remediation": "RebootRemediation"}
+		second := map[string]string{"name": s.called("w1"), "namespace": s.name, "remediation": "ReplaceRemediation"}
+		ours := func(more ...string) map[string]string {
+			labels := map[string]string{"name": s.called("check")}
+			for i := 0; i < len(more); i += 2 {
+				labels[more[i]] = more[i+1]
+			}
+			return labels
+		}
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+		due := s.clock.Now().Add(patience)
+		Eventually(metric).WithArguments("kubemend_nodehealthcheck_targets", ours("state", "suspect")).Should(BeEquivalentTo(1))
+		Expect(metric("kubemend_nodehealthcheck_next_deadline_timestamp_seconds", ours())).To(BeNumerically("~", due.Unix(), 3))
+		Expect(metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(-1))
+		s.clock.Step(patience)
+		s.request(ctx, "w1")
+		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", first).Should(BeEquivalentTo(1))
+		Expect(metric("kubemend_nodehealthcheck_targets", ours("state", "unhealthy"))).To(BeEquivalentTo(1))
+		Expect(metric("kubemend_nodehealthcheck_targets", ours("state", "healthy"))).To(BeEquivalentTo(4))
+		Expect(metric("kubemend_nodehealthcheck_remediations_in_flight", ours())).To(BeEquivalentTo(1))
+		Expect(metric("kubemend_nodehealthcheck_remediations_started_total", ours("kind", "RebootRemediation"))).To(BeEquivalentTo(1))
+		s.clock.Step(step)
+		s.latest(ctx, "w1", 2)
+		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", second).Should(BeEquivalentTo(1))
+		Expect(metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(1))
+		Expect(metric("nodehealthcheck_unhealthy_node_duration_seconds", first)).To(BeEquivalentTo(-1))
+
+		s.fails(ctx, "w2", "w3")
+		Eventually(metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "TooManyUnhealthy")).Should(BeEquivalentTo(1))
+		s.recovers(ctx, "w1", "w2", "w3")
+		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", first).Should(BeEquivalentTo(0))
+		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", second).Should(BeEquivalentTo(0))
+		Expect(metric("nodehealthcheck_unhealthy_node_duration_seconds", first)).To(BeEquivalentTo(1))
+		Expect(metric("nodehealthcheck_unhealthy_node_duration_seconds", second)).To(BeEquivalentTo(1))
+		Eventually(metric).WithArguments("kubemend_nodehealthcheck_remediations_finished_total", ours("result", "recovered")).Should(BeNumerically(">=", 1))
+		Eventually(metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
+	})
+
+	once("seed 2.2: what changes within a moment: nodes, their labels and annotations, templates, requests and the check itself", func(ctx context.Context, s *scene) {
+		s.workers(ctx, 3)
+		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		const quick = 5 * time.Second // nothing looks again by itself here
+		s.node(ctx, "w4")
+		Eventually(s.counts(ctx, "check")).WithTimeout(quick).Should(Equal([]int{4, 4}))
+		s.loses(ctx, "w4")
+		Eventually(s.counts(ctx, "check")).WithTimeout(quick).Should(Equal([]int{3, 3}))
+		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.UnhealthyConditions[1].Duration.Duration = time.Hour })
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionUnknown, long)
+		Eventually(s.counts(ctx, "check")).WithTimeout(quick).Should(Equal([]int{3, 2}))
+		s.looks("check")
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.UnhealthyConditions[1].Duration.Duration = time.Minute })
+		Eventually(s.nodesRequested(ctx)).WithTimeout(quick).Should(Equal([]string{"w1"}))
+	})
+})
+
+// allEvents counts the events about the scene's checks.
+func (s *scene) allEvents(ctx context.Context) int {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(here.List(ctx, list, client.InNamespace("default"))).To(Succeed())
+	n := 0
+	for i := range list.Items {
+		if e := &list.Items[i]; len(e.Regarding.Name) > len(s.name) && e.Regarding.Name[:len(s.name)] == s.name {
+			n++
+			if e.Series != nil {
+				n += int(e.Series.Count)
+			}
+		}
+	}
+	return n
+}
