@@ -95,19 +95,22 @@ controller_runtime_reconcile_total{controller="machinehealthcheck",result="succe
 controller_runtime_reconcile_total{controller="machinehealthcheck",result="error"} 1
 controller_runtime_reconcile_total{controller="machinehealthcheck-release",result="success"} 7
 controller_runtime_reconcile_total{controller="clustercache",result="success"} 100
+# TYPE controller_runtime_reconcile_time_seconds histogram
+controller_runtime_reconcile_time_seconds_sum{controller="machinehealthcheck"} 0.25
+controller_runtime_reconcile_time_seconds_count{controller="machinehealthcheck"} 5
 `
-	got, err := parseReading(page, "controller_runtime_reconcile_total", "here:1", time.Time{})
+	got, err := parseReading(page, contenders()[0], "here:1", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := reading{
-		cpu: 1.5, mallocs: 1000, resident: 2 * mebibyte, passes: 5, releases: 7,
+		cpu: 1.5, mallocs: 1000, resident: 2 * mebibyte, passes: 5, took: 0.25, releases: 7,
 		reads: 5, patches: 4, creates: 2, others: 1, distant: 2,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(reading{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if _, err := parseReading("nothing 1\n", "passes", "here:1", time.Time{}); err == nil {
+	if _, err := parseReading("nothing 1\n", contenders()[0], "here:1", time.Time{}); err == nil {
 		t.Error("a page without the metrics was read")
 	}
 }
@@ -208,19 +211,27 @@ func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 }
 
 func TestAPartThatWasNotMeasuredIsLeftAsItIs(t *testing.T) {
-	for name, row := range map[string]struct{ was, checks, cycles, want string }{
-		"all of a new document":                    {"", "# Checks\n", "## Cycles\n", "# Checks\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
-		"checks alone, in a document without more": {"# Old\n", "# Checks\n", "", "# Checks\n"},
-		"cycles alone, in a document without them": {"# Old\n", "", "## Cycles\n", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+	for name, row := range map[string]struct{ was, checks, cycles, nodes, want string }{
+		"all of a new document":                    {"", "# Checks\n", "## Cycles\n", "", "# Checks\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+		"checks alone, in a document without more": {"# Old\n", "# Checks\n", "", "", "# Checks\n"},
+		"cycles alone, in a document without them": {"# Old\n", "", "## Cycles\n", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
 		"checks alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "# Checks\n", "", "# Checks\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd,
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "# Checks\n", "", "", "# Checks\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd,
 		},
 		"cycles alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "## Cycles\n", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd,
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "## Cycles\n", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd,
+		},
+		"nodes alone": {
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "", "## Nodes\n",
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd + "\n" + nodesBegin + "## Nodes\n" + nodesEnd,
+		},
+		"cycles alone, before nodes": {
+			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd, "", "## Cycles\n", "",
+			"# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd + "\n" + nodesBegin + "## Old nodes\n" + nodesEnd,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles)); diff != "" {
+			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

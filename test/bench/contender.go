@@ -19,8 +19,8 @@ type contender struct {
 	// source is the package that it is built from.
 	source string
 	args   []string
-	// passes is the metric that counts its passes.
-	passes string
+	// passes is the metric that counts its passes, of the controller of MachineHealthChecks unless another one is named.
+	passes, controller string
 	// floor is the least time between two passes over one check.
 	floor time.Duration
 }
@@ -89,7 +89,7 @@ func build(ctx context.Context, s settings) (map[string]string, error) {
 	binaries := map[string]string{}
 	for _, c := range contenders() {
 		_, built := binaries[c.source]
-		if alone := s.only == cyclesPart && c.source != contenders()[0].source; built || alone {
+		if alone := !s.wants(checksPart) && c.source != contenders()[0].source; built || alone {
 			continue
 		}
 		since := time.Now()

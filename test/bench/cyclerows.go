@@ -106,26 +106,6 @@ func (r report) cyclesMarkdown() string {
 	return b.String()
 }
 
-// The marks around the part about power cycles. What is outside of them is of another run, if only one part was measured.
-const cyclesBegin, cyclesEnd = "<!-- power cycles: begin -->\n", "<!-- power cycles: end -->\n"
-
-// merged is a document with the parts that were measured in the place of those it had. An empty part was not measured.
-func merged(document, checks, cycles string) string {
-	oldChecks, rest, _ := strings.Cut(document, cyclesBegin)
-	oldCycles, _, _ := strings.Cut(rest, cyclesEnd)
-	if checks == "" {
-		checks = oldChecks
-	}
-	if cycles == "" {
-		cycles = oldCycles
-	}
-	checks = strings.TrimRight(checks, "\n") + "\n"
-	if cycles == "" {
-		return checks
-	}
-	return checks + "\n" + cyclesBegin + cycles + cyclesEnd
-}
-
 // cycleMethod says how the figures of power cycles are taken, and what distorts them.
 const cycleMethod = `One management and one workload API server of their own, with as many Machines, Metal3Machines, BareMetalHosts (of
 about 8 KiB), Nodes and one MachineHealthCheck with a HostRemediationTemplate; kubemend's manager is a process of

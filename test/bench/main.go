@@ -1,5 +1,5 @@
-// Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines, and what kubemend adds to
-// the power cycles of hosts.
+// Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines, what kubemend adds to
+// the power cycles of hosts, and what its NodeHealthChecks cost.
 //
 // Every contender is a process of its own and is measured from outside, each in the same way: by what the API server
 // says and when, and by the contender's metrics. For every world, that is a number of machines over a number of
@@ -60,7 +60,7 @@ func parse(args []string) (settings, error) {
 	flags.StringVar(&s.date, "date", time.Now().Format(time.DateOnly), "The date in the heading.")
 	worlds := flags.String("worlds", "", "The worlds to measure as machines/clusters, for example 100/1,1000/50.")
 	contenders := flags.String("contenders", "", "The contenders to measure: "+strings.Join(contenderNames(), ", ")+".")
-	flags.StringVar(&s.only, "only", "", "The part to measure, "+checksPart+" or "+cyclesPart+"; both if empty. The other part of the file is left as it is.")
+	flags.StringVar(&s.only, "only", "", "The part to measure: "+strings.Join(parts, ", ")+"; all if empty. The other parts of the file are left as they are.")
 	more := flags.String("kubemend-args", "", "More arguments for kubemend, for example --profiler-address=127.0.0.1:6060.")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -79,7 +79,7 @@ func parse(args []string) (settings, error) {
 	if s.worlds, err = parseWorlds(*worlds); err != nil {
 		return s, err
 	}
-	if s.only != "" && s.only != checksPart && s.only != cyclesPart {
+	if s.only != "" && !slices.Contains(parts, s.only) {
 		return s, fmt.Errorf("measure %q: there is no such part", s.only)
 	}
 	if *contenders != "" {
@@ -118,7 +118,13 @@ func measureWorld(ctx context.Context, w world, s settings, binaries map[string]
 const (
 	checksPart = "checks"
 	cyclesPart = "power-cycles"
+	nodesPart  = "node-checks"
 )
+
+var parts = []string{checksPart, cyclesPart, nodesPart}
+
+// wants reports whether a part is to be measured.
+func (s settings) wants(part string) bool { return s.only == "" || s.only == part }
 
 // run measures all that is asked for, and prints what it has also if it does not get through.
 func run(ctx context.Context, s settings) error {
@@ -128,13 +134,16 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	report := report{settings: s, machine: thisMachine()}
-	if s.only != cyclesPart {
+	if s.wants(checksPart) {
 		err = report.measureChecks(ctx, binaries)
 	}
-	if s.only != checksPart && ctx.Err() == nil {
+	if s.wants(cyclesPart) && ctx.Err() == nil {
 		err = errors.Join(err, report.measureCycles(ctx, binaries))
 	}
-	fmt.Println(merged("", report.checksMarkdown(), report.cyclesMarkdown()))
+	if s.wants(nodesPart) && ctx.Err() == nil {
+		err = errors.Join(err, report.measureNodeChecks(ctx, binaries))
+	}
+	fmt.Println(report.merged(""))
 	if err != nil || s.write == "" {
 		return err
 	}
@@ -174,6 +183,18 @@ func (r *report) measureCycles(ctx context.Context, binaries map[string]string) 
 	return errors.Join(errs...)
 }
 
+// measureNodeChecks measures NodeHealthChecks.
+func (r *report) measureNodeChecks(ctx context.Context, binaries map[string]string) (err error) {
+	began := time.Now()
+	much := nodeScaleOf(r.settings.quick)
+	r.nodes, err = measureNodes(ctx, much, r.settings, binaries)
+	r.nodesTook = time.Since(began)
+	if err != nil {
+		return fmt.Errorf("measure a NodeHealthCheck of %d nodes: %w", much.nodes, err)
+	}
+	return nil
+}
+
 // save writes the parts that were measured into the file, and leaves the others.
 func (r *report) save() error {
 	file := r.settings.write
@@ -185,7 +206,7 @@ func (r *report) save() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the tables of the last run: %w", err)
 	}
-	if err := os.WriteFile(file, []byte(merged(string(was), r.checksMarkdown(), r.cyclesMarkdown())), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(r.merged(string(was))), 0o644); err != nil {
 		return fmt.Errorf("write the tables: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -22,6 +23,7 @@ type reading struct {
 	resident float64 // bytes
 
 	passes   float64 // over checks
+	took     float64 // those passes, in seconds
 	releases float64 // of other controllers, without ClusterCache's
 	// Requests to the management cluster.
 	reads, patches, creates, others float64
@@ -33,7 +35,7 @@ type reading struct {
 func (r reading) minus(before reading) reading {
 	return reading{
 		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, mallocs: r.mallocs - before.mallocs, resident: r.resident - before.resident,
-		passes: r.passes - before.passes, releases: r.releases - before.releases,
+		passes: r.passes - before.passes, took: r.took - before.took, releases: r.releases - before.releases,
 		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
 		distant: r.distant - before.distant,
 	}
@@ -50,6 +52,7 @@ const (
 	residentMetric = "process_resident_memory_bytes"
 	mallocsMetric  = "go_memstats_mallocs_total"
 	requestsMetric = "rest_client_requests_total"
+	durationMetric = "controller_runtime_reconcile_time_seconds"
 	probesMetric   = "capi_cluster_cache_healthchecks_total"
 
 	checkController = "machinehealthcheck"
@@ -57,7 +60,7 @@ const (
 )
 
 // parseReading reads a page of metrics. host is the management cluster.
-func parseReading(page, passes, host string, at time.Time) (reading, error) {
+func parseReading(page string, of contender, host string, at time.Time) (reading, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
 	if err != nil {
@@ -76,15 +79,16 @@ func parseReading(page, passes, host string, at time.Time) (reading, error) {
 				labels[l.GetName()] = l.GetValue()
 			}
 			// Of these one is there, and the others are nil and say 0.
-			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue()+m.GetUntyped().GetValue())
+			into(labels, m.GetCounter().GetValue()+m.GetGauge().GetValue()+m.GetUntyped().GetValue()+m.GetHistogram().GetSampleSum())
 		}
 	}
 	sum(cpuMetric, func(_ map[string]string, v float64) { r.cpu = v })
 	sum(residentMetric, func(_ map[string]string, v float64) { r.resident = v })
 	sum(mallocsMetric, func(_ map[string]string, v float64) { r.mallocs = v })
-	sum(passes, func(labels map[string]string, v float64) {
+	controller := cmp.Or(of.controller, checkController)
+	sum(of.passes, func(labels map[string]string, v float64) {
 		switch labels["controller"] {
-		case checkController:
+		case controller:
 			r.passes += v
 		case cacheController:
 		default:
@@ -92,6 +96,11 @@ func parseReading(page, passes, host string, at time.Time) (reading, error) {
 		}
 	})
 	sum(requestsMetric, func(labels map[string]string, v float64) { r.count(labels["method"], labels["host"] == host, v) })
+	sum(durationMetric, func(labels map[string]string, v float64) {
+		if labels["controller"] == controller {
+			r.took = v
+		}
+	})
 	sum(probesMetric, func(_ map[string]string, v float64) { r.distant -= v })
 	return r, nil
 }

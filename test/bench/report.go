@@ -21,6 +21,9 @@ type report struct {
 
 	cycles     []cycleResults
 	cyclesTook time.Duration
+
+	nodes     nodeResults
+	nodesTook time.Duration
 }
 
 type worldResults struct {

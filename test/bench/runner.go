@@ -43,7 +43,7 @@ func (r *runner) read(ctx context.Context) (reading, error) {
 	if err != nil {
 		return reading{}, fmt.Errorf("read the metrics of %s: %w%s", r.title, err, tail(r.manager.Log))
 	}
-	now, err := parseReading(text, r.passes, r.host, time.Now())
+	now, err := parseReading(text, r.contender, r.host, time.Now())
 	if err != nil {
 		return reading{}, fmt.Errorf("read the metrics of %s: %w", r.title, err)
 	}
