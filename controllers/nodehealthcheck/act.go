@@ -50,6 +50,11 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
+	for _, obj := range w.requests.leftovers {
+		if err := r.Requests.Delete(ctx, metadataOf(obj)); err != nil {
+			w.trouble = append(w.trouble, err)
+		}
+	}
 	return outcomes
 }
 
@@ -59,10 +64,11 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
 	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
-		if free := r.memory.seat.take(s.target.name, w.now); !free.IsZero() {
-			o.lookAgainAt(free)
+		if again := r.memory.seat.take(s.target.name, w.now, r.Clock.Now()); !again.IsZero() {
+			o.lookAgainAt(again)
 			return o
 		}
+		defer func() { r.memory.seat.leave(r.Clock.Now()) }()
 	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
@@ -97,6 +103,7 @@ func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
+			r.memory.written.forget(f.obj.GetUID())
 			o.ended = append(o.ended, f)
 		}
 	}
@@ -156,7 +163,7 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 	}
 	if err := r.Requests.Create(ctx, req); err != nil {
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // others may have been carried out all the same
-			r.memory.seat.leave(t.name)
+			r.memory.seat.free()
 		}
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // The groups of OpenShift that are looked at where they are installed.
@@ -149,29 +150,85 @@ type members struct {
 	known     bool
 }
 
-// observeMembers looks at the control plane if one of its nodes waits to be remediated.
+// observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
 func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
-	var waits *target
-	for i := range w.targets {
-		if t := &w.targets[i]; t.startable() && controlPlane(t.node) {
-			waits = t
-		}
-	}
-	if waits == nil {
+	w.first = w.firstMember()
+	if w.first == nil {
 		return
 	}
 	list := &corev1.NodeList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		w.trouble = append(w.trouble, fmt.Errorf("list nodes: %w", err))
-		return
+	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		err = r.readAll(ctx, w)
 	}
-	busy, err := r.busyMembers(ctx, w, waits, list.Items)
+	var busy map[string]string
+	if err == nil {
+		busy, err = r.busyMembers(ctx, w, list.Items)
+	}
 	if err != nil {
-		w.trouble = append(w.trouble, err)
+		w.trouble = append(w.trouble, fmt.Errorf("look at the control plane: %w", err))
 		return
 	}
 	w.members = membersOf(list.Items, busy)
-	r.observeEtcd(ctx, w, waits)
+	r.observeEtcd(ctx, w)
+}
+
+// firstMember is the one node of the control plane that may begin to be remediated now: that which has been due for longest of those that
+// nothing else holds up. One whose request was refused lately lets the others go first.
+func (w *world) firstMember() *target {
+	var first *target
+	for i := range w.targets {
+		t := &w.targets[i]
+		if t.startable() && controlPlane(t.node) && w.skips(t) == nil && (first == nil || w.goesBefore(t, first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+func (w *world) goesBefore(a, b *target) bool {
+	if a.refused != b.refused {
+		return b.refused
+	}
+	return a.verdict.OverdueSince(w.now).Before(b.verdict.OverdueSince(w.now))
+}
+
+// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
+// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started.
+func (r *Reconciler) readAll(ctx context.Context, w *world) error {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	for i := range list.Items {
+		for _, kind := range kindsOf(&list.Items[i]) {
+			ready, err := r.Kinds.Ready(ctx, kind)
+			if request.Missing(err) {
+				continue // then there are none
+			}
+			if err != nil {
+				return err
+			}
+			w.ready = w.ready && ready && w.requests.read[kind.GroupKind()]
+		}
+	}
+	return nil
+}
+
+// kindsOf are the kinds of requests that a check makes, or has made.
+func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, m := range remediesOf(&check.Spec) {
+		if m.kind.Kind != "" {
+			kinds = append(kinds, m.kind)
+		}
+	}
+	for i := range check.Status.UnhealthyNodes {
+		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
+			kinds = append(kinds, schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind))
+		}
+	}
+	return kinds
 }
 
 // membersOf counts the control plane. The node of a request may be gone, and the request not over: it is busy all the same.
@@ -196,13 +253,13 @@ func membersOf(nodes []corev1.Node, busy map[string]string) members {
 
 // busyMembers are the nodes of the control plane that are being remediated, or replaced, and by what: requests of any check, whatever
 // its kind, and Machines of the same cluster that are being deleted or were handed to their owner.
-func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target, nodes []corev1.Node) (map[string]string, error) {
+func (r *Reconciler) busyMembers(ctx context.Context, w *world, nodes []corev1.Node) (map[string]string, error) {
 	busy, members := map[string]string{}, map[string]bool{}
 	for i := range nodes {
 		members[nodes[i].Name] = controlPlane(&nodes[i])
 	}
 	machines := map[string]string{} // of the control plane, to their nodes
-	if m := waits.machine.obj; m != nil {
+	if m := w.someMachine(); m != nil {
 		list := &clusterv1.MachineList{}
 		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
 			client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
@@ -239,6 +296,16 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target, n
 		}
 	}
 	return busy, nil
+}
+
+// someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
+func (w *world) someMachine() *clusterv1.Machine {
+	for i := range w.targets {
+		if m := w.targets[i].machine.obj; m != nil {
+			return m
+		}
+	}
+	return nil
 }
 
 // beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
@@ -280,13 +347,13 @@ func (m members) forbids(node *corev1.Node, name string) string {
 
 // observeEtcd asks OpenShift's etcd whether it can do without the node: its PodDisruptionBudget, or, if that allows nothing, whether the
 // guard pod on the node is what it counts as lost already. (medik8s.)
-func (r *Reconciler) observeEtcd(ctx context.Context, w *world, waits *target) {
+func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
 	there, err := r.Installed(ctx, "clusterversions."+openshiftConfig)
 	if err == nil && !there {
 		return
 	}
 	if err == nil {
-		w.etcd, err = r.etcdForbids(ctx, waits.name)
+		w.etcd, err = r.etcdForbids(ctx, w.first.name)
 	}
 	if err != nil {
 		w.etcd = "OpenShift's etcd could not be asked"

@@ -19,12 +19,10 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // RBAC of this controller. What it may do to templates and requests of others comes by aggregation from whoever brings them: see
@@ -67,8 +65,7 @@ type Reconciler struct {
 	memory memory
 	idle   atomic.Bool
 	// resumed wakes all checks when they are ours again.
-	resumed    chan event.GenericEvent
-	controller controller.Controller
+	resumed chan event.GenericEvent
 }
 
 // Serve makes r make its passes, or none: when somebody else's controller has come to act on the kind, two of them would give each other
@@ -95,16 +92,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if w == nil {
 		r.forget(req.Name)
-		return ctrl.Result{}, nil
+		return r.release(ctx, req.Name, now)
 	}
 	if !w.ready {
-		return ctrl.Result{RequeueAfter: wake.MergeWindow}, nil // requests that were not read yet would be taken for none
+		return r.await(req.Name, now)
 	}
+	r.memory.of(req.Name).unread = time.Time{}
 	s := weigh(w)
 	outcomes := r.act(ctx, w, plan(w, s))
 	next := statusAfter(w, s, outcomes)
 	err = r.record(ctx, w, next)
 	r.measure(w, s, outcomes)
+	r.memory.remember(w, outcomes)
 	if err == nil {
 		r.tell(ctx, w, detectedNotes(w))
 	}

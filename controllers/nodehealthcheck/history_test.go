@@ -1,11 +1,13 @@
 package nodehealthcheck
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +32,9 @@ type history struct {
 	steps  []corev1.ObjectReference
 	// climbed is the highest rung that was asked for a node since it last had no request.
 	climbed map[string]int
+	// broken is the rule that was broken by a write. Writes are carried out by goroutines of their own, which must not end the test.
+	mu     sync.Mutex
+	broken string
 }
 
 func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
@@ -145,6 +150,9 @@ func (h *history) remediator(what string) {
 
 // look looks for what must never be.
 func (h *history) look() {
+	if h.broken != "" {
+		h.Fatal(h.broken)
+	}
 	owners := map[string]map[string]bool{} // node to checks
 	perName := map[string]int{}
 	var members []string
@@ -167,6 +175,15 @@ func (h *history) look() {
 			h.Fatalf("two checks remediate %s: %v", about, slices.Collect(maps.Keys(by)))
 		}
 	}
+	for _, name := range names { // who is well, and has no request, begins at the first rung when it is bad again
+		n := &corev1.Node{}
+		if err := h.client.Get(h.Context(), client.ObjectKey{Name: name}, n); err != nil {
+			h.Fatal(err)
+		}
+		if nodeReady(n) && owners[name] == nil {
+			delete(h.climbed, name)
+		}
+	}
 	for what, n := range perName {
 		if n > 1 {
 			h.Fatalf("%d requests for %s", n, what)
@@ -177,6 +194,8 @@ func (h *history) look() {
 // isMade looks at a request in the moment in which it is made: the population must allow it, if it is the first one for its node, and it must
 // be the next rung, or the same one again.
 func (h *history) isMade(obj *unstructured.Unstructured) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	about, by := h.about(obj), obj.GetOwnerReferences()[0].Name
 	rung := slices.IndexFunc(h.steps, func(ref corev1.ObjectReference) bool {
 		return ref.Kind == obj.GetKind()+"Template" && ref.Name == obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
@@ -188,22 +207,20 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 				bad[of] = true
 			}
 			if of == about && other.GetKind() == obj.GetKind() && other.GetName() == obj.GetName() {
-				h.Fatalf("%s %s was asked for twice", obj.GetKind(), obj.GetName())
+				h.broken = fmt.Sprintf("%s %s was asked for twice", obj.GetKind(), obj.GetName())
 			}
 		}
 	}
-	if !bad[about] { // it is the first one
-		h.climbed[about] = -1
-	}
-	if was, known := h.climbed[about]; known && rung != was+1 && rung != was {
-		h.Fatalf("rung %d for %s after rung %d", rung, about, was)
+	was, known := h.climbed[about]
+	if first := !known; first && rung != 0 || known && rung != was+1 && rung != was {
+		h.broken = fmt.Sprintf("rung %d for %s after rung %d (known: %v)", rung, about, was, known)
 	}
 	h.climbed[about] = rung
 	first := !bad[about]
 	for _, name := range names {
 		n := &corev1.Node{}
-		if err := h.client.Get(h.rack.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
-			h.Fatal(err)
+		if err := h.client.Get(context.Background(), client.ObjectKey{Name: name}, n); err != nil {
+			h.broken = err.Error()
 		}
 		bad[name] = bad[name] || !nodeReady(n)
 	}
@@ -214,7 +231,7 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 		}
 	}
 	if first && n > h.limit[by] {
-		h.Fatalf("%s begins with %s although %d nodes are bad and %d are allowed", by, about, n, h.limit[by])
+		h.broken = fmt.Sprintf("%s begins with %s although %d nodes are bad and %d are allowed", by, about, n, h.limit[by])
 	}
 }
 

@@ -36,6 +36,9 @@ type term struct {
 // seconds is how long a lease for the term lasts.
 func (t term) seconds() int32 { return int32((t.length + leaseBuffer) / time.Second) }
 
+// whileClimbing is t as long as there is a step left: the lease is kept for it, whatever holds it up.
+func (t term) whileClimbing() term { return term{length: t.length} }
+
 // termOf is the term while rung is in use. (medik8s looks a rung up by the kind of its template, and so takes that of another one.)
 func termOf(rungs []escalation.Rung, rung int) term {
 	if rung < 0 || rung >= len(rungs) || rungs[rung].Timeout == 0 {

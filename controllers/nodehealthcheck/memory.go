@@ -26,9 +26,12 @@ type remembered struct {
 	hold    string            // what held all up, as told last
 	streaks map[types.UID]streaks
 	begun   map[types.UID]ongoing
+	counted map[types.UID]bool   // requests that were counted as old
+	refused map[string]time.Time // nodes, to when a request for them was refused last
+	unread  time.Time            // since when a kind is not read yet; zero if all are
 }
 
-// of returns what is remembered of a check. The caller holds the lock, or is the only pass over that check.
+// of returns what is remembered of a check. There is one pass at a time over each.
 func (m *memory) of(check string) *remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,12 +46,47 @@ func (m *memory) of(check string) *remembered {
 	return is
 }
 
-func (m *memory) forget(check string) bool {
+// forget drops what is remembered of a check, and returns the requests that there were.
+func (m *memory) forget(check string) map[types.UID]ongoing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, known := m.checks[check]
+	was, known := m.checks[check]
+	if !known {
+		return nil
+	}
 	delete(m.checks, check)
-	return known
+	return was.begun
+}
+
+// recall gives the requests and targets of w what is remembered of them, and forgets about the others.
+func (m *memory) recall(w *world) {
+	is := m.of(w.check.Name)
+	counted, refused := map[types.UID]bool{}, map[string]time.Time{}
+	for i := range w.targets {
+		t := &w.targets[i]
+		for _, f := range t.requests {
+			if f.counted = is.counted[f.obj.GetUID()]; f.counted {
+				counted[f.obj.GetUID()] = true
+			}
+		}
+		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(retryAtMost)) {
+			t.refused, refused[t.name] = true, at
+		}
+	}
+	is.counted, is.refused = counted, refused
+}
+
+// remember notes what a pass did.
+func (m *memory) remember(w *world, outcomes []outcome) {
+	is := m.of(w.check.Name)
+	for i := range outcomes {
+		for _, f := range outcomes[i].flagged {
+			is.counted[f.obj.GetUID()] = true
+		}
+		if outcomes[i].refused != nil {
+			is.refused[outcomes[i].target.name] = w.now
+		}
+	}
 }
 
 // nodeStreaks are the streaks of a check's nodes, as they were and as they are becoming in a pass.
@@ -74,33 +112,44 @@ func (s *nodeStreaks) see(t *target, rules []health.Rule) streaks {
 	return is
 }
 
-func (s *nodeStreaks) keep(*world) { s.of.streaks = s.are }
+func (s *nodeStreaks) keep() { s.of.streaks = s.are }
 
 // seat is taken by the one node of the control plane for which a request is being made. Passes over several checks run at the same time,
 // and neither sees in the caches what the other is about to do.
 type seat struct {
-	mu    sync.Mutex
-	node  string
-	since time.Time
+	mu   sync.Mutex
+	node string
+	// held says that a request is being made, until is when the last one was.
+	held  bool
+	until time.Time
 }
 
 // take takes the seat for node, for a pass that observed the world at the given moment, and returns zero. It is refused to a pass that
-// could not have seen yet what the last one that took it has done; then it returns from when on one can.
-func (s *seat) take(node string, observed time.Time) time.Time {
+// could not have seen what the last one that took it did; then it returns from when on one can.
+func (s *seat) take(node string, observed, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if free := s.since.Add(cachesLag); s.node != "" && s.node != node && observed.Before(free) {
+	switch free := s.until.Add(cachesLag); {
+	case s.node == "" || s.node == node:
+	case s.held:
+		return now.Add(cachesLag)
+	case observed.Before(free):
 		return free
 	}
-	s.node, s.since = node, observed
+	s.node, s.held = node, true
 	return time.Time{}
 }
 
-// leave gives the seat back if nothing came of it.
-func (s *seat) leave(node string) {
+// leave says that the request was made, or may have been.
+func (s *seat) leave(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node == node {
-		s.node = ""
-	}
+	s.held, s.until = false, now
+}
+
+// free says that nothing came of it.
+func (s *seat) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held, s.node = false, ""
 }

@@ -177,11 +177,8 @@ func unix(t time.Time) float64 {
 
 // forget drops what is remembered and exported of a check that is not looked at any more.
 func (r *Reconciler) forget(name string) {
-	for _, was := range r.memory.of(name).begun {
+	for _, was := range r.memory.forget(name) {
 		ongoingRemediation.DeleteLabelValues(was.node, was.namespace, was.kind)
-	}
-	if !r.memory.forget(name) {
-		return
 	}
 	for _, series := range []*prometheus.MetricVec{
 		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, started.MetricVec, finished.MetricVec,

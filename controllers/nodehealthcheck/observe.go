@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,7 +42,8 @@ type world struct {
 	// handsOff says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
 	handsOff bool
 	members  members // the nodes of the control plane; read only if one of them is unhealthy
-	etcd     string  // OpenShift: why its etcd forbids the disruption, by node; read as members
+	first    *target // whose turn it is of those
+	etcd     string  // OpenShift: why its etcd forbids that first is disrupted
 	targets  []target
 
 	// trouble is what could not be observed, of what a pass can do without.
@@ -65,6 +67,8 @@ type target struct {
 	listed  *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
 	lease   *coordinationv1.Lease
 	machine machine
+	// refused says that no request for it could be made a moment ago.
+	refused bool
 	// terminating says that it is unhealthy, and left to the MachineHealthCheck that ends such nodes.
 	terminating bool
 }
@@ -98,6 +102,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 		return nil, err
 	}
 	r.judge(w)
+	r.memory.recall(w)
 	r.observeMachines(ctx, w)
 	r.observeUpgrade(ctx, w)
 	r.observeMembers(ctx, w)
@@ -179,7 +184,7 @@ func (r *Reconciler) judge(w *world) {
 		facts = factsOf(t.node, streaks, facts.Signals[:0])
 		t.verdict = health.Judge(facts, w.policy, w.now)
 	}
-	all.keep(w)
+	all.keep()
 }
 
 // startable reports whether a remediation of t would begin if nothing held it up.
@@ -242,6 +247,9 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 		return machine{}, nil
 	}
 	m := machine{obj: obj}
+	if !obj.DeletionTimestamp.IsZero() {
+		m.handsOff = "its Machine is being deleted"
+	}
 	if _, skip := obj.Annotations[clusterv1.MachineSkipRemediationAnnotation]; skip {
 		m.handsOff = "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation
 	}
@@ -249,6 +257,13 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 		m.handsOff = "its Machine is paused by the annotation " + clusterv1.PausedAnnotation
 	}
 	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
+	if err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return m, fmt.Errorf("read cluster %s: %w", clusterKey, err)
+	}
+	if ptr.Deref(cluster.Spec.Paused, false) {
+		m.handsOff = "its Cluster is paused"
+	}
 	var err error
 	m.watchedBy, err = r.watcherOf(ctx, obj, watchers)
 	return m, err

@@ -42,11 +42,10 @@ func (s step) idle() bool {
 // what would add a node is.
 func plan(w *world, s summary) []step {
 	var steps []step
-	first := w.firstMember(s)
 	rungs := w.rungs()
 	for i := range w.targets {
 		t := &w.targets[i]
-		if next := stepFor(w, s, t, rungs, first); !next.idle() {
+		if next := stepFor(w, s, t, rungs); !next.idle() {
 			steps = append(steps, next)
 		}
 	}
@@ -64,23 +63,4 @@ func begins(s step) int {
 // byAge puts those first that have been due for longest.
 func byAge(w *world, a, b step) int {
 	return a.target.verdict.OverdueSince(w.now).Compare(b.target.verdict.OverdueSince(w.now))
-}
-
-// firstMember is the one node of the control plane that may begin to be remediated now, if its turn comes: that which has been due for
-// longest of those that nothing else holds up.
-func (w *world) firstMember(s summary) *target {
-	if s.hold.reason != "" {
-		return nil
-	}
-	var first *target
-	for i := range w.targets {
-		t := &w.targets[i]
-		if !t.startable() || !controlPlane(t.node) || w.skips(t) != nil {
-			continue
-		}
-		if first == nil || t.verdict.OverdueSince(w.now).Before(first.verdict.OverdueSince(w.now)) {
-			first = t
-		}
-	}
-	return first
 }

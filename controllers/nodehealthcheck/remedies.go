@@ -122,11 +122,10 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 			ready, err := r.Kinds.Ready(ctx, kind)
 			switch {
 			case request.Missing(err): // then there are none
-			case apierrors.IsForbidden(err):
-				w.unreadable[kind.GroupKind()] = true
 			case err != nil:
 				w.unreadable[kind.GroupKind()] = true
 				w.trouble = append(w.trouble, err)
+				w.lookAgainIn(templateRetry)
 			default:
 				w.ready = w.ready && ready
 			}

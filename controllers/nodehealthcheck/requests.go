@@ -17,6 +17,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // found is a remediation request as it is.
@@ -28,6 +29,8 @@ type found struct {
 	// givenUp is when it was given up, told whether the remediator was told so.
 	givenUp time.Time
 	told    bool
+	// counted says that it was counted as old.
+	counted bool
 }
 
 // requests are all remediation requests of the kinds in use, sorted out once in a pass.
@@ -37,6 +40,10 @@ type requests struct {
 	// byName are all of them, byNode those of others that name their node.
 	byName map[objectKey]*unstructured.Unstructured
 	byNode map[string][]*unstructured.Unstructured
+	// leftovers are those of a check of the same name that was there before. The garbage collector leaves what a Machine owns as well.
+	leftovers []*unstructured.Unstructured
+	// read are the kinds that were read.
+	read map[schema.GroupKind]bool
 	// gone are the requests that exist no more and that only the status remembers, unseen those that cannot be read now; by node.
 	gone, unseen map[string][]nhcv1.Remediation
 }
@@ -44,7 +51,7 @@ type requests struct {
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 	w.requests = requests{
-		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
+		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{}, read: map[schema.GroupKind]bool{},
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
 	known := statusByUID(w.check)
@@ -57,7 +64,10 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list %s: %w", kind.Kind, err)
 		}
-		for _, obj := range r.memory.written.merge(kind, list.Items, w.now) {
+		w.requests.read[kind.GroupKind()] = true
+		all, again := r.memory.written.merge(kind, list.Items, w.now)
+		w.recheck = health.Earliest(w.recheck, again)
+		for _, obj := range all {
 			w.sort(obj, known)
 		}
 	}
@@ -125,6 +135,9 @@ func (w *world) sort(obj *unstructured.Unstructured, known map[types.UID]*listed
 	w.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if !ownedBy(obj, w.check.UID) {
 		w.requests.other = append(w.requests.other, obj)
+		if madeBy(obj, w.check.Name) {
+			w.requests.leftovers = append(w.requests.leftovers, obj)
+		}
 		if node := nodeOf(obj); node != "" {
 			w.requests.byNode[node] = append(w.requests.byNode[node], obj)
 		}
@@ -269,8 +282,8 @@ func (w *world) ladder(t *target) []escalation.Request {
 }
 
 func (w *world) rungOfGone(gone *nhcv1.Remediation) int {
+	kind := schema.FromAPIVersionAndKind(gone.Resource.APIVersion, gone.Resource.Kind).GroupKind()
 	return slices.IndexFunc(w.remedies, func(m remedy) bool {
-		return m.kind.Kind == gone.Resource.Kind && m.kind.GroupVersion().String() == gone.Resource.APIVersion &&
-			(gone.TemplateName == "" || gone.TemplateName == m.ref.Name)
+		return m.kind.GroupKind() == kind && m.ref.Namespace == gone.Resource.Namespace && (gone.TemplateName == "" || gone.TemplateName == m.ref.Name)
 	})
 }

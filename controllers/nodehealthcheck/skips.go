@@ -21,7 +21,7 @@ type skip struct {
 }
 
 // mayBegin says why the first request for t is not made; nil if it is.
-func (w *world) mayBegin(s summary, t, first *target) *skip {
+func (w *world) mayBegin(s summary, t *target) *skip {
 	if !t.selected {
 		return &skip{} // it has left the selection, and its remediation is over
 	}
@@ -36,8 +36,8 @@ func (w *world) mayBegin(s summary, t, first *target) *skip {
 	}
 	why := w.members.forbids(t.node, t.name)
 	switch {
-	case why == "" && t != first:
-		why = first.name + " goes first"
+	case why == "" && t != w.first:
+		why = w.first.name + " goes first"
 	case why == "":
 		why = w.etcd
 	}
@@ -64,16 +64,16 @@ func (w *world) skips(t *target) *skip {
 		return warning("Remediation skipped on node %s: node has Exclude from Remediation label", t.name)
 	case t.machine.handsOff != "":
 		return warning("Remediation skipped on node %s: %s", t.name, t.machine.handsOff)
+	case held(t.lease, holderOf(w.check), w.now):
+		why := warning("Skipped remediation of node: %s, because node lease is already taken by %s", t.name, ptr.Deref(t.lease.Spec.HolderIdentity, ""))
+		why.again = min(leaseTaken, expiry(t.lease).Sub(w.now)+time.Millisecond)
+		return why
 	case len(t.requests) > 0:
 		return nil // what follows is about beginning
 	case t.machine.watchedBy != "":
 		return warning("Skipped remediation of node: %s, because MachineHealthCheck %s watches its Machine %s", t.name, t.machine.watchedBy, t.machine.obj.Name)
 	case t.machine.updating:
 		return warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", t.name, t.machine.obj.Name)
-	case held(t.lease, holderOf(w.check), w.now):
-		why := warning("Skipped remediation of node: %s, because node lease is already taken by %s", t.name, ptr.Deref(t.lease.Spec.HolderIdentity, ""))
-		why.again = min(leaseTaken, expiry(t.lease).Sub(w.now)+time.Millisecond)
-		return why
 	}
 	if len(w.remedies) == 0 {
 		return nil
@@ -108,8 +108,10 @@ func (w *world) obstacle(t *target, m *remedy) *skip {
 }
 
 func rivalled(t *target, rival *unstructured.Unstructured) *skip {
-	return warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck",
+	s := warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck",
 		t.name, rival.GetKind(), client.ObjectKeyFromObject(rival))
+	s.again = time.Minute // what is named after a Machine does not say which node it is about when it goes
+	return s
 }
 
 // homeless says why m cannot be used for t: requests of machines live with their Machine.

@@ -44,8 +44,18 @@ func statusAfter(w *world, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck
 	sayEnabled(w, st)
 	sayStorm(w, s, st)
 	sayAllowed(w, s, st)
-	st.Phase, st.Reason = phaseOf(next)
+	st.Phase, st.Reason = phaseOf(next, remediating(w, outcomes))
 	return next
+}
+
+// remediating reports whether there are requests; what the status only remembers are none.
+func remediating(w *world, outcomes []outcome) bool {
+	for i := range w.targets {
+		if w.targets[i].remediated() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(outcomes, func(o outcome) bool { return o.made != nil })
 }
 
 // entryOf is what the status says of a node; nil if it says nothing.
@@ -217,9 +227,8 @@ func set(w *world, st *nhcv1.NodeHealthCheckStatus, c metav1.Condition) {
 }
 
 // phaseOf is what a check is doing, and why. (medik8s.)
-func phaseOf(check *nhcv1.NodeHealthCheck) (nhcv1.Phase, string) {
+func phaseOf(check *nhcv1.NodeHealthCheck, remediating bool) (nhcv1.Phase, string) {
 	disabled := meta.FindStatusCondition(check.Status.Conditions, nhcv1.DisabledCondition)
-	remediating := slices.ContainsFunc(check.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return len(n.Remediations) > 0 })
 	switch {
 	case disabled != nil && disabled.Status == metav1.ConditionTrue:
 		return nhcv1.PhaseDisabled, fmt.Sprintf("NHC is disabled: %s: %s", disabled.Reason, disabled.Message)

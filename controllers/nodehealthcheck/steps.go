@@ -14,10 +14,10 @@ import (
 )
 
 // stepFor decides what to do about t.
-func stepFor(w *world, s summary, t *target, rungs []escalation.Rung, first *target) step {
+func stepFor(w *world, s summary, t *target, rungs []escalation.Rung) step {
 	next := step{target: t, start: -1}
 	for _, f := range t.requests {
-		flagged := f.obj.GetAnnotations()[nhcv1.OldRequestAnnotation] != ""
+		flagged := f.counted || f.obj.GetAnnotations()[nhcv1.OldRequestAnnotation] != ""
 		if old := f.started().Add(tooOld); !flagged && w.now.After(old) {
 			next.flag = append(next.flag, f)
 		} else if !flagged {
@@ -40,7 +40,7 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung, first *tar
 		}
 		if t.verdict.State == health.Unhealthy {
 			next.relapsed(w)
-			next.unhealthy(w, s, rungs, first)
+			next.unhealthy(w, s, rungs)
 		}
 	}
 	next.lookAgainAt(t.verdict.Recheck)
@@ -59,11 +59,27 @@ func (s *step) orphaned(w *world) {
 		s.unleased(w)
 	}
 	for _, f := range s.target.requests {
-		if f.leaving() || f.says(nhcv1.NodeDeletionExpectedCondition) && !f.says(nhcv1.SucceededCondition) {
+		if f.leaving() {
+			continue
+		}
+		if until := w.patience(f); f.says(nhcv1.NodeDeletionExpectedCondition) && w.now.Before(until) {
+			s.lookAgainAt(until)
 			continue
 		}
 		s.end = append(s.end, f)
 	}
+}
+
+// patience is until when a remediator is waited for that has taken its node away for good: until it says whether it has succeeded, or its
+// time is over. One that has no timeout has as long as no request should last.
+func (w *world) patience(f *found) time.Time {
+	if answer, _ := f.condition(nhcv1.SucceededCondition); answer == escalation.Yes || answer == escalation.No {
+		return time.Time{}
+	}
+	if f.rung >= 0 && w.remedies[f.rung].timeout > 0 {
+		return f.started().Add(w.remedies[f.rung].timeout)
+	}
+	return f.started().Add(tooOld)
 }
 
 // healthy: its requests are over, at once or after the delay, and its lease after them.
@@ -71,13 +87,16 @@ func (s *step) healthy(w *world) {
 	t := s.target
 	_, confirmed := t.node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
 	if len(t.requests) == 0 {
-		s.unconfirm = confirmed
+		s.unconfirm = confirmed && len(w.requests.byNode[t.name]) == 0 // another check's remediation may wait for it
 		s.unleased(w)
 		return
 	}
 	wait := ptr.Deref(w.check.Spec.HealthyDelay, noDelay).Duration
 	for _, f := range t.requests {
 		begun := f.annotated(nhcv1.HealthyDelayAnnotation)
+		if t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil { // a remediator may take the annotation off
+			begun = health.Earliest(begun, t.listed.ConditionsHealthyTimestamp.Time)
+		}
 		switch {
 		case f.leaving():
 		case confirmed || wait == 0:
@@ -143,8 +162,20 @@ func (s *step) leased(w *world, rungs []escalation.Rung) {
 		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
 	var again time.Time
-	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, rung), since, w.now)
+	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, rung).whileClimbing(), since, w.now)
 	s.lookAgainAt(again)
+}
+
+// exhausted: no step is left, and after a while somebody else may try what they can.
+func (s *step) exhausted(w *world, rungs []escalation.Rung) {
+	since := w.now
+	for _, f := range s.target.requests {
+		since = health.Earliest(since, f.started())
+	}
+	if step, again := leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, len(rungs)-1), since, w.now); step == dropLease || step == keepLease {
+		s.lease = step
+		s.lookAgainAt(again)
+	}
 }
 
 // unleased: no request is left, and what is left of the lease is given back.
@@ -155,13 +186,13 @@ func (s *step) unleased(w *world) {
 }
 
 // unhealthy: the first remedy begins if nothing holds it up; one that has failed, or whose time is over, is followed by the next one.
-func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung, first *target) {
+func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung) {
 	t := s.target
 	if len(rungs) == 0 {
 		return
 	}
 	if len(t.requests) == 0 {
-		if s.skipped = w.mayBegin(sum, t, first); s.skipped != nil {
+		if s.skipped = w.mayBegin(sum, t); s.skipped != nil {
 			if s.skipped.again > 0 {
 				s.lookAgainAt(w.now.Add(s.skipped.again))
 			}
@@ -179,6 +210,7 @@ func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung, first *
 	case escalation.Start:
 		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
+		s.exhausted(w, rungs)
 		s.skipped = &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventNoTemplateLeft, text: fmt.Sprintf(
 			"Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)}
 	}

@@ -56,7 +56,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
-	r.controller = built
 	r.Kinds.Notify(built, wake.Merged[*unstructured.Unstructured](r.checksOfRequest))
 	return nil
 }
@@ -161,13 +160,13 @@ func leaseChanges() predicate.TypedPredicate[*coordinationv1.Lease] {
 	}
 }
 
-// clusterChanges passes that a rollout began or ended.
+// clusterChanges passes that a rollout or a pause began or ended.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return rollingOut(was) != rollingOut(is)
+			return rollingOut(was) != rollingOut(is) || ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false)
 		},
 	}
 }

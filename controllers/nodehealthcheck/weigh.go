@@ -37,6 +37,8 @@ func weigh(w *world) summary {
 	switch {
 	case w.disabled != nil:
 		s.hold = hold{nhcv1.DisabledReason, w.disabled.message}
+	case w.unread():
+		s.hold = hold{nhcv1.UnreadReason, "A remediation template could not be read for the moment"}
 	case len(w.check.Spec.PauseRequests) > 0:
 		s.hold = hold{nhcv1.PausedReason, postponedByPause}
 	case w.upgrading != "":

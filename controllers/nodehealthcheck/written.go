@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // cachesLag is how long a request that was created is taken to be there although the cache does not show it.
@@ -40,11 +42,12 @@ func (o *written) note(obj *unstructured.Unstructured, created bool, now time.Ti
 	o.marks[obj.GetUID()] = m
 }
 
-// merge returns the requests of a kind that the cache shows, each as new as it is known, and those that it does not show yet.
-func (o *written) merge(kind schema.GroupVersionKind, cached []unstructured.Unstructured, now time.Time) []*unstructured.Unstructured {
+// merge returns the requests of a kind that the cache shows, each as new as it is known, and those that it does not show yet, until the
+// moment at which it has to; zero if there are none. One of those may have been deleted before the cache showed it, which nobody hears of.
+func (o *written) merge(kind schema.GroupVersionKind, cached []unstructured.Unstructured, now time.Time) (all []*unstructured.Unstructured, until time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := make([]*unstructured.Unstructured, 0, len(cached))
+	all = make([]*unstructured.Unstructured, 0, len(cached))
 	missing := map[types.UID]mark{}
 	for uid, m := range o.marks {
 		if m.obj.GroupVersionKind().GroupKind() == kind.GroupKind() {
@@ -69,8 +72,16 @@ func (o *written) merge(kind schema.GroupVersionKind, cached []unstructured.Unst
 			continue
 		}
 		all = append(all, m.obj)
+		until = health.Earliest(until, m.created.Add(cachesLag).Add(time.Millisecond))
 	}
-	return all
+	return all, until
+}
+
+// forget forgets a request that was deleted.
+func (o *written) forget(uid types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.marks, uid)
 }
 
 func older(a, b *unstructured.Unstructured) bool {

@@ -57,6 +57,8 @@ func NewMetadata() *Metadata { return &Metadata{} }
 
 // Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Ready.
 func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Request]) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.watchers = append(k.watchers, w)
 	k.handlers = append(k.handlers, h)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -101,8 +102,25 @@ func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) boo
 		return false // then it stays at the first error
 	}
 	is, marked := MadeBy(found)
-	wanted, _ := MadeBy(req)
-	return marked && is == wanted
+	wanted, ours := MadeBy(req)
+	if ours && (!marked || is != wanted) || !ours && !sameOwners(found, req) {
+		return false
+	}
+	req.SetUID(found.UID)
+	req.SetResourceVersion(found.ResourceVersion)
+	req.SetCreationTimestamp(found.CreationTimestamp)
+	return true
+}
+
+// sameOwners reports whether a and b are owned by the same objects, and at least by one.
+func sameOwners(a, b metav1.Object) bool {
+	uids := func(o metav1.Object) (all []types.UID) {
+		for _, owner := range o.GetOwnerReferences() {
+			all = append(all, owner.UID)
+		}
+		return all
+	}
+	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
 }
 
 // Adopt marks a request as made by by. The request must not have changed since it was read.

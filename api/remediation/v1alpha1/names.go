@@ -82,6 +82,7 @@ const (
 	TooManyReason  = "TooManyUnhealthy"    // RemediationAllowed=False
 	StormReason    = "StormRecovery"       // RemediationAllowed=False
 	PausedReason   = "PauseRequested"      // RemediationAllowed=False
+	UnreadReason   = "TemplateUnreadable"  // RemediationAllowed=False
 	UpgradeReason  = "ClusterUpgrading"    // RemediationAllowed=False
 	DisabledReason = "HealthCheckDisabled" // RemediationAllowed=False
 )
