@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,15 +139,14 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 	seconds := length.seconds()
 	if t.lease == nil {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(t.name)}}
-		if t.node != nil {
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: t.node.Name, UID: t.node.UID}}
-		}
+		belongsTo(lease, t.node)
 		lease.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To(holderOf(w.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](0),
 		}
 		return r.createLease(ctx, lease)
 	}
 	lease := t.lease.DeepCopy()
+	belongsTo(lease, t.node)
 	ours := ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(w.check)
 	if !ours {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
@@ -159,6 +159,15 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 		return fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
 	}
 	return nil
+}
+
+// belongsTo makes lease go when node goes, and not when another one went that had its name before.
+func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
+	if node == nil || ownedBy(lease, node.UID) {
+		return
+	}
+	lease.OwnerReferences = slices.DeleteFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
+	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
 // createLease creates lease, and its namespace if that is not there.

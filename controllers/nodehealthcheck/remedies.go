@@ -154,18 +154,19 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 			return nil, nil
 		}
 	}
-	if m.ref.Namespace == "" {
-		mapping, err := r.Mapper.RESTMapping(m.template.GroupKind(), m.template.Version)
-		if err != nil {
-			return nil, fmt.Errorf("find out whether %s is namespaced: %w", m.template.Kind, err)
-		}
-		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			return notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
-		}
+	mapping, err := r.Mapper.RESTMapping(m.template.GroupKind(), m.template.Version)
+	if err != nil {
+		return nil, fmt.Errorf("find out whether %s is namespaced: %w", m.template.Kind, err)
+	}
+	switch {
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		m.ref.Namespace = "" // whatever the reference says: its requests have none either, and are found again by that
+	case m.ref.Namespace == "":
+		return notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
 	}
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(m.template)
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
 	if request.Missing(err) {
 		w.lookAgainIn(templateRetry)
 		return notFound(err), nil

@@ -146,7 +146,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 			names := fmt.Sprintf(`"NodeHealthCheck"=%q "NodeHealthCheck name"=%q`, "/"+s.called("check"), s.called("check"))
-			Expect(s.said(`"msg"="enabling NHC, valid config, no conflicting MHC configured in the cluster"`)()).To(Equal(1))
+			Eventually(s.said(`"msg"="enabling NHC, valid config, no conflicting MHC configured in the cluster"`)).Should(Equal(1))
 
 			another := s.theirCheckOf("another", "Terminating")
 			Expect(here.Create(ctx, another)).To(Succeed())
