@@ -106,10 +106,17 @@ func (r Request) givenUp() bool { return r.Told || !r.GivenUp.IsZero() }
 // unaware reports whether r has a remediator that would go on, for all it knows, if r was given up.
 func (r Request) unaware() bool { return !r.Gone && !r.Told && r.Succeeded != Yes }
 
+// began is when a rung was begun. A request that is made again has the time that the first one had left: or else a remediator that deletes
+// what it is asked could hold the ladder up for ever.
+func began(asked []Request) time.Time {
+	return slices.MinFunc(asked, func(a, b Request) int { return a.Started.Compare(b.Started) }).Started
+}
+
 // stay returns the step on a rung that was not given up.
 func stay(rung Rung, here int, asked []Request, now time.Time) Step {
 	s, r := Step{Rung: here}, latest(asked)
-	for _, e := range ends(rung, r) {
+	since := began(asked)
+	for _, e := range ends(rung, r, since) {
 		if now.Before(e.due) {
 			s.Recheck = health.Earliest(s.Recheck, e.due)
 			continue
@@ -122,9 +129,9 @@ func stay(rung Rung, here int, asked []Request, now time.Time) Step {
 	case r.Leaving:
 		s.Reason, s.Why = AwaitingDeletion, leaves(rung)
 	case r.Succeeded == Yes:
-		s.Reason, s.Why = AwaitingNode, rung.Name+" says that it has succeeded, the node is waited for"+until(rung, r)+"."
+		s.Reason, s.Why = AwaitingNode, rung.Name+" says that it has succeeded, the node is waited for"+until(rung, since)+"."
 	default:
-		s.Reason, s.Why = InProgress, rung.Name+" is waited for"+until(rung, r)+"."
+		s.Reason, s.Why = InProgress, rung.Name+" is waited for"+until(rung, since)+"."
 	}
 	return s
 }
@@ -158,11 +165,11 @@ func leaves(rung Rung) string {
 	return "The request of " + rung.Name + " is being deleted, it is made again when it is gone."
 }
 
-func until(rung Rung, r Request) string {
+func until(rung Rung, since time.Time) string {
 	if rung.Timeout <= 0 {
 		return ""
 	}
-	return " until " + r.Started.Add(rung.Timeout).UTC().Format(time.RFC3339)
+	return " until " + since.Add(rung.Timeout).UTC().Format(time.RFC3339)
 }
 
 // end is a reason to give a request up, which holds from due on; a zero due holds at once.
@@ -171,8 +178,8 @@ type end struct {
 	due         time.Time
 }
 
-// ends returns what will end r if nothing changes, the most telling reason first.
-func ends(rung Rung, r Request) []end {
+// ends returns what will end r, on a rung that was begun at since, if nothing changes; the most telling reason first.
+func ends(rung Rung, r Request, since time.Time) []end {
 	var es []end
 	switch {
 	case r.Succeeded == No:
@@ -183,7 +190,7 @@ func ends(rung Rung, r Request) []end {
 	}
 	if rung.Timeout > 0 {
 		why := fmt.Sprintf("%s did not bring the node back within %s.", rung.Name, rung.Timeout)
-		es = append(es, end{TimedOut, why, r.Started.Add(rung.Timeout)})
+		es = append(es, end{TimedOut, why, since.Add(rung.Timeout)})
 	}
 	return es
 }

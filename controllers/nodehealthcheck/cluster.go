@@ -165,7 +165,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		w.trouble = append(w.trouble, fmt.Errorf("list nodes: %w", err))
 		return
 	}
-	busy, err := r.busyMembers(ctx, w, waits)
+	busy, err := r.busyMembers(ctx, w, waits, list.Items)
 	if err != nil {
 		w.trouble = append(w.trouble, err)
 		return
@@ -196,8 +196,11 @@ func membersOf(nodes []corev1.Node, busy map[string]string) members {
 
 // busyMembers are the nodes of the control plane that are being remediated, or replaced, and by what: requests of any check, whatever
 // its kind, and Machines of the same cluster that are being deleted or were handed to their owner.
-func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (map[string]string, error) {
-	busy := map[string]string{}
+func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target, nodes []corev1.Node) (map[string]string, error) {
+	busy, members := map[string]string{}, map[string]bool{}
+	for i := range nodes {
+		members[nodes[i].Name] = controlPlane(&nodes[i])
+	}
 	machines := map[string]string{} // of the control plane, to their nodes
 	if m := waits.machine.obj; m != nil {
 		list := &clusterv1.MachineList{}
@@ -219,7 +222,7 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target) (
 		switch {
 		case ofMachine && owner != "":
 			busy[owner] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
-		case marked && node != "":
+		case members[node], marked && node != "": // a remediator may have taken the label off, and the node may be gone
 			busy[node] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
 		}
 	}

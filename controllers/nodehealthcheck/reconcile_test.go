@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -284,4 +286,58 @@ func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
 func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 	lease.Namespace, lease.Name = nhcv1.DefaultLeaseNamespace, name
 	return lease
+}
+
+func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+	k.bad("b")
+	k.pass("nhc")
+	for range 5 {
+		for _, obj := range k.objects() {
+			if obj.GetKind() == "Reboot" {
+				if err := k.client.Delete(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		k.pass("nhc")
+		k.after(remake)
+		k.pass("nhc")
+	}
+	k.wants("the first step's five minutes are over", "Replace/b")
+	if n := len(k.check("nhc").Status.UnhealthyNodes[0].Remediations); n > 4 {
+		t.Errorf("the status remembers %d remediations", n)
+	}
+}
+
+func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) {
+	objects := []client.Object{template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = ptr.To(intstr.FromInt32(5)) })}
+	for _, name := range []string{"m0", "m1", "m2", "m3", "m4"} {
+		objects = append(objects, member(name))
+	}
+	k := newRack(t, objects...)
+	k.bad("m0")
+	k.pass("nhc")
+	obj := k.objects()[0]
+	obj.SetLabels(nil)
+	k.update(obj)
+	k.bad("m1")
+	k.pass("nhc")
+	k.wants("another one waits", "Reboot/m0")
+}
+
+func TestWhatSucceededAtNoTimeIsNoRelapse(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.bad("b")
+	k.pass("nhc")
+	obj := k.objects()[0]
+	if err := unstructured.SetNestedSlice(obj.Object, []any{map[string]any{"type": "Succeeded", "status": "True"}}, "status", "conditions"); err != nil {
+		t.Fatal(err)
+	}
+	k.update(obj)
+	k.pass("nhc")
+	if len(k.made) != 1 {
+		t.Errorf("it was made %d times", len(k.made))
+	}
 }

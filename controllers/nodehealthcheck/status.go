@@ -71,7 +71,7 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 func (t *target) wellOrGone() bool { return t.node == nil || t.verdict.State == health.Healthy }
 
 // remediationsOf are the requests for t after o: those that are there, the one that was made, and of those that are gone the ones that
-// matter still. A step that was taken is not taken again because its request was deleted, and what was deleted is not made again at once.
+// matter still.
 func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
 	var all []nhcv1.Remediation
 	for _, f := range t.requests {
@@ -86,15 +86,44 @@ func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
 		})
 	}
 	all = append(all, t.unseen...)
-	for _, gone := range t.gone {
-		if !t.wellOrGone() && (gone.TimedOut != nil || w.now.Before(gone.Started.Add(remake))) {
-			all = append(all, gone)
-		}
+	if !t.wellOrGone() {
+		all = append(all, worthRemembering(w, t.gone)...)
 	}
 	slices.SortStableFunc(all, func(a, b nhcv1.Remediation) int {
 		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
 	})
 	return all
+}
+
+// worthRemembering are, of requests that are gone, those that say something of the ladder: which were given up, and of each rung the first
+// and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not made
+// again at once, and not with all the time of the step.
+func worthRemembering(w *world, gone []nhcv1.Remediation) []nhcv1.Remediation {
+	type ends struct{ first, last int }
+	of := map[int]ends{}
+	for i := range gone {
+		rung := w.rungOfGone(&gone[i])
+		is, known := of[rung]
+		switch {
+		case gone[i].TimedOut != nil || rung < 0:
+			continue
+		case !known:
+			is = ends{i, i}
+		case gone[i].Started.Before(&gone[is.first].Started):
+			is.first = i
+		case gone[is.last].Started.Before(&gone[i].Started):
+			is.last = i
+		}
+		of[rung] = is
+	}
+	var worth []nhcv1.Remediation
+	for i := range gone {
+		is, known := of[w.rungOfGone(&gone[i])]
+		if gone[i].TimedOut != nil || known && (is.first == i || is.last == i) {
+			worth = append(worth, gone[i])
+		}
+	}
+	return worth
 }
 
 func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {

@@ -114,7 +114,7 @@ func (s *step) relapsed(w *world) {
 	}
 	for _, f := range s.target.requests {
 		answer, at := f.condition(nhcv1.SucceededCondition)
-		if answer == escalation.Yes && !f.leaving() && s.target.badSince(w).After(at) {
+		if answer == escalation.Yes && !at.IsZero() && !f.leaving() && s.target.badSince(w).After(at) {
 			s.end = append(s.end, f)
 		}
 	}
@@ -218,7 +218,7 @@ func (s *step) begin(w *world, sum summary, rung int) {
 func givenUp(ladder []escalation.Request, answer escalation.Step, now time.Time) []escalation.Request {
 	next := slices.Clone(ladder)
 	for i := range next {
-		if next[i].Rung == answer.Rung && !next[i].Gone {
+		if next[i].Rung == answer.Rung {
 			next[i].GivenUp, next[i].Told = now, next[i].Told || answer.Tell
 		}
 	}
@@ -244,7 +244,7 @@ const remake = time.Minute
 func (t *target) again(w *world, rung int) time.Time {
 	var at time.Time
 	for i := range t.gone {
-		if gone := &t.gone[i]; w.rungOfGone(gone) == rung && gone.TimedOut == nil {
+		if gone := &t.gone[i]; w.rungOfGone(gone) == rung && gone.TimedOut == nil && gone.Started.Add(remake).After(at) {
 			at = gone.Started.Add(remake)
 		}
 	}
