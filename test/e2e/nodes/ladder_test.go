@@ -119,6 +119,7 @@ func climbs(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	climbs, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "NODE_UNHEALTHY_TIMEOUT": "2s", "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
+		"STORM_COOLDOWN": "6s", // nodes come back one by one
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, here, reboots, climbs)).To(Succeed())
