@@ -23,14 +23,17 @@ const (
 	nodeCheckName     = clusterName + "-workers"
 )
 
+// cooldown is how long the check waits after too few nodes were healthy: long enough for all of them to be seen to be back.
+const cooldown = 6 * time.Second
+
 // openingNodes makes the check and the templates of its two remedies.
 func openingNodes(ctx context.Context, s *stage) error {
 	s.narrator.heading("The check: templates/"+nodeCheckTemplate,
 		"NodeHealthChecks watch the nodes of the API server that they are in, so this cluster manages itself: its Machines and its Nodes are objects "+
 			"of one API server. A worker that is Unknown for "+nodeTimeout.String()+" is unhealthy. Then the agent on the node is asked, by a "+
 			"SelfNodeRemediation; if that fails, or after a minute, the host of the node's Machine is power-cycled, by a HostRemediation. "+
-			"Nothing begins while fewer than 51% of the workers are healthy. kubemend (nodes) is the controller of NodeHealthChecks, "+
-			"kubemend (host) that of HostRemediations.")
+			"Nothing begins while fewer than 51% of the workers are healthy, nor within "+cooldown.String()+" after that. "+
+			"kubemend (nodes) is the controller of NodeHealthChecks, kubemend (host) that of HostRemediations.")
 	s.narrator.countFrom(s.begin())
 	reboots, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
 	if err != nil {
@@ -38,6 +41,7 @@ func openingNodes(ctx context.Context, s *stage) error {
 	}
 	check, err := builders.Template(nodeCheckTemplate, map[string]string{
 		"CLUSTER_NAME": clusterName, "NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String(), "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
+		"STORM_COOLDOWN": cooldown.String(),
 	})
 	if err != nil {
 		return err
@@ -206,6 +210,10 @@ func (s *stage) tooManyNodes(ctx context.Context, lost []string) error {
 	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
 	if err := s.inAnyOrder(ctx,
 		expectation{text: "the Nodes are Ready again", within: reactsWithin, fact: nodeReady, each: lost},
+		expectation{
+			text: "the check waits for the last ones, although enough nodes are healthy", within: reactsWithin, fact: shortCircuited,
+			where: func(seen sighting) bool { return strings.Contains(seen.text, nhcv1.StormReason) },
+		},
 		expectation{text: "remediation is allowed again", within: reactsWithin, fact: allowedAgain},
 		allHealthy(reactsWithin),
 	); err != nil {

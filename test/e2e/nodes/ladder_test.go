@@ -30,6 +30,7 @@ var _ = Describe("A ladder", func() {
 
 	It("whose first remedy fails goes on with the host of the node's Machine, and takes everything back", func(ctx SpecContext) {
 		name := workerNames(ctx)[0]
+		takesItsTime(hostOf(name))
 		identity, began := machine(ctx, name).UID, time.Now()
 		seen := follow(ctx, agent, host)
 
@@ -75,8 +76,7 @@ var _ = Describe("A ladder", func() {
 	It("skips and repeats nothing when the manager is killed at any step", func(ctx SpecContext) {
 		name := workerNames(ctx)[0]
 		slow := hostOf(name)
-		slow.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
-		DeferCleanup(func() { slow.Take(simulator.Times{}) })
+		takesItsTime(slow)
 		began := time.Now()
 		seen := follow(ctx, agent, host)
 
@@ -119,11 +119,18 @@ func climbs(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	climbs, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "NODE_UNHEALTHY_TIMEOUT": "2s", "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
+		"STORM_COOLDOWN": "6s", // nodes come back one by one
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, here, reboots, climbs)).To(Succeed())
 	Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
 	Eventually(said(ctx, ladder, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
+}
+
+// takesItsTime slows a host down for as long as the spec runs, so that what is done to it can be looked at.
+func takesItsTime(h *simulator.Host) {
+	h.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
+	DeferCleanup(func() { h.Take(simulator.Times{}) })
 }
 
 func restartManager(ctx context.Context, more ...string) {

@@ -2,8 +2,9 @@
 // behind them are objects of one API server. Cluster API's own controllers and kube-controller-manager's run there; hosts, kubelets and the
 // remediators of others are simulated.
 //
-// The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation. The specs
-// share the cluster, one control-plane node and four workers, and each leaves it as it found it: all well, no check, no request.
+// The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation; only what it
+// does through the kubeconfig Secret of Cluster API, fencing above all, it does with the rights of that. The specs share the cluster, one
+// control-plane node and four workers, and each leaves it as it found it: all well, no check, no request.
 package nodes
 
 import (
