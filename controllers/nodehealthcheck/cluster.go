@@ -227,11 +227,7 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, waits *target, n
 		}
 	}
 	for _, obj := range w.requests.other {
-		node := nodeOf(obj)
-		if node == "" {
-			node = obj.GetName()
-		}
-		add(obj, node)
+		add(obj, nodeOfObject(obj))
 	}
 	for node, ours := range w.requests.ours {
 		for _, f := range ours {
