@@ -284,11 +284,7 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, nodes []corev1.N
 		}
 	}
 	for _, obj := range w.requests.other {
-		node := nodeOf(obj)
-		if node == "" {
-			node = obj.GetName()
-		}
-		add(obj, node)
+		add(obj, nodeOfObject(obj))
 	}
 	for node, ours := range w.requests.ours {
 		for _, f := range ours {

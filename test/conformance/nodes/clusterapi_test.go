@@ -233,7 +233,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		"whose Machine is remediated externally": func(ctx context.Context, _ *scene, m *clusterv1.Machine) {
 			sets(ctx, m, clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse)
 		},
-		"whose Machine is being deleted": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
+		"whose Machine is being deleted": func(ctx context.Context, _ *scene, m *clusterv1.Machine) {
 			before := m.DeepCopy()
 			m.Finalizers = []string{keep}
 			Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())

@@ -127,13 +127,6 @@ func (b *births) when(uid types.UID) metav1.Time {
 	return at
 }
 
-// set says that an object was made at another moment.
-func (b *births) set(uid types.UID, at time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.of[uid] = metav1.NewTime(at.Truncate(time.Second))
-}
-
 // transform is that of the controller's cache, with the births of the scene.
 func (b *births) transform(obj any) (any, error) {
 	if u, is := obj.(*unstructured.Unstructured); is {

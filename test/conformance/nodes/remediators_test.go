@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -85,5 +86,5 @@ func install(ctx context.Context, crds ...*apiextensionsv1.CustomResourceDefinit
 		objects = append(objects, crd)
 	}
 	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
-	Expect(envtest.WaitForCRDs(plane.Config(), crds, envtest.CRDInstallOptions{MaxTime: wholeMinute, PollInterval: tenth})).To(Succeed())
+	Expect(envtest.WaitForCRDs(plane.Config(), crds, envtest.CRDInstallOptions{MaxTime: time.Minute, PollInterval: 100 * time.Millisecond})).To(Succeed())
 }

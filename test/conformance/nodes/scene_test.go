@@ -26,9 +26,6 @@ import (
 )
 
 const (
-	tenth       = 100 * time.Millisecond
-	wholeMinute = time.Minute
-
 	// patience is the duration of the conditions that a check has by default, long how long ago something must have happened for it to be
 	// over.
 	patience = 5 * time.Minute
