@@ -149,7 +149,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects must have to be looked at. If empty, all are.")
 	fs.IntVar(&o.checkConcurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
 	fs.IntVar(&o.cacheConcurrency, "clustercache-concurrency", 100, "Number of workload clusters to connect to, or probe, at the same time.")
-	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "After how long a MachineHealthCheck or a NodeHealthCheck is looked at although nothing happened.")
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
+		"After how long a MachineHealthCheck or a NodeHealthCheck is looked at although nothing happened.")
 
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
 	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Maximum requests to the management cluster in one burst.")

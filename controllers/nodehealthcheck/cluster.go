@@ -258,20 +258,9 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, nodes []corev1.N
 	for i := range nodes {
 		members[nodes[i].Name] = controlPlane(&nodes[i])
 	}
-	machines := map[string]string{} // of the control plane, to their nodes
-	if m := w.someMachine(); m != nil {
-		list := &clusterv1.MachineList{}
-		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
-			client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-			return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
-		}
-		for i := range list.Items {
-			other := &list.Items[i]
-			machines[other.Name] = other.Status.NodeRef.Name
-			if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || beingRemediated(other)) {
-				busy[node] = "Machine " + client.ObjectKeyFromObject(other).String()
-			}
-		}
+	machines, err := r.memberMachines(ctx, w, busy)
+	if err != nil {
+		return nil, err
 	}
 	add := func(obj *unstructured.Unstructured, node string) {
 		_, marked := obj.GetLabels()[nhcv1.ControlPlaneLabel]
@@ -292,6 +281,28 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, nodes []corev1.N
 		}
 	}
 	return busy, nil
+}
+
+// memberMachines are the nodes of the control plane's Machines, by the Machine's name. Those that are being replaced are noted in busy.
+func (r *Reconciler) memberMachines(ctx context.Context, w *world, busy map[string]string) (map[string]string, error) {
+	m := w.someMachine()
+	if m == nil {
+		return nil, nil
+	}
+	list := &clusterv1.MachineList{}
+	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
+	}
+	nodes := make(map[string]string, len(list.Items))
+	for i := range list.Items {
+		other := &list.Items[i]
+		nodes[other.Name] = other.Status.NodeRef.Name
+		if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || beingRemediated(other)) {
+			busy[node] = "Machine " + client.ObjectKeyFromObject(other).String()
+		}
+	}
+	return nodes, nil
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.

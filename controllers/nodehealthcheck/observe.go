@@ -258,13 +258,13 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 	}
 	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
-	if err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
 		return m, fmt.Errorf("read cluster %s: %w", clusterKey, err)
 	}
 	if ptr.Deref(cluster.Spec.Paused, false) {
 		m.handsOff = "its Cluster is paused"
 	}
-	var err error
 	m.watchedBy, err = r.watcherOf(ctx, obj, watchers)
 	return m, err
 }

@@ -27,7 +27,8 @@ func (r *Reconciler) await(check string, now time.Time) (ctrl.Result, error) {
 		is.unread = now
 	}
 	if took := now.Sub(is.unread); took > slowRead {
-		return ctrl.Result{}, fmt.Errorf("a kind that NodeHealthCheck %s needs could not be read for %s; nothing is decided until it is", check, took.Round(time.Second))
+		return ctrl.Result{}, fmt.Errorf("a kind that NodeHealthCheck %s needs could not be read for %s; nothing is decided until it is",
+			check, took.Round(time.Second))
 	}
 	return ctrl.Result{RequeueAfter: wake.MergeWindow}, nil
 }

@@ -51,7 +51,8 @@ type requests struct {
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 	w.requests = requests{
-		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{}, read: map[schema.GroupKind]bool{},
+		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
+		read: map[schema.GroupKind]bool{},
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
 	known := statusByUID(w.check)

@@ -33,7 +33,7 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung) step {
 		next.healthy(w)
 	default:
 		next.resumed()
-		if len(t.requests) > 0 {
+		if len(t.requests)+len(t.gone) > 0 { // also while one that somebody deleted is about to be made again
 			next.leased(w, rungs)
 		} else {
 			next.unleased(w)
