@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -161,7 +162,9 @@ func (h *history) look() {
 		if owners[about] == nil {
 			owners[about] = map[string]bool{}
 		}
-		owners[about][obj.GetOwnerReferences()[0].Name] = true
+		if by := obj.GetOwnerReferences()[0].Name; !h.givenUp(by, obj.GetUID()) { // a ladder that came to nothing lets others try
+			owners[about][by] = true
+		}
 		perName[about+" "+obj.GetKind()+obj.GetName()]++
 		if about[0] == 'm' && !slices.Contains(members, about) {
 			members = append(members, about)
@@ -233,6 +236,18 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 	if first && n > h.limit[by] {
 		h.broken = fmt.Sprintf("%s begins with %s although %d nodes are bad and %d are allowed", by, about, n, h.limit[by])
 	}
+}
+
+// givenUp reports whether a check says of a request that it was given up.
+func (h *history) givenUp(check string, uid types.UID) bool {
+	for _, n := range h.check(check).Status.UnhealthyNodes {
+		for _, r := range n.Remediations {
+			if r.Resource.UID == uid && r.TimedOut != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // about is the node that a request was made for: remediators may take off its annotation, and then its name says it.
