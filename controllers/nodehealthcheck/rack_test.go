@@ -31,6 +31,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // rack is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
@@ -171,19 +172,30 @@ func (k *rack) deny(kind string) { k.denied = kind }
 
 func (k *rack) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
 
-// pass makes passes until one writes nothing.
+// pass makes passes until one writes nothing, and waits for nothing to be read.
 func (k *rack) pass(check string) {
 	k.t.Helper()
 	for range 20 {
 		writes := k.writes
-		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
+		result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
+		if err != nil {
 			k.t.Fatal(err)
 		}
-		if k.writes == writes {
+		if k.writes == writes && result.RequeueAfter != wake.MergeWindow {
 			return
 		}
 	}
 	k.t.Fatalf("NodeHealthCheck %s does not come to rest", check)
+}
+
+// passes makes a few passes, of which some may go on failing.
+func (k *rack) passes(check string) {
+	k.t.Helper()
+	for range 5 {
+		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
+			k.t.Fatal(err)
+		}
+	}
 }
 
 func (k *rack) check(name string) *nhcv1.NodeHealthCheck {
