@@ -49,8 +49,13 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		return nil, fmt.Errorf("set up the client of the NodeHealthCheck controller: %w", err)
 	}
 	writer := client.WithFieldOwner(whole, mendv1.FieldOwner)
+	// The nodes of this cluster may have their Machines in any namespace. They are read when a node is unhealthy, and for no other.
+	management := client.Reader(mgr.GetClient())
+	if o.namespace != "" {
+		management = mgr.GetAPIReader()
+	}
 	r := &nodehealthcheck.Reconciler{
-		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
+		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
 		Kinds:     request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Installed: services.Installed,

@@ -21,9 +21,9 @@ type memory struct {
 }
 
 type remembered struct {
-	failed  int               // passes in a row that did not get through
-	told    map[string]string // what is held up, to what was told of it last
-	hold    string            // what held all up, as told last
+	failed  int             // passes in a row that did not get through
+	told    map[string]told // what is held up, to what was told of it last
+	hold    string          // what held all up, as told last
 	streaks map[types.UID]streaks
 	begun   map[types.UID]ongoing
 	counted map[types.UID]bool   // requests that were counted as old
@@ -40,7 +40,7 @@ func (m *memory) of(check string) *remembered {
 	}
 	is, known := m.checks[check]
 	if !known {
-		is = &remembered{told: map[string]string{}, streaks: map[types.UID]streaks{}}
+		is = &remembered{told: map[string]told{}, streaks: map[types.UID]streaks{}}
 		m.checks[check] = is
 	}
 	return is

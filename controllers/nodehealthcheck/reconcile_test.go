@@ -283,6 +283,26 @@ func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
 	}
 }
 
+func TestWhatGoesOnIsToldAgainWhenItsEventIsGone(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
+	k.bad("b")
+	k.pass("nhc")
+	if !k.told(nhcv1.EventRemediationSkipped) {
+		t.Fatal("nobody is told that it is skipped")
+	}
+	k.after(59 * time.Minute)
+	k.pass("nhc")
+	if k.told(nhcv1.EventRemediationSkipped) {
+		t.Error("it is told while the event is there")
+	}
+	k.after(time.Minute)
+	k.pass("nhc")
+	if !k.told(nhcv1.EventRemediationSkipped) {
+		t.Error("after an hour nothing says why it is left alone")
+	}
+}
+
 func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 	lease.Namespace, lease.Name = nhcv1.DefaultLeaseNamespace, name
 	return lease

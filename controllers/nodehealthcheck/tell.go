@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -43,23 +44,35 @@ func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
 	}
 }
 
-// telling collects the events of a pass. What goes on being so is told once, when it begins: told is what was told by the last pass of
-// what is held up, and holds what is held up now.
+// telling collects the events of a pass. What goes on being so is told when it begins, and then every hour, which is as long as an event is
+// kept: told is what was told of what is held up, and holds what is held up now.
 type telling struct {
+	now         time.Time
 	notes       []note
-	told, holds map[string]string
+	told, holds map[string]told
 }
+
+// told is what was told last of something that goes on, and when.
+type told struct {
+	text string
+	at   time.Time
+}
+
+// tellAgain is after how long what goes on is told once more.
+const tellAgain = time.Hour
 
 func (n *telling) add(t *target, kind, reason, action, text string) {
 	n.notes = append(n.notes, note{related: related(t), kind: kind, reason: reason, action: action, text: text})
 }
 
-// once tells a text that is about what goes on, known by key, unless that was told.
+// once tells a text that is about what goes on, known by key, unless that was told lately.
 func (n *telling) once(key, text string, tell func()) {
-	n.holds[key] = text
-	if n.told[key] != text {
+	is := n.told[key]
+	if is.text != text || !n.now.Before(is.at.Add(tellAgain)) {
+		is = told{text, n.now}
 		tell()
 	}
+	n.holds[key] = is
 }
 
 // detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
@@ -79,7 +92,7 @@ func detectedNotes(w *world) []note {
 // nodeNotes are the events about what was done about nodes: one for each change.
 func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []note {
 	last := r.memory.of(w.check.Name)
-	n := &telling{told: last.told, holds: map[string]string{}}
+	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.terminating {
