@@ -274,7 +274,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard", "SelfNodeRemediation/last"}))
 	})
 
-	once("W32: does not adopt what one of the same name has left behind", func(ctx context.Context, s *scene) {
+	once("W32: does not adopt what one of the same name has left behind, but ends it and begins anew", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		template := s.template(ctx, reboot, "soft")
 		c := s.check(ctx, "check", s.by(template))
@@ -283,11 +283,13 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		Expect(here.Delete(ctx, c)).To(Succeed())
 		s.check(ctx, "check", s.by(template))
-		s.skipped(ctx, "check", "w1", "exists and was not made by this NodeHealthCheck")
-		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
+		Eventually(func() bool {
+			found := s.about(ctx, "w1")
+			return len(found) == 1 && found[0].GetUID() != req.GetUID()
+		}).Should(BeTrue(), "another request is to take the place of the one that was left behind")
+		Expect(s.request(ctx, "w1").GetOwnerReferences()[0].UID).NotTo(Equal(c.GetUID()))
 		s.recovers(ctx, "w1")
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-		Expect(s.isLeaving(ctx, req)()).To(BeFalse(), "it is the garbage collector's, whom nobody plays here")
-		Expect(s.isGone(ctx, req)()).To(BeFalse())
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
 })
