@@ -104,7 +104,7 @@ func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 
 func TestTheSeatIsKeptForAsLongAsNobodyCanSeeWhoTookIt(t *testing.T) {
 	var s seat
-	at := func(d time.Duration) time.Time { return epoch.Add(d) }
+	at := epoch.Add
 	if again := s.take("m0", at(0), at(90*time.Second)); !again.IsZero() {
 		t.Fatal("nobody has it")
 	}
