@@ -48,7 +48,9 @@ var layers = []layer{
 	},
 	{
 		name:    "adapter",
-		folders: []string{"controllers/machines", "controllers/request", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence"},
+		folders: []string{
+			"controllers/machines", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
+		},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{

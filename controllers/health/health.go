@@ -158,6 +158,8 @@ type Finding struct {
 	// Detail is one stable sentence without full stop, in Cluster API's words.
 	Detail string
 	Due    time.Time
+	// Signal is what a rule matched; zero if the finding is not about a condition.
+	Signal Signal
 }
 
 // DueAt reports whether f counts at now.

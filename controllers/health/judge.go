@@ -93,7 +93,7 @@ func appendMatches(fs []Finding, source Source, t Target, p Policy) []Finding {
 		}
 		for _, s := range t.Signals {
 			if r.matches(s) && !mirrorsConnection(s, t.Node) {
-				fs = append(fs, Finding{Reason: reasonOf(source), Detail: r.detail(s), Due: s.Since.Add(r.For)})
+				fs = append(fs, Finding{Reason: reasonOf(source), Detail: r.detail(s), Due: s.Since.Add(r.For), Signal: s})
 			}
 		}
 	}

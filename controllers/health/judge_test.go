@@ -262,7 +262,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 	}{
 		"a mark": {
 			marked(with(NodePresent)),
-			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", time.Time{}},
+			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", time.Time{}, Signal{}},
 		},
 		"a machine's condition": {
 			with(NodePresent, hostDead(ago(hour))),
@@ -270,6 +270,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 				MachineCondition,
 				"Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s",
 				in(30 * time.Minute),
+				hostDead(ago(hour)),
 			},
 		},
 		"a node's condition": {
@@ -278,6 +279,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 				NodeCondition,
 				"Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s",
 				ago(55 * time.Minute),
+				silent(ago(hour)),
 			},
 		},
 		"a condition that counts at once": {
@@ -286,15 +288,16 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 				NodeCondition,
 				"Condition DiskPressure on Node is reporting status True with reason Full for more than 0s",
 				ago(hour),
+				diskFull(ago(hour)),
 			},
 		},
 		"a deleted node": {
 			with(NodeGone),
-			Finding{NodeDeleted, "Node node-1 has been deleted", time.Time{}},
+			Finding{NodeDeleted, "Node node-1 has been deleted", time.Time{}, Signal{}},
 		},
 		"a first node that did not appear": {
 			awaited(ago(hour)),
-			Finding{NodeStartup, "Node failed to report startup in 10m0s", ago(50 * time.Minute)},
+			Finding{NodeStartup, "Node failed to report startup in 10m0s", ago(50 * time.Minute), Signal{}},
 		},
 	}
 	for name, tc := range cases {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // RBAC of this controller in the management cluster.
@@ -42,8 +43,6 @@ const (
 	blind = time.Minute
 	// queue is how long a control-plane host waits for others.
 	queue = 2 * time.Hour
-	// conflicted is how long to wait for the cache after somebody else wrote first.
-	conflicted = 200 * time.Millisecond
 	// lag is how long to wait for the cache to show what was written.
 	lag = 20 * time.Millisecond
 	// fenceWithin is how old what is known of the host's power may be when its node is fenced. A client that has to wait for its rate limit
@@ -133,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = sayErr
 	}
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflicted}, nil // somebody else wrote first; the cache is about to show what
+		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
@@ -150,8 +149,8 @@ func (r *Reconciler) next(w *world, step powercycle.Step) ctrl.Result {
 	if !w.recheck.IsZero() && (at.IsZero() || w.recheck.Before(at)) {
 		at = w.recheck
 	}
-	if at.IsZero() || step.Do == powercycle.DropFinalizer {
+	if step.Do == powercycle.DropFinalizer {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: max(at.Sub(r.Clock.Now()), time.Millisecond)}
+	return wake.At(at, r.Clock.Now())
 }

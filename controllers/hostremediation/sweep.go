@@ -28,6 +28,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/tell"
 )
 
 // Sweeper lets go of hosts that are held off, or were to be rebooted, for a remediation that does not exist any more: because its
@@ -123,9 +124,12 @@ func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) (w
 	if err := s.Hosts.MarkHealthy(ctx, h, m.UID); err != nil {
 		return true, err
 	}
-	s.Recorder.Eventf(hostOf(h), nil, corev1.EventTypeNormal, mendv1.EventMarkTakenBack, "Release",
-		"Machine %s is well after all: the host is not marked as unhealthy any more", m.Name)
+	s.tell(h, mendv1.EventMarkTakenBack, fmt.Sprintf("Machine %s is well after all: the host is not marked as unhealthy any more", m.Name))
 	return false, nil
+}
+
+func (s *Sweeper) tell(h *bmov1alpha1.BareMetalHost, reason, text string) {
+	tell.Send(s.Recorder, tell.Note{About: hostOf(h), Kind: corev1.EventTypeNormal, Reason: reason, Action: "Release", Text: text})
 }
 
 // markedMachine returns the machine for which h is marked as unhealthy, if it is, and if there still is that machine.
@@ -191,8 +195,7 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1alpha1.BareMetalHost, marks
 		return fmt.Errorf("sweep BareMetalHost %s/%s: %w", h.Namespace, h.Name, err)
 	}
 	for key, uid := range orphans(marks, known) {
-		s.Recorder.Eventf(hostOf(h), nil, corev1.EventTypeNormal, mendv1.EventOrphanSwept, "Release",
-			"Removed annotation %s: remediation %s does not exist any more", key, uid)
+		s.tell(h, mendv1.EventOrphanSwept, fmt.Sprintf("Removed annotation %s: remediation %s does not exist any more", key, uid))
 	}
 	s.forget(h.UID)
 	return nil

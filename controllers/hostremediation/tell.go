@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,20 +12,13 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/tell"
 )
-
-// note is an event that has not been sent yet.
-type note struct {
-	about  runtime.Object
-	kind   string // Normal or Warning
-	reason string
-	text   string
-}
 
 // tell sends events about a step that was taken and saved, and logs one line for it. What only waits is told by conditions.
 func (r *Reconciler) tell(ctx context.Context, w *world, step powercycle.Step) {
 	for _, n := range notesOf(w, step) {
-		r.Recorder.Eventf(n.about, w.rem.Unwrapped(), n.kind, n.reason, "Remediate", "%s", n.text)
+		tell.Send(r.Recorder, n)
 	}
 	if step.Do != powercycle.Wait {
 		log.FromContext(ctx).Info("Took a step", "action", step.Do, "state", step.Next, "reason", step.Reason, "attempt", w.record.Attempt,
@@ -57,7 +49,7 @@ var (
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.HandingOver: true}
 
 // notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
-func notesOf(w *world, step powercycle.Step) []note {
+func notesOf(w *world, step powercycle.Step) []tell.Note {
 	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
@@ -65,12 +57,16 @@ func notesOf(w *world, step powercycle.Step) []note {
 	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
 		kind = corev1.EventTypeWarning
 	}
-	notes := []note{{w.rem.Unwrapped(), kind, step.Reason, text}}
+	var notes []tell.Note
+	add := func(about client.Object) {
+		notes = append(notes, tell.Note{About: about, Related: w.rem.Unwrapped(), Kind: kind, Reason: step.Reason, Action: "Remediate", Text: text})
+	}
+	add(w.rem.Unwrapped())
 	if w.found.Host != nil && onHost[step.Reason] {
-		notes = append(notes, note{hostOf(w.found.Host), kind, step.Reason, text})
+		add(hostOf(w.found.Host))
 	}
 	if w.machine != nil && onMachine[step.Reason] {
-		notes = append(notes, note{machineOf(w.machine), kind, step.Reason, text})
+		add(machineOf(w.machine))
 	}
 	return notes
 }

@@ -26,13 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 const (
 	// passTimeout bounds a pass.
 	passTimeout = time.Minute
-	// retryAtMost is the longest time between two tries of what goes on failing.
-	retryAtMost = time.Minute
 	// machineIndex, hostIndex and nodeIndex find remediations by the names of their machine, host and node.
 	machineIndex = "kubemend.machine"
 	hostIndex    = "kubemend.host"
@@ -42,7 +41,7 @@ const (
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](conflicted, retryAtMost)
+	options.RateLimiter = wake.Retries(wake.Conflicted)
 	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
 	if err != nil {
 		return err

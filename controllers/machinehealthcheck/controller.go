@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -115,7 +116,7 @@ func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w 
 		err = r.recordStatus(ctx, w, pausedStatus(w))
 	}
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflicted}, nil
+		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
 	}
 	return ctrl.Result{}, err
 }

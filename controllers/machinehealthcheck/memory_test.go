@@ -49,7 +49,7 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 					continue
 				}
 				for _, n := range turnNotes(w, next) {
-					told = append(told, n.reason)
+					told = append(told, n.Reason)
 				}
 				check = next
 			}

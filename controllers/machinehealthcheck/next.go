@@ -3,22 +3,14 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubemend/kubemend/controllers/health"
-)
-
-const (
-	// conflicted is how long to wait for the cache after somebody else wrote first.
-	conflicted = 200 * time.Millisecond
-	// retryAtMost is the longest time between two tries of what goes on failing.
-	retryAtMost = time.Minute
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // next says when to look again: at the first moment at which time alone changes something, and sooner if something failed.
@@ -43,12 +35,12 @@ func (r *Reconciler) next(ctx context.Context, w *world, outcomes []outcome, rec
 	}
 	tries := r.memory.tries(client.ObjectKeyFromObject(w.check), len(errs) > 0 || retry)
 	if tries > 0 {
-		at = health.Earliest(at, w.now.Add(backoff(tries)))
+		at = health.Earliest(at, w.now.Add(wake.Backoff(tries)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Error(err, "A pass did not get through; it is repeated", "tries", tries)
 	}
-	return again(at, r.Clock.Now()), nil
+	return wake.At(at, r.Clock.Now()), nil
 }
 
 func errorsOf(outcomes []outcome) []error {
@@ -57,18 +49,4 @@ func errorsOf(outcomes []outcome) []error {
 		errs = append(errs, o.err)
 	}
 	return errs
-}
-
-// backoff doubles with every try in a row.
-func backoff(tries int) time.Duration {
-	return min(conflicted<<min(tries-1, 16), retryAtMost)
-}
-
-// again turns a moment into a requeue; a zero moment means: only when something changes. The priority is that of an
-// event: without it a check that was queued by the first list would stay behind all others for ever.
-func again(at, now time.Time) ctrl.Result {
-	if at.IsZero() {
-		return ctrl.Result{}
-	}
-	return ctrl.Result{RequeueAfter: max(at.Sub(now), time.Millisecond), Priority: ptr.To(0)}
 }

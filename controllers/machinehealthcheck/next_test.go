@@ -8,6 +8,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
@@ -31,18 +32,18 @@ func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 	var last time.Duration
 	for range 20 {
 		result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil)
-		if result.RequeueAfter < last || result.RequeueAfter > retryAtMost {
+		if result.RequeueAfter < last || result.RequeueAfter > wake.RetryAtMost {
 			t.Fatalf("a try after %s follows one after %s", result.RequeueAfter, last)
 		}
 		last = result.RequeueAfter
 	}
-	if last != retryAtMost {
-		t.Errorf("after 20 tries the next is after %s, want %s", last, retryAtMost)
+	if last != wake.RetryAtMost {
+		t.Errorf("after 20 tries the next is after %s, want %s", last, wake.RetryAtMost)
 	}
 	if result, _ := r.next(t.Context(), w, nil, nil); result.RequeueAfter != 0 {
 		t.Errorf("a steady check is looked at after %s", result.RequeueAfter)
 	}
-	if result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil); result.RequeueAfter != conflicted {
-		t.Errorf("the first try after that is after %s, want %s", result.RequeueAfter, conflicted)
+	if result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil); result.RequeueAfter != wake.Conflicted {
+		t.Errorf("the first try after that is after %s, want %s", result.RequeueAfter, wake.Conflicted)
 	}
 }

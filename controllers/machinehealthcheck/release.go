@@ -28,6 +28,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machines"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/tell"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
 
@@ -143,7 +144,7 @@ func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Res
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflicted}, nil
+		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
 	}
@@ -167,7 +168,7 @@ func saidByUs(m *clusterv1.Machine) bool {
 }
 
 func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
-	r.Recorder.Eventf(machineOf(m), nil, corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", "%s", text)
+	tell.Send(r.Recorder, tell.Note{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
 	log.FromContext(ctx).Info("Something changed", "reason", mendv1.EventRequestReleased, "note", text)
 }
 
@@ -175,7 +176,7 @@ func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) 
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	spokenOf := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = retries()
+	options.RateLimiter = wake.Retries(wake.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).

@@ -13,37 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/tell"
 )
 
-// note is an event that has not been sent yet.
-type note struct {
-	about   client.Object
-	related client.Object
-	kind    string // Normal or Warning
-	reason  string
-	action  string
-	text    string
-}
-
-// maxNote is how long the text of an event may be.
-const maxNote = 1024
-
 // tell sends events about what was saved, and logs one line for each.
-func (r *Reconciler) tell(ctx context.Context, notes []note) {
+func (r *Reconciler) tell(ctx context.Context, notes []tell.Note) {
 	for _, n := range notes {
-		text := n.text
-		if len(text) > maxNote {
-			text = strings.ToValidUTF8(text[:maxNote-3], "") + "..."
-		}
-		r.Recorder.Eventf(n.about, n.related, n.kind, n.reason, n.action, "%s", text)
-		log.FromContext(ctx).Info("Something changed", "reason", n.reason, "note", n.text,
-			n.about.GetObjectKind().GroupVersionKind().Kind, klog.KObj(n.about))
+		tell.Send(r.Recorder, n)
+		log.FromContext(ctx).Info("Something changed", "reason", n.Reason, "note", n.Text,
+			n.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(n.About))
 	}
 }
 
 // machineNotes are the events on machines: one for each change of what is said of it.
-func machineNotes(w *world, outcomes []outcome) []note {
-	var notes []note
+func machineNotes(w *world, outcomes []outcome) []tell.Note {
+	var notes []tell.Note
 	by := client.ObjectKeyFromObject(w.check)
 	for _, o := range outcomes {
 		if o.target == nil {
@@ -51,7 +35,7 @@ func machineNotes(w *world, outcomes []outcome) []note {
 		}
 		about := machineOf(o.target.machine)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, note{about: about, related: w.check, kind: kind, reason: reason, action: action, text: text})
+			notes = append(notes, tell.Note{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		where := fmt.Sprintf("Machine %s has been marked as", client.ObjectKeyFromObject(o.target.machine))
 		switch {
@@ -80,10 +64,10 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 
 // remediationNotes are the events on the check about its machines: one for all whose remediation began in a pass, one for all
 // that recovered, and one for each request that was deleted because nothing needs it any more.
-func remediationNotes(w *world, outcomes []outcome) []note {
-	var notes []note
+func remediationNotes(w *world, outcomes []outcome) []tell.Note {
+	var notes []tell.Note
 	add := func(reason, action, text string) {
-		notes = append(notes, note{about: checkOf(w.check), kind: corev1.EventTypeNormal, reason: reason, action: action, text: text})
+		notes = append(notes, tell.Note{About: checkOf(w.check), Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
 	}
 	if began := names(outcomes, func(o outcome) bool { return o.requested }); began != "" {
 		add(mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+began)
@@ -108,10 +92,10 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *world, next *clusterv1.MachineHealthCheck) []note {
-	var notes []note
+func turnNotes(w *world, next *clusterv1.MachineHealthCheck) []tell.Note {
+	var notes []tell.Note
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, note{about: checkOf(w.check), kind: kind, reason: reason, action: action, text: text})
+		notes = append(notes, tell.Note{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	was, is := restriction(w.check), restriction(next)
 	switch {

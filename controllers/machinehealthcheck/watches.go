@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -49,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		return err
 	}
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = retries()
+	options.RateLimiter = wake.Retries(wake.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
@@ -64,11 +63,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	r.controller = c
 	r.Kinds.Notify(c, wake.Merged[*request.Metadata](r.checksOfRequest))
 	return nil
-}
-
-// retries is how soon a pass is repeated that could not even observe its world.
-func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](wake.MergeWindow, retryAtMost)
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {

@@ -1,0 +1,39 @@
+// Package tell sends events.
+package tell
+
+import (
+	"strings"
+
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Note is an event that has not been sent yet: what was decided is told only when it was done, and saved.
+type Note struct {
+	// About is the object that the event is found under, with its kind; objects from a cache do not carry theirs.
+	About client.Object
+	// Related is another object that it concerns; nil if there is none.
+	Related client.Object
+	// Kind is Normal or Warning.
+	Kind   string
+	Reason string
+	Action string
+	Text   string
+}
+
+// longest is how many bytes the text of an event may have. The API server refuses an event whose text is longer. (Kubernetes, validation
+// of events.k8s.io/v1.)
+const longest = 1024
+
+// Send sends n. A text that is too long for an event is cut: it may hold what somebody else said, as long as they liked.
+func Send(recorder events.EventRecorder, n Note) {
+	recorder.Eventf(n.About, n.Related, n.Kind, n.Reason, n.Action, "%s", cut(n.Text))
+}
+
+func cut(text string) string {
+	const more = "..."
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest-len(more)], "") + more
+}
