@@ -68,7 +68,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 			o.lookAgainAt(again)
 			return o
 		}
-		defer func() { r.memory.seat.leave(r.Clock.Now()) }()
+		defer func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }()
 	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
@@ -86,6 +86,11 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		o.err = errors.Join(o.err, o.refused)
 	}
 	return o
+}
+
+// mayHaveMade reports whether there may be a request now. An API server that refuses one has made none; after other errors it may have.
+func (o *outcome) mayHaveMade() bool {
+	return o.made != nil || o.again || o.refused != nil && !apierrors.IsForbidden(o.refused) && !apierrors.IsInvalid(o.refused)
 }
 
 // mark writes on the requests of a node what a step says of them, and ends those that are over.
@@ -124,11 +129,7 @@ func (o *outcome) try(err error) bool {
 func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 	switch s.lease {
 	case takeLease, renewLease:
-		rung := s.start
-		for _, f := range s.target.requests {
-			rung = max(rung, f.rung)
-		}
-		return r.take(ctx, w, s.target, termOf(w.rungs(), rung))
+		return r.take(ctx, w, s.target, s.term)
 	case dropLease:
 		return r.giveBack(ctx, s.target.lease)
 	default:
@@ -162,9 +163,6 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 		return nil, err
 	}
 	if err := r.Requests.Create(ctx, req); err != nil {
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // others may have been carried out all the same
-			r.memory.seat.free()
-		}
 		return nil, err
 	}
 	r.memory.written.note(req, true, w.now)
@@ -198,24 +196,6 @@ func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*m
 		return &metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: obj.Name, UID: obj.UID}, nil
 	}
 	return r.openshiftMachine(ctx, m, t)
-}
-
-// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request.
-func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	namespace, name, named := cutKey(t.node.Annotations[openshiftMachineAnnotation])
-	if !named || namespace != m.ref.Namespace {
-		return nil, nil
-	}
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(openshiftMachines)
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
-	if request.Missing(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", namespace, name, t.name, err)
-	}
-	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: name, UID: obj.UID}, nil
 }
 
 // annotate sets one annotation of a request, or removes it if value is empty. The rest of the request is its remediator's.

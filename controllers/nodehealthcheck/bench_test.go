@@ -10,8 +10,9 @@ import (
 // BenchmarkDecide is all of a pass but its I/O: 5000 nodes, two remedies, 50 nodes that are unhealthy.
 func BenchmarkDecide(b *testing.B) {
 	const nodes, unhealthy = 5000, 50
-	w := &world{now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))), ready: true}
+	w := &world{now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
 	w.policy, w.remedies = policyOf(&w.check.Spec), remediesOf(&w.check.Spec)
+	w.rungs = rungsOf(w.remedies)
 	for i := range w.remedies {
 		w.remedies[i].object = template("Reboot", "reboot", false)
 	}

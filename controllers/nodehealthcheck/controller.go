@@ -94,8 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req.Name)
 		return r.release(ctx, req.Name, now)
 	}
-	if !w.ready {
-		return r.await(req.Name, now)
+	if len(w.pending) > 0 {
+		return r.await(ctx, w)
 	}
 	r.memory.of(req.Name).unread = time.Time{}
 	s := weigh(w)

@@ -13,33 +13,69 @@ import (
 // etcdNamespace is where OpenShift runs etcd.
 const etcdNamespace = "openshift-etcd"
 
-// etcdForbids says why etcd cannot do without the node; empty if it can. It is asked live: what was true a moment ago is not enough.
-func (r *Reconciler) etcdForbids(ctx context.Context, node string) (string, error) {
+// etcd is what is known of OpenShift's etcd.
+type etcd struct {
+	budgets []policyv1.PodDisruptionBudget
+	// guards are the pods that the one budget is about; read only if it allows no disruption.
+	guards []corev1.Pod
+}
+
+// observeEtcd asks OpenShift's etcd whether it can do without the node whose turn it is.
+func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
+	there, err := r.Installed(ctx, "clusterversions."+openshiftConfig)
+	if err == nil && !there {
+		return
+	}
+	var is etcd
+	if err == nil {
+		is, err = r.readEtcd(ctx)
+	}
+	if err != nil {
+		w.etcd = "OpenShift's etcd could not be asked"
+		w.trouble = append(w.trouble, err)
+		return
+	}
+	w.etcd = is.forbids(w.first.name)
+}
+
+// readEtcd reads live: what was true a moment ago is not enough.
+func (r *Reconciler) readEtcd(ctx context.Context) (etcd, error) {
 	budgets := &policyv1.PodDisruptionBudgetList{}
 	if err := r.Live.List(ctx, budgets, client.InNamespace(etcdNamespace)); err != nil {
-		return "", fmt.Errorf("list the PodDisruptionBudgets in %s: %w", etcdNamespace, err)
+		return etcd{}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", etcdNamespace, err)
 	}
-	if n := len(budgets.Items); n != 1 {
-		return fmt.Sprintf("there are %d PodDisruptionBudgets in %s instead of one", n, etcdNamespace), nil
+	is := etcd{budgets: budgets.Items}
+	if len(is.budgets) != 1 || is.budgets[0].Status.DisruptionsAllowed >= 1 {
+		return is, nil
 	}
-	pdb := &budgets.Items[0]
-	if pdb.Status.DisruptionsAllowed >= 1 {
-		return "", nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(is.budgets[0].Spec.Selector)
 	if err != nil {
-		return "", fmt.Errorf("read the selector of PodDisruptionBudget %s/%s: %w", etcdNamespace, pdb.Name, err)
+		return etcd{}, fmt.Errorf("read the selector of PodDisruptionBudget %s/%s: %w", etcdNamespace, is.budgets[0].Name, err)
 	}
 	guards := &corev1.PodList{}
 	if err := r.Live.List(ctx, guards, client.InNamespace(etcdNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return "", fmt.Errorf("list the guard pods of etcd: %w", err)
+		return etcd{}, fmt.Errorf("list the guard pods of etcd: %w", err)
 	}
-	for i := range guards.Items {
-		if pod := &guards.Items[i]; pod.Spec.NodeName == node && maybeReady(pod) {
-			return fmt.Sprintf("PodDisruptionBudget %s/%s allows no disruption, and guard pod %s is ready", etcdNamespace, pdb.Name, pod.Name), nil
+	is.guards = guards.Items
+	return is, nil
+}
+
+// forbids says why etcd cannot do without the node; empty if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
+// guard pod on the node is what it counts as lost already. (medik8s.)
+func (is etcd) forbids(node string) string {
+	if n := len(is.budgets); n != 1 {
+		return fmt.Sprintf("there are %d PodDisruptionBudgets in %s instead of one", n, etcdNamespace)
+	}
+	pdb := &is.budgets[0]
+	if pdb.Status.DisruptionsAllowed >= 1 {
+		return ""
+	}
+	for i := range is.guards {
+		if pod := &is.guards[i]; pod.Spec.NodeName == node && maybeReady(pod) {
+			return fmt.Sprintf("PodDisruptionBudget %s/%s allows no disruption, and guard pod %s is ready", etcdNamespace, pdb.Name, pod.Name)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // maybeReady reports whether the Ready condition of pod is True or Unknown.

@@ -55,11 +55,16 @@ func termOf(rungs []escalation.Rung, rung int) term {
 
 // held reports whether lease is somebody else's and still counts at now. One that was renewed in the future counts for nothing. (medik8s.)
 func held(lease *coordinationv1.Lease, holder string, now time.Time) bool {
-	if lease == nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" || *lease.Spec.HolderIdentity == holder || lease.Spec.RenewTime == nil {
+	if lease == nil || heldBy(lease, "") || heldBy(lease, holder) || lease.Spec.RenewTime == nil {
 		return false
 	}
 	renewed := lease.Spec.RenewTime.Time
 	return now.Before(expiry(lease)) && !renewed.After(now)
+}
+
+// heldBy reports whether lease is holder's, whether it still counts or not.
+func heldBy(lease *coordinationv1.Lease, holder string) bool {
+	return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == holder
 }
 
 func expiry(lease *coordinationv1.Lease) time.Time {
@@ -81,7 +86,7 @@ const (
 
 // leaseStep says what to do about the lease of a node that is being remediated since the given moment, and when to look again.
 func leaseStep(lease *coordinationv1.Lease, holder string, t term, since, now time.Time) (leasing, time.Time) {
-	ours := lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == holder
+	ours := heldBy(lease, holder)
 	acquired := since
 	if ours && lease.Spec.AcquireTime != nil {
 		acquired = lease.Spec.AcquireTime.Time
@@ -109,15 +114,24 @@ func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPre
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
-// observeLeases reads the leases on nodes, in one list of those in their namespace.
-func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
+// listLeases returns the leases on nodes, shared with the cache: read only.
+func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(r.LeaseNamespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the leases in %s: %w", r.LeaseNamespace, err)
+		return nil, fmt.Errorf("list the leases in %s: %w", r.LeaseNamespace, err)
 	}
-	w.leases = make(map[string]*coordinationv1.Lease, len(list.Items))
-	for i := range list.Items {
-		w.leases[list.Items[i].Name] = &list.Items[i]
+	return list.Items, nil
+}
+
+// observeLeases reads the leases on nodes, in one list of those in their namespace.
+func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
+	leases, err := r.listLeases(ctx)
+	if err != nil {
+		return err
+	}
+	w.leases = make(map[string]*coordinationv1.Lease, len(leases))
+	for i := range leases {
+		w.leases[leases[i].Name] = &leases[i]
 	}
 	return nil
 }
@@ -126,7 +140,7 @@ func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
 func (w *world) leased() []string {
 	var nodes []string
 	for name, lease := range w.leases {
-		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(w.check) {
+		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && heldBy(lease, holderOf(w.check)) {
 			nodes = append(nodes, node)
 		}
 	}
@@ -147,7 +161,7 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 	}
 	lease := t.lease.DeepCopy()
 	belongsTo(lease, t.node)
-	ours := ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(w.check)
+	ours := heldBy(lease, holderOf(w.check))
 	if !ours {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}

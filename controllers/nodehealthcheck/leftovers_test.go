@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
@@ -67,6 +70,55 @@ func TestWhatACheckOfTheSameNameLeftBehindIsEnded(t *testing.T) {
 	k.wants("W32: it is not adopted, and not left alone")
 }
 
+func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
+	old := template("Reboot", "b", false)
+	old.SetKind("Reboot")
+	old.SetFinalizers([]string{"example.org/at-work"})
+	old.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "another"}})
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
+	deleted := 0
+	k.fails = func(verb string, _ client.Object) error {
+		if verb == "delete" {
+			deleted++
+		}
+		return nil
+	}
+	k.passes("nhc")
+	if deleted != 1 || k.objects()[0].GetDeletionTimestamp() == nil {
+		t.Errorf("it was deleted %d times", deleted)
+	}
+}
+
+func TestACheckSaysForWhichKindItWaits(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	slow := controllertest.NewFakeInformer()
+	kind := schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: "RebootTemplate"}
+	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{kind: slow}
+	k.bad("b")
+	look := func() error {
+		_, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
+		return err
+	}
+	if err := look(); err != nil {
+		t.Fatal("that a kind is being read is no error:", err)
+	}
+	k.after(slowRead + time.Second)
+	if err := look(); err == nil {
+		t.Error("nothing is logged")
+	}
+	c := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != nhcv1.KindUnreadReason || !strings.Contains(c.Message, "RebootTemplate.remedy.example.org") {
+		t.Errorf("the check says %+v", c)
+	}
+	k.wants("nothing is decided")
+	slow.Synced()
+	k.pass("nhc")
+	k.wants("then it goes on", "Reboot/b")
+	if c := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition); c.Status != metav1.ConditionTrue {
+		t.Errorf("the check says %+v", c)
+	}
+}
+
 func TestAfterARestartTheRequestsOfAllChecksAreLookedAt(t *testing.T) {
 	other := check("other", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) })
 	other.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
@@ -111,18 +163,18 @@ func TestTheSeatIsKeptForAsLongAsNobodyCanSeeWhoTookIt(t *testing.T) {
 	if again := s.take("m1", at(80*time.Second), at(91*time.Second)); again.IsZero() {
 		t.Error("it is taken while a request is being made")
 	}
-	s.leave(at(100 * time.Second))
+	s.leave(at(100*time.Second), true)
 	if again := s.take("m1", at(129*time.Second), at(129*time.Second)); !again.Equal(at(130 * time.Second)) {
 		t.Errorf("who looked at the world 29 s after it may have it at %v", again)
 	}
 	if again := s.take("m0", at(129*time.Second), at(129*time.Second)); !again.IsZero() {
 		t.Error("the node that has it may take it once more")
 	}
-	s.leave(at(100 * time.Second))
+	s.leave(at(100*time.Second), true)
 	if again := s.take("m1", at(130*time.Second), at(200*time.Second)); !again.IsZero() {
 		t.Error("who looked at the world 30 s after it may have it")
 	}
-	s.free()
+	s.leave(at(131*time.Second), false)
 	if again := s.take("m2", at(0), at(200*time.Second)); !again.IsZero() {
 		t.Error("of whom nothing came gives it back")
 	}

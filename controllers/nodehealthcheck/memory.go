@@ -8,6 +8,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // memory is what passes remember of each other: until the caches have caught up, for events and metrics, and for how long a node's
@@ -69,7 +70,7 @@ func (m *memory) recall(w *world) {
 				counted[f.obj.GetUID()] = true
 			}
 		}
-		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(retryAtMost)) {
+		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(wake.RetryAtMost)) {
 			t.refused, refused[t.name] = true, at
 		}
 	}
@@ -140,16 +141,12 @@ func (s *seat) take(node string, observed, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// leave says that the request was made, or may have been.
-func (s *seat) leave(now time.Time) {
+// leave gives the seat up. made says that the request was made, or may have been; if nothing came of it the seat is free at once.
+func (s *seat) leave(now time.Time, made bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held, s.until = false, now
-}
-
-// free says that nothing came of it.
-func (s *seat) free() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held, s.node = false, ""
+	if !made {
+		s.node = ""
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/machines"
 )
@@ -27,11 +28,12 @@ import (
 type world struct {
 	now   time.Time
 	check *nhcv1.NodeHealthCheck
-	// ready says that all kinds of requests could be read. Otherwise nothing may be decided: what was not read is not "none".
-	ready bool
+	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
+	pending []schema.GroupVersionKind
 
 	policy   health.Policy
-	remedies []remedy // in the order of use
+	remedies []remedy          // in the order of use
+	rungs    []escalation.Rung // of them
 	requests requests
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
 	unreadable map[schema.GroupKind]bool
@@ -84,12 +86,12 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{now: now, check: check, ready: true, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	w := &world{now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
 	}
-	if !w.ready {
+	if len(w.pending) > 0 {
 		return w, nil
 	}
 	if err := r.observeRequests(ctx, w); err != nil {
@@ -175,16 +177,22 @@ func (r *Reconciler) judge(w *world) {
 		if t.node == nil {
 			continue
 		}
-		streaks := all.see(t, w.policy.Rules)
+		facts = factsOf(t.node, all.see(t, w.policy.Rules), facts.Signals[:0])
+		verdict := health.Judge(facts, w.policy, w.now)
 		if w.handsOff && terminating(t.node) {
-			facts = factsOf(t.node, streaks, facts.Signals[:0])
-			t.terminating = health.Judge(facts, w.policy, w.now).State == health.Unhealthy
+			t.terminating = verdict.State == health.Unhealthy
 			continue // the zero verdict is: healthy
 		}
-		facts = factsOf(t.node, streaks, facts.Signals[:0])
-		t.verdict = health.Judge(facts, w.policy, w.now)
+		t.verdict = verdict
 	}
 	all.keep()
+}
+
+// awaits notes whether a kind was read yet.
+func (w *world) awaits(kind schema.GroupVersionKind, ready bool) {
+	if !ready && !slices.Contains(w.pending, kind) {
+		w.pending = append(w.pending, kind)
+	}
 }
 
 // startable reports whether a remediation of t would begin if nothing held it up.
@@ -204,7 +212,8 @@ func (w *world) lookAgainIn(d time.Duration) {
 
 // machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.
 type machine struct {
-	obj *clusterv1.Machine // shared with the cache: read only; nil if there is none
+	obj     *clusterv1.Machine // shared with the cache: read only; nil if there is none
+	cluster *clusterv1.Cluster // of obj; likewise
 	// watchedBy is a MachineHealthCheck that selects it and acts on it.
 	watchedBy string
 	// handsOff is why its user wants it left alone; empty if not.
@@ -259,8 +268,11 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case client.IgnoreNotFound(err) != nil:
 		return m, fmt.Errorf("read cluster %s: %w", clusterKey, err)
+	case err == nil:
+		m.cluster = cluster
 	}
 	if ptr.Deref(cluster.Spec.Paused, false) {
 		m.handsOff = "its Cluster is paused"

@@ -22,6 +22,7 @@ type step struct {
 	start int
 	why   string // of giveUp, for people
 	lease leasing
+	term  term // of the lease that is taken or renewed
 	// unconfirm says that the node's annotation by which a person confirmed that it is well has served its purpose.
 	unconfirm bool
 	// skipped is why nothing begins; nil if it does, or if there is nothing to begin.
@@ -42,10 +43,9 @@ func (s step) idle() bool {
 // what would add a node is.
 func plan(w *world, s summary) []step {
 	var steps []step
-	rungs := w.rungs()
 	for i := range w.targets {
 		t := &w.targets[i]
-		if next := stepFor(w, s, t, rungs); !next.idle() {
+		if next := stepFor(w, s, t); !next.idle() {
 			steps = append(steps, next)
 		}
 	}

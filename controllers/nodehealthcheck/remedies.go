@@ -74,10 +74,10 @@ func remedyOf(ref corev1.ObjectReference, timeout time.Duration) remedy {
 	return remedy{ref: ref, template: template, kind: kind, timeout: timeout}
 }
 
-// rungs are the remedies as the ladder sees them.
-func (w *world) rungs() []escalation.Rung {
-	rungs := make([]escalation.Rung, 0, len(w.remedies))
-	for _, m := range w.remedies {
+// rungsOf are the remedies as the ladder sees them.
+func rungsOf(remedies []remedy) []escalation.Rung {
+	rungs := make([]escalation.Rung, 0, len(remedies))
+	for _, m := range remedies {
 		rungs = append(rungs, escalation.Rung{Name: m.String(), Timeout: m.timeout})
 	}
 	return rungs
@@ -108,6 +108,7 @@ func (r *Reconciler) observeRemedies(ctx context.Context, w *world) {
 		w.disabled = &disabling{nhcv1.TemplateInvalidReason,
 			"Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set"}
 	}
+	w.rungs = rungsOf(w.remedies)
 	r.observeFormer(ctx, w)
 }
 
@@ -127,7 +128,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 				w.trouble = append(w.trouble, err)
 				w.lookAgainIn(templateRetry)
 			default:
-				w.ready = w.ready && ready
+				w.awaits(kind, ready)
 			}
 		}
 	}
@@ -150,7 +151,7 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 		case err != nil:
 			return nil, err
 		case !ready:
-			w.ready = false
+			w.awaits(kind, ready)
 			return nil, nil
 		}
 	}

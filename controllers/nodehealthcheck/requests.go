@@ -25,7 +25,6 @@ type found struct {
 	obj *unstructured.Unstructured // shared with the cache: read only
 	// rung is that of the remedy it was made from, -1 if the check does not name that any more.
 	rung int
-	node string
 	// givenUp is when it was given up, told whether the remediator was told so.
 	givenUp time.Time
 	told    bool
@@ -40,7 +39,7 @@ type requests struct {
 	// byName are all of them, byNode those of others that name their node.
 	byName map[objectKey]*unstructured.Unstructured
 	byNode map[string][]*unstructured.Unstructured
-	// leftovers are those of a check of the same name that was there before. The garbage collector leaves what a Machine owns as well.
+	// leftovers are those of a check of the same name that was there before, and that nobody has deleted yet. The garbage collector leaves what a Machine owns as well.
 	leftovers []*unstructured.Unstructured
 	// read are the kinds that were read.
 	read map[schema.GroupKind]bool
@@ -56,27 +55,22 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
 	known := statusByUID(w.check)
-	for _, kind := range r.Kinds.InUse() {
-		if !isRequest(kind) {
-			continue
-		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list %s: %w", kind.Kind, err)
+	for _, kind := range r.requestKinds() {
+		list, err := r.list(ctx, kind)
+		if err != nil {
+			return err
 		}
 		w.requests.read[kind.GroupKind()] = true
-		all, again := r.memory.written.merge(kind, list.Items, w.now)
+		all, again := r.memory.written.merge(kind, list, w.now)
 		w.recheck = health.Earliest(w.recheck, again)
 		for _, obj := range all {
 			w.sort(obj, known)
 		}
 	}
-	for node, ours := range w.requests.ours {
+	for _, ours := range w.requests.ours {
 		slices.SortFunc(ours, func(a, b *found) int {
 			return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.rung, b.rung), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
 		})
-		w.requests.ours[node] = ours
 	}
 	for i := range w.check.Status.UnhealthyNodes {
 		n := &w.check.Status.UnhealthyNodes[i]
@@ -101,6 +95,21 @@ type objectKey struct {
 
 func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
 	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// list returns the objects of a kind, shared with the cache: read only.
+func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	return list.Items, nil
+}
+
+// requestKinds are the kinds of requests that are watched.
+func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
+	return slices.DeleteFunc(r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return !isRequest(kind) })
 }
 
 // isRequest tells kinds of requests from those of templates and of what else is watched.
@@ -136,7 +145,7 @@ func (w *world) sort(obj *unstructured.Unstructured, known map[types.UID]*listed
 	w.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if !ownedBy(obj, w.check.UID) {
 		w.requests.other = append(w.requests.other, obj)
-		if madeBy(obj, w.check.Name) {
+		if madeBy(obj, w.check.Name) && obj.GetDeletionTimestamp() == nil {
 			w.requests.leftovers = append(w.requests.leftovers, obj)
 		}
 		if node := nodeOf(obj); node != "" {
@@ -144,21 +153,17 @@ func (w *world) sort(obj *unstructured.Unstructured, known map[types.UID]*listed
 		}
 		return
 	}
-	f := &found{obj: obj, node: nodeOf(obj)}
-	if f.node == "" && was != nil {
-		f.node = was.node
+	f := &found{obj: obj, rung: w.rungOf(obj, was)}
+	f.givenUp = f.annotated(nhcv1.TimedOutAnnotation)
+	f.told = !f.givenUp.IsZero()
+	node := nodeOfObject(obj)
+	if was != nil {
+		node = cmp.Or(nodeOf(obj), was.node)
+		if was.remediation.TimedOut != nil {
+			f.givenUp = was.remediation.TimedOut.Time
+		}
 	}
-	if f.node == "" {
-		f.node = obj.GetName()
-	}
-	f.rung = w.rungOf(obj, was)
-	if at, err := time.Parse(time.RFC3339, obj.GetAnnotations()[nhcv1.TimedOutAnnotation]); err == nil {
-		f.givenUp, f.told = at, true
-	}
-	if was != nil && was.remediation.TimedOut != nil {
-		f.givenUp = was.remediation.TimedOut.Time
-	}
-	w.requests.ours[f.node] = append(w.requests.ours[f.node], f)
+	w.requests.ours[node] = append(w.requests.ours[node], f)
 }
 
 // rungOf finds the remedy that obj was made from: that of its kind whose template it names; if it names none any more, what the status

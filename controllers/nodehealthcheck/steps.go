@@ -14,7 +14,7 @@ import (
 )
 
 // stepFor decides what to do about t.
-func stepFor(w *world, s summary, t *target, rungs []escalation.Rung) step {
+func stepFor(w *world, s summary, t *target) step {
 	next := step{target: t, start: -1}
 	for _, f := range t.requests {
 		flagged := f.counted || f.obj.GetAnnotations()[nhcv1.OldRequestAnnotation] != ""
@@ -26,7 +26,7 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung) step {
 	}
 	switch {
 	case len(t.unseen) > 0:
-		next.leased(w, rungs) // until they can be read again nothing else is known
+		next.leased(w) // until they can be read again nothing else is known
 	case t.node == nil:
 		next.orphaned(w)
 	case t.verdict.State == health.Healthy:
@@ -34,13 +34,13 @@ func stepFor(w *world, s summary, t *target, rungs []escalation.Rung) step {
 	default:
 		next.resumed()
 		if len(t.requests)+len(t.gone) > 0 { // also while one that somebody deleted is about to be made again
-			next.leased(w, rungs)
+			next.leased(w)
 		} else {
 			next.unleased(w)
 		}
 		if t.verdict.State == health.Unhealthy {
 			next.relapsed(w)
-			next.unhealthy(w, s, rungs)
+			next.unhealthy(w, s)
 		}
 	}
 	next.lookAgainAt(t.verdict.Recheck)
@@ -113,7 +113,7 @@ func (s *step) healthy(w *world) {
 			s.end = append(s.end, f)
 		}
 	}
-	s.leased(w, w.rungs())
+	s.leased(w)
 }
 
 // resumed: the node is not well, so a healthy delay that was begun was begun in vain, and begins anew when it is well again.
@@ -152,7 +152,7 @@ func (t *target) badSince(w *world) time.Time {
 }
 
 // leased: as long as there are requests the lease is kept.
-func (s *step) leased(w *world, rungs []escalation.Rung) {
+func (s *step) leased(w *world) {
 	rung := -1
 	since := w.now
 	for _, f := range s.target.requests {
@@ -161,18 +161,19 @@ func (s *step) leased(w *world, rungs []escalation.Rung) {
 	for _, unseen := range s.target.unseen {
 		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
+	s.term = termOf(w.rungs, rung).whileClimbing()
 	var again time.Time
-	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, rung).whileClimbing(), since, w.now)
+	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), s.term, since, w.now)
 	s.lookAgainAt(again)
 }
 
 // exhausted: no step is left, and after a while somebody else may try what they can.
-func (s *step) exhausted(w *world, rungs []escalation.Rung) {
+func (s *step) exhausted(w *world) {
 	since := w.now
 	for _, f := range s.target.requests {
 		since = health.Earliest(since, f.started())
 	}
-	if step, again := leaseStep(s.target.lease, holderOf(w.check), termOf(rungs, len(rungs)-1), since, w.now); step == dropLease || step == keepLease {
+	if step, again := leaseStep(s.target.lease, holderOf(w.check), termOf(w.rungs, len(w.rungs)-1), since, w.now); step == dropLease || step == keepLease {
 		s.lease = step
 		s.lookAgainAt(again)
 	}
@@ -180,15 +181,15 @@ func (s *step) exhausted(w *world, rungs []escalation.Rung) {
 
 // unleased: no request is left, and what is left of the lease is given back.
 func (s *step) unleased(w *world) {
-	if l := s.target.lease; l != nil && ptr.Deref(l.Spec.HolderIdentity, "") == holderOf(w.check) {
+	if heldBy(s.target.lease, holderOf(w.check)) {
 		s.lease = dropLease
 	}
 }
 
 // unhealthy: the first remedy begins if nothing holds it up; one that has failed, or whose time is over, is followed by the next one.
-func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung) {
+func (s *step) unhealthy(w *world, sum summary) {
 	t := s.target
-	if len(rungs) == 0 {
+	if len(w.rungs) == 0 {
 		return
 	}
 	if len(t.requests) == 0 {
@@ -200,17 +201,17 @@ func (s *step) unhealthy(w *world, sum summary, rungs []escalation.Rung) {
 		}
 	}
 	ladder := w.ladder(t)
-	answer := escalation.Climb(rungs, ladder, w.now)
+	answer := escalation.Climb(w.rungs, ladder, w.now)
 	if answer.Do == escalation.GiveUp {
 		s.giveUp, s.tell, s.why = t.requestsOn(answer.Rung, answer.Tell), answer.Tell, answer.Why
 		ladder = givenUp(ladder, answer, w.now)
-		answer = escalation.Climb(rungs, ladder, w.now)
+		answer = escalation.Climb(w.rungs, ladder, w.now)
 	}
 	switch answer.Do {
 	case escalation.Start:
 		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
-		s.exhausted(w, rungs)
+		s.exhausted(w)
 		s.skipped = &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventNoTemplateLeft, text: fmt.Sprintf(
 			"Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)}
 	}
@@ -237,9 +238,9 @@ func (s *step) begin(w *world, sum summary, rung int) {
 	if w.disabled != nil || w.remedies[rung].object == nil {
 		return // the check says why
 	}
-	s.start = rung
+	s.start, s.term = rung, termOf(w.rungs, rung)
 	if len(t.requests) == 0 {
-		s.lease, _ = leaseStep(t.lease, holderOf(w.check), termOf(w.rungs(), rung), w.now, w.now)
+		s.lease, _ = leaseStep(t.lease, holderOf(w.check), s.term, w.now, w.now)
 		if s.lease == dropLease { // one of ours that was left over
 			s.lease = renewLease
 		}

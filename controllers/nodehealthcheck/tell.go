@@ -3,7 +3,6 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,31 +15,18 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/tell"
 )
 
-// note is an event that has not been sent yet.
-type note struct {
-	related client.Object
-	kind    string // Normal or Warning
-	reason  string
-	action  string
-	text    string
-}
-
-// maxNote is how long the text of an event may be.
-const maxNote = 1024
-
 // tell sends events about what was saved, all of them on the check, and logs one line for each.
-func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
+func (r *Reconciler) tell(ctx context.Context, w *world, notes []tell.Note) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
 	about.Name, about.UID, about.ResourceVersion = w.check.Name, w.check.UID, w.check.ResourceVersion
 	for _, n := range notes {
-		text := nhcv1.EventPrefix + n.text
-		if len(text) > maxNote {
-			text = strings.ToValidUTF8(text[:maxNote-3], "") + "..."
-		}
-		r.Recorder.Eventf(about, n.related, n.kind, n.reason, n.action, "%s", text)
-		log.FromContext(ctx).Info("Something changed", "reason", n.reason, "note", n.text)
+		text := n.Text
+		n.About, n.Text = about, nhcv1.EventPrefix+text
+		tell.Send(r.Recorder, n)
+		log.FromContext(ctx).Info("Something changed", "reason", n.Reason, "note", text)
 	}
 }
 
@@ -48,7 +34,7 @@ func (r *Reconciler) tell(ctx context.Context, w *world, notes []note) {
 // kept: told is what was told of what is held up, and holds what is held up now.
 type telling struct {
 	now         time.Time
-	notes       []note
+	notes       []tell.Note
 	told, holds map[string]told
 }
 
@@ -62,7 +48,7 @@ type told struct {
 const tellAgain = time.Hour
 
 func (n *telling) add(t *target, kind, reason, action, text string) {
-	n.notes = append(n.notes, note{related: related(t), kind: kind, reason: reason, action: action, text: text})
+	n.notes = append(n.notes, tell.Note{Related: related(t), Kind: kind, Reason: reason, Action: action, Text: text})
 }
 
 // once tells a text that is about what goes on, known by key, unless that was told lately.
@@ -77,7 +63,7 @@ func (n *telling) once(key, text string, tell func()) {
 
 // detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
 // that they were: a pass that saw an old one would tell them again.
-func detectedNotes(w *world) []note {
+func detectedNotes(w *world) []tell.Note {
 	n := &telling{}
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -90,7 +76,7 @@ func detectedNotes(w *world) []note {
 }
 
 // nodeNotes are the events about what was done about nodes: one for each change.
-func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []note {
+func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []tell.Note {
 	last := r.memory.of(w.check.Name)
 	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
@@ -142,26 +128,20 @@ func related(t *target) client.Object {
 	return node
 }
 
-// matched is the first of the check's conditions that t meets; nil if it is not unhealthy.
-func matched(w *world, t *target) *nhcv1.UnhealthyCondition {
+// matched is what t says of itself that meets the first of the check's conditions; nil if it is not unhealthy.
+func matched(w *world, t *target) *health.Signal {
 	due := t.verdict.Due(w.now)
 	if len(due) == 0 {
 		return nil
 	}
-	for i := range w.check.Spec.UnhealthyConditions {
-		c := &w.check.Spec.UnhealthyConditions[i]
-		if strings.HasPrefix(due[0].Detail, fmt.Sprintf("Condition %s on %s is reporting status %s ", c.Type, health.OnNode, c.Status)) {
-			return c
-		}
-	}
-	return nil
+	return &due[0].Signal
 }
 
 // turnNotes are the events about the check itself: one for each of its conditions that turned.
-func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *nhcv1.NodeHealthCheck) []note {
-	var notes []note
+func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *nhcv1.NodeHealthCheck) []tell.Note {
+	var notes []tell.Note
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, note{kind: kind, reason: reason, action: action, text: text})
+		notes = append(notes, tell.Note{Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	was, is := conditionOf(w.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
 	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
@@ -201,7 +181,7 @@ func logger(ctx context.Context) logr.Logger {
 }
 
 // holdNote is the event about what keeps all nodes from being remediated, once for each time that it keeps one from it.
-func (r *Reconciler) holdNote(w *world, s summary) *note {
+func (r *Reconciler) holdNote(w *world, s summary) *tell.Note {
 	told := r.memory.of(w.check.Name)
 	if s.hold.reason == "" || s.population.Waiting == 0 {
 		told.hold = ""
@@ -211,12 +191,12 @@ func (r *Reconciler) holdNote(w *world, s summary) *note {
 		return nil
 	}
 	told.hold = s.hold.reason
-	n := &note{kind: corev1.EventTypeWarning, reason: nhcv1.EventRemediationSkipped, action: "Grant", text: s.hold.message}
+	n := &tell.Note{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Grant", Text: s.hold.message}
 	switch s.hold.reason {
 	case nhcv1.PausedReason:
-		n.kind = corev1.EventTypeNormal
+		n.Kind = corev1.EventTypeNormal
 	case nhcv1.UpgradeReason:
-		n.kind, n.text = corev1.EventTypeNormal, postponedByUpgrade
+		n.Kind, n.Text = corev1.EventTypeNormal, postponedByUpgrade
 	}
 	return n
 }

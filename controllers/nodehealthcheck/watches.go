@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,7 +36,7 @@ const passTimeout = 2 * time.Minute
 // SetupWithManager makes r a controller of mgr. Checks, nodes and leases are watched in c, which is r's own.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](wake.MergeWindow, retryAtMost)
+	options.RateLimiter = wake.Retries(wake.MergeWindow)
 	r.resumed = make(chan event.GenericEvent, 1)
 	everyCheck := wake.Merged[client.Object](r.everyCheck)
 	built, err := ctrl.NewControllerManagedBy(mgr).
@@ -169,10 +168,6 @@ func clusterChanges() predicate.Predicate {
 			return rollingOut(was) != rollingOut(is) || ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false)
 		},
 	}
-}
-
-func rollingOut(cluster *clusterv1.Cluster) bool {
-	return conditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
 // machineChanges passes what holds up the remediation of a node, or ends that.

@@ -78,13 +78,14 @@ const (
 	EnabledReason           = "NodeHealthCheckEnabled"                // Disabled=False
 	ThresholdReason         = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive
 
-	AllowedReason  = "Allowed"             // RemediationAllowed=True
-	TooManyReason  = "TooManyUnhealthy"    // RemediationAllowed=False
-	StormReason    = "StormRecovery"       // RemediationAllowed=False
-	PausedReason   = "PauseRequested"      // RemediationAllowed=False
-	UnreadReason   = "TemplateUnreadable"  // RemediationAllowed=False
-	UpgradeReason  = "ClusterUpgrading"    // RemediationAllowed=False
-	DisabledReason = "HealthCheckDisabled" // RemediationAllowed=False
+	AllowedReason    = "Allowed"             // RemediationAllowed=True
+	TooManyReason    = "TooManyUnhealthy"    // RemediationAllowed=False
+	StormReason      = "StormRecovery"       // RemediationAllowed=False
+	PausedReason     = "PauseRequested"      // RemediationAllowed=False
+	UnreadReason     = "TemplateUnreadable"  // RemediationAllowed=False
+	KindUnreadReason = "KindUnreadable"      // RemediationAllowed=False
+	UpgradeReason    = "ClusterUpgrading"    // RemediationAllowed=False
+	DisabledReason   = "HealthCheckDisabled" // RemediationAllowed=False
 )
 
 // Reasons of events on a NodeHealthCheck. (medik8s; the texts of all begin with EventPrefix.)

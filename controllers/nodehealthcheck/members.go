@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,139 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/request"
 )
-
-// The groups of OpenShift that are looked at where they are installed.
-const (
-	openshiftConfig  = "config.openshift.io"
-	openshiftMachine = "machine.openshift.io"
-)
-
-var (
-	clusterVersions = schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: "ClusterVersion"}
-	machineChecks   = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}
-)
-
-// all returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
-func (r *Reconciler) all(ctx context.Context, crd string, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
-	there, err := r.Installed(ctx, crd)
-	if err != nil || !there {
-		return nil, true, err
-	}
-	ready, err := r.Kinds.Ready(ctx, kind)
-	if err != nil || !ready {
-		return nil, ready, err
-	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, true, fmt.Errorf("list %s: %w", kind.Kind, err)
-	}
-	return list.Items, true, nil
-}
-
-// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along, for machines that are about to be terminated,
-// is left its nodes; any other one disables the check, since it may act on the same nodes. (medik8s; seed 001.)
-func (r *Reconciler) observeConflict(ctx context.Context, w *world) error {
-	checks, ready, err := r.all(ctx, "machinehealthchecks."+openshiftMachine, machineChecks)
-	if err != nil {
-		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
-	}
-	w.ready = w.ready && ready
-	switch {
-	case len(checks) == 0:
-	case len(checks) == 1 && onlyTerminating(&checks[0]):
-		w.handsOff = true
-	default:
-		w.disabled = &disabling{nhcv1.ConflictReason, conflictMessage}
-	}
-	return nil
-}
-
-const conflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
-
-// onlyTerminating reports whether check is the one that OpenShift brings along: its only condition is Terminating.
-func onlyTerminating(check *unstructured.Unstructured) bool {
-	conditions, _, err := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
-	if err != nil || len(conditions) != 1 {
-		return false
-	}
-	fields, _ := conditions[0].(map[string]any)
-	return fields["type"] == "Terminating"
-}
-
-// Annotations of the machine-config operator on a node; they differ while the node is being updated. (OpenShift, hosted control planes.)
-const (
-	desiredConfig = "machineconfiguration.openshift.io/desiredConfig"
-	currentConfig = "machineconfiguration.openshift.io/currentConfig"
-)
-
-// observeUpgrade finds out whether the cluster is being upgraded: by OpenShift, or by a rollout of Cluster API. It is asked only if there
-// is a remediation to begin. What could not be asked is not "no". (medik8s goes on then.)
-func (r *Reconciler) observeUpgrade(ctx context.Context, w *world) {
-	var unhealthy []*target
-	for i := range w.targets {
-		if t := &w.targets[i]; t.node != nil && t.verdict.State == health.Unhealthy {
-			unhealthy = append(unhealthy, t)
-		}
-	}
-	if len(unhealthy) == 0 {
-		return
-	}
-	for _, t := range unhealthy {
-		if desired := t.node.Annotations[desiredConfig]; desired != "" && desired != t.node.Annotations[currentConfig] {
-			w.upgrading = fmt.Sprintf("the configuration of node %s is being changed", t.name)
-			return
-		}
-	}
-	versions, ready, err := r.all(ctx, "clusterversions."+openshiftConfig, clusterVersions)
-	if err != nil {
-		w.unknowable(err)
-		return
-	}
-	if !ready {
-		w.ready = false // to say that it is being upgraded would be wrong
-		return
-	}
-	for i := range versions {
-		if f := (&found{obj: &versions[i]}); f.says("Progressing") {
-			w.upgrading = "ClusterVersion " + versions[i].GetName() + " is progressing"
-			return
-		}
-	}
-	r.observeRollout(ctx, w, unhealthy)
-}
-
-// observeRollout finds out whether the Cluster of Cluster API that the nodes belong to is being rolled out.
-func (r *Reconciler) observeRollout(ctx context.Context, w *world, unhealthy []*target) {
-	for _, t := range unhealthy {
-		if t.machine.obj == nil {
-			continue
-		}
-		cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: t.machine.obj.Namespace, Name: t.machine.obj.Spec.ClusterName}
-		if err := r.Management.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
-			w.unknowable(fmt.Errorf("read cluster %s: %w", key, err))
-		} else if rollingOut(cluster) {
-			w.upgrading = fmt.Sprintf("Cluster %s is rolling out", key)
-		}
-		return // all nodes of this API server belong to the same
-	}
-}
-
-func (w *world) unknowable(err error) {
-	w.upgrading = "whether the cluster is being upgraded could not be found out"
-	w.trouble = append(w.trouble, err)
-}
 
 // members are the nodes of the control plane.
 type members struct {
 	// healthy are those that are ready and not being remediated.
 	total, healthy int
-	// busy is one that is being remediated, by whomever, and how it is seen.
-	busy, how string
-	known     bool
+	// busy are those that are being remediated, by whomever, and how that is seen.
+	busy  map[string]string
+	known bool
 }
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
@@ -209,7 +85,7 @@ func (r *Reconciler) readAll(ctx context.Context, w *world) error {
 			if err != nil {
 				return err
 			}
-			w.ready = w.ready && ready && w.requests.read[kind.GroupKind()]
+			w.awaits(kind, ready && w.requests.read[kind.GroupKind()])
 		}
 	}
 	return nil
@@ -233,7 +109,7 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 
 // membersOf counts the control plane. The node of a request may be gone, and the request not over: it is busy all the same.
 func membersOf(nodes []corev1.Node, busy map[string]string) members {
-	m := members{known: true}
+	m := members{known: true, busy: busy}
 	for i := range nodes {
 		node := &nodes[i]
 		if !controlPlane(node) {
@@ -243,10 +119,6 @@ func membersOf(nodes []corev1.Node, busy map[string]string) members {
 		if _, is := busy[node.Name]; nodeReady(node) && !is {
 			m.healthy++
 		}
-	}
-	if len(busy) > 0 {
-		m.busy = slices.Min(slices.Collect(maps.Keys(busy)))
-		m.how = busy[m.busy]
 	}
 	return m
 }
@@ -339,8 +211,10 @@ func (m members) forbids(node *corev1.Node, name string) string {
 	if !m.known {
 		return "the control plane could not be looked at"
 	}
-	if m.busy != "" && m.busy != name {
-		return fmt.Sprintf("%s is being remediated (%s)", m.busy, m.how)
+	for _, other := range slices.Sorted(maps.Keys(m.busy)) {
+		if other != name {
+			return fmt.Sprintf("%s is being remediated (%s)", other, m.busy[other])
+		}
 	}
 	others := m.healthy
 	if nodeReady(node) {
@@ -350,30 +224,4 @@ func (m members) forbids(node *corev1.Node, name string) string {
 		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", others, m.total, need)
 	}
 	return ""
-}
-
-// observeEtcd asks OpenShift's etcd whether it can do without the node: its PodDisruptionBudget, or, if that allows nothing, whether the
-// guard pod on the node is what it counts as lost already. (medik8s.)
-func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
-	there, err := r.Installed(ctx, "clusterversions."+openshiftConfig)
-	if err == nil && !there {
-		return
-	}
-	if err == nil {
-		w.etcd, err = r.etcdForbids(ctx, w.first.name)
-	}
-	if err != nil {
-		w.etcd = "OpenShift's etcd could not be asked"
-		w.trouble = append(w.trouble, err)
-	}
-}
-
-// openshiftMachineAnnotation on a node names its Machine, as namespace/name. (OpenShift.)
-const openshiftMachineAnnotation = openshiftMachine + "/machine"
-
-var openshiftMachines = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "Machine"}
-
-func cutKey(s string) (namespace, name string, ok bool) {
-	namespace, name, ok = strings.Cut(s, "/")
-	return namespace, name, ok && namespace != "" && name != ""
 }

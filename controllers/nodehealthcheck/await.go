@@ -1,0 +1,46 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/wake"
+)
+
+// slowRead is after how long a kind that cannot be read is an error, and no longer only slow.
+const slowRead = 30 * time.Second
+
+// await waits for kinds that were not read yet: their objects would be taken for none. When it takes too long the check says so.
+func (r *Reconciler) await(ctx context.Context, w *world) (ctrl.Result, error) {
+	is := r.memory.of(w.check.Name)
+	if is.unread.IsZero() {
+		is.unread = w.now
+	}
+	if w.now.Sub(is.unread) <= slowRead {
+		return ctrl.Result{RequeueAfter: wake.MergeWindow}, nil
+	}
+	next := w.check.DeepCopy()
+	message := pendingMessage(w)
+	set(w, &next.Status, metav1.Condition{
+		Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: nhcv1.KindUnreadReason, Message: message,
+	})
+	return ctrl.Result{}, errors.Join(fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, message), r.record(ctx, w, next))
+}
+
+// pendingMessage says what a check waits for.
+func pendingMessage(w *world) string {
+	kinds := make([]string, 0, len(w.pending))
+	for _, kind := range w.pending {
+		kinds = append(kinds, kind.GroupKind().String())
+	}
+	slices.Sort(kinds)
+	return fmt.Sprintf("Nothing is decided until all objects of these kinds were read, which the API server has not allowed so far: %s", strings.Join(kinds, ", "))
+}

@@ -1,0 +1,98 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// The groups of OpenShift that are looked at where they are installed.
+const (
+	openshiftConfig  = "config.openshift.io"
+	openshiftMachine = "machine.openshift.io"
+)
+
+var (
+	clusterVersions = schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: "ClusterVersion"}
+	machineChecks   = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}
+)
+
+// all returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
+func (r *Reconciler) all(ctx context.Context, crd string, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
+	there, err := r.Installed(ctx, crd)
+	if err != nil || !there {
+		return nil, true, err
+	}
+	ready, err := r.Kinds.Ready(ctx, kind)
+	if err != nil || !ready {
+		return nil, ready, err
+	}
+	list, err := r.list(ctx, kind)
+	return list, true, err
+}
+
+// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along, for machines that are about to be terminated,
+// is left its nodes; any other one disables the check, since it may act on the same nodes. (medik8s; seed 001.)
+func (r *Reconciler) observeConflict(ctx context.Context, w *world) error {
+	checks, ready, err := r.all(ctx, "machinehealthchecks."+openshiftMachine, machineChecks)
+	if err != nil {
+		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
+	}
+	w.awaits(machineChecks, ready)
+	switch {
+	case len(checks) == 0:
+	case len(checks) == 1 && onlyTerminating(&checks[0]):
+		w.handsOff = true
+	default:
+		w.disabled = &disabling{nhcv1.ConflictReason, conflictMessage}
+	}
+	return nil
+}
+
+const conflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
+
+// onlyTerminating reports whether check is the one that OpenShift brings along: its only condition is Terminating.
+func onlyTerminating(check *unstructured.Unstructured) bool {
+	conditions, _, err := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
+	if err != nil || len(conditions) != 1 {
+		return false
+	}
+	fields, _ := conditions[0].(map[string]any)
+	return fields["type"] == "Terminating"
+}
+
+// openshiftMachineAnnotation on a node names its Machine, as namespace/name. (OpenShift.)
+const openshiftMachineAnnotation = openshiftMachine + "/machine"
+
+var openshiftMachines = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "Machine"}
+
+func cutKey(s string) (namespace, name string, ok bool) {
+	namespace, name, ok = strings.Cut(s, "/")
+	return namespace, name, ok && namespace != "" && name != ""
+}
+
+// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request.
+func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
+	namespace, name, named := cutKey(t.node.Annotations[openshiftMachineAnnotation])
+	if !named || namespace != m.ref.Namespace {
+		return nil, nil
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(openshiftMachines)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
+	if request.Missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", namespace, name, t.name, err)
+	}
+	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: name, UID: obj.UID}, nil
+}
