@@ -88,6 +88,10 @@ func newRack(t tester, objects ...client.Object) *rack {
 			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
 		}
 	}
+	for _, kind := range []schema.GroupVersionKind{machineChecks, clusterVersions} {
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
+	}
 	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
 	k.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{

@@ -245,15 +245,20 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	once("a check that is deleted while a node is remediated leaves its requests to the garbage collector", func(ctx context.Context, s *scene) {
+	once("a check that is deleted while a node is remediated takes its requests and its lease with it", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		c := s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
+		Expect(req.GetOwnerReferences()).To(ConsistOf(HaveField("UID", c.UID)), "the garbage collector of Kubernetes is to know whose it is")
 		series := map[string]string{"name": s.called("w1"), "remediation": "RebootRemediation"}
 		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(1))
 		Expect(here.Delete(ctx, c)).To(Succeed())
 		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(-1))
-		Expect(s.again(ctx, req).GetOwnerReferences()[0].UID).To(Equal(c.UID))
+		Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		Eventually(func() string {
+			s.clock.Step(15 * time.Second) // nothing tells of the end of what a deleted check has left behind
+			return s.holder(ctx, "w1")()
+		}).Should(BeEmpty())
 	})
 })

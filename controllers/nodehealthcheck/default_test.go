@@ -1,0 +1,86 @@
+package nodehealthcheck
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+func TestTheFlagNamesATemplate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		value string
+		want  *corev1.ObjectReference // nil if the value is refused
+	}{
+		"seed 1.2: Poison Pill's": {
+			"PoisonPillRemediationTemplate.v1alpha1.poison-pill.medik8s.io/openshift-operators/poison-pill-default-template",
+			&corev1.ObjectReference{
+				APIVersion: "poison-pill.medik8s.io/v1alpha1", Kind: "PoisonPillRemediationTemplate", Namespace: "openshift-operators", Name: "poison-pill-default-template",
+			},
+		},
+		"seed 1.2: one of ours": {
+			"HostRemediationTemplate.v1alpha1.kubemend.io/metal/cycle",
+			&corev1.ObjectReference{APIVersion: "kubemend.io/v1alpha1", Kind: "HostRemediationTemplate", Namespace: "metal", Name: "cycle"},
+		},
+		"one whose kind has no namespace": {
+			"RebootTemplate.v1.test.io//a", &corev1.ObjectReference{APIVersion: "test.io/v1", Kind: "RebootTemplate", Name: "a"},
+		},
+		"a kind that is none of templates": {"Reboot.v1.test.io/default/a", nil},
+		"a kind without its version":       {"RebootTemplate/default/a", nil},
+		"no name":                          {"RebootTemplate.v1.test.io/default/", nil},
+		"no namespace, not even an empty":  {"RebootTemplate.v1.test.io/a", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got Template
+			if err := got.Set(tc.value); (err == nil) != (tc.want != nil) {
+				t.Fatalf("Set() = %v", err)
+			}
+			if diff := cmp.Diff(tc.want, got.ref); diff != "" {
+				t.Errorf("reference (-want +got):\n%s", diff)
+			}
+			if tc.want != nil && got.String() != tc.value {
+				t.Errorf("it is written as %q", got.String())
+			}
+		})
+	}
+}
+
+func TestTheCheckByDefault(t *testing.T) {
+	var flag Template
+	if err := flag.Set("RebootTemplate.v1." + remedyGroup + "/" + namespace + "/reboot"); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
+		k := newRack(t, append(nodes("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
+		for range 2 { // as often as the manager starts
+			if err := CreateDefault(t.Context(), k.client, k.client, flag); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := k.check("nhc-worker-default")
+		c.Spec.UnhealthyConditions = check("").Spec.UnhealthyConditions // the API server's part
+		k.update(c)
+		k.turn("m", corev1.ConditionUnknown)
+		k.bad("b")
+		k.pass(c.Name)
+		k.wants("the worker alone", "Reboot/b")
+		if got := k.state(c.Name); got != "Remediating 2/3 b:1" {
+			t.Errorf("the status is %q", got)
+		}
+	})
+	t.Run("seed 1.1: is not made beside another one", func(t *testing.T) {
+		k := newRack(t, check("mine"))
+		if err := CreateDefault(t.Context(), k.client, k.client, flag); err != nil {
+			t.Fatal(err)
+		}
+		list := &nhcv1.NodeHealthCheckList{}
+		if err := k.client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) != 1 || list.Items[0].Name != "mine" {
+			t.Errorf("there are %d checks, want the one that was there", len(list.Items))
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package nodehealthcheck
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"C80: none": {func(*corev1.Node) {}, false},
+		"C80, seed 2.2: the status of a condition": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
+		"C80: another condition": {func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskBroken"})
+		}, true},
+		"C80: a condition less":            {func(n *corev1.Node) { n.Status.Conditions = nil }, true},
+		"C80: a condition of another type": {func(n *corev1.Node) { n.Status.Conditions[0].Type = "DiskBroken" }, true},
+		"C80: a label more":                {func(n *corev1.Node) { n.Labels["pool"] = "workers" }, true},
+		"C80: a label with another value":  {func(n *corev1.Node) { n.Labels["kubernetes.io/hostname"] = "other" }, true},
+		"C80: a label less":                {func(n *corev1.Node) { n.Labels = nil }, true},
+		"C80: the label that excludes it":  {func(n *corev1.Node) { n.Labels[nhcv1.ExcludeLabel] = nhcv1.ExcludeValue }, true},
+		"C80: the confirmation that it is well": {
+			func(n *corev1.Node) { n.Annotations = map[string]string{nhcv1.ConfirmedHealthyAnnotation: ""} }, true,
+		},
+		"C80: a heartbeat":  {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(epoch) }, false},
+		"C80: what it runs": {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, false},
+		"unlike medik8s: a condition that turned and turned back": {
+			func(n *corev1.Node) { n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch) }, true,
+		},
+		"unlike medik8s: a node that has come for another one of its name": {func(n *corev1.Node) { n.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was, is := node("n", nil), node("n", nil)
+			tc.change(is)
+			if got := nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: is}); got != tc.want {
+				t.Errorf("looked at: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// medik8s does not look at those that come.
+func TestNodesThatComeAndGoAreLookedAt(t *testing.T) {
+	n := node("n", nil)
+	if !nodeChanges().Create(event.TypedCreateEvent[*corev1.Node]{Object: n}) {
+		t.Error("a node that comes is not")
+	}
+	if !nodeChanges().Delete(event.TypedDeleteEvent[*corev1.Node]{Object: n}) {
+		t.Error("C80: a node that goes is not")
+	}
+}
+
+// ofPool is a check of one pool of nodes.
+func ofPool(name, pool string, lists ...string) *nhcv1.NodeHealthCheck {
+	c := check(name)
+	c.Spec.Selector.MatchLabels = map[string]string{"pool": pool}
+	for _, n := range lists {
+		c.Status.UnhealthyNodes = append(c.Status.UnhealthyNodes, nhcv1.UnhealthyNode{Name: n})
+	}
+	return c
+}
+
+func TestWhichChecksANodeConcerns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node   *corev1.Node
+		checks []client.Object
+		want   []string
+	}{
+		"C81: there is none":                                  {node("n", map[string]string{"pool": "a"}), nil, nil},
+		"C81: the one that selects it":                        {node("n", map[string]string{"pool": "a"}), []client.Object{ofPool("one", "a")}, []string{"one"}},
+		"C81: the one that does not":                          {node("n", map[string]string{"pool": "b"}), []client.Object{ofPool("one", "a")}, nil},
+		"C81: one of two":                                     {node("n", map[string]string{"pool": "b"}), []client.Object{ofPool("one", "a"), ofPool("two", "b")}, []string{"two"}},
+		"C81: both of two":                                    {node("n", map[string]string{"pool": "a"}), []client.Object{ofPool("one", "a"), check("two")}, []string{"one", "two"}},
+		"W9: one that has listed it, whatever it selects now": {node("n", map[string]string{"pool": "b"}), []client.Object{ofPool("one", "a", "n")}, []string{"one"}},
+		"W3: all, if it is of the control plane":              {member("n"), []client.Object{ofPool("one", "a"), ofPool("two", "b")}, []string{"one", "two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, tc.checks...)
+			if diff := cmp.Diff(tc.want, namesOf(k.r.checksOfNode(t.Context(), tc.node)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhichChecksARequestOrATemplateConcerns(t *testing.T) {
+	about := func(node string, owner *nhcv1.NodeHealthCheck, labels map[string]string) *unstructured.Unstructured {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: "Reboot"})
+		obj.SetName(node)
+		obj.SetLabels(labels)
+		if owner != nil {
+			obj.SetOwnerReferences([]metav1.OwnerReference{ownerOf(owner)})
+		}
+		return obj
+	}
+	one, two := ofPool("one", "a"), ofPool("two", "b", "w")
+	for name, tc := range map[string]struct {
+		obj  client.Object
+		want []string
+	}{
+		"seed 2.2: a request concerns the check that owns it":    {about("n", one, nil), []string{"one"}},
+		"W24: somebody else's the one that waits for it":         {about("w", nil, nil), []string{"two"}},
+		"somebody else's for a node that nobody speaks of, none": {about("n", nil, nil), nil},
+		"W3: one for a node of the control plane concerns all":   {about("n", one, map[string]string{nhcv1.ControlPlaneLabel: ""}), []string{"one", "two"}},
+		"seed 2.2: a template concerns all":                      {template("Reboot", "reboot", false), []string{"one", "two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, one.DeepCopy(), two.DeepCopy())
+			if diff := cmp.Diff(tc.want, namesOf(k.r.checksOfRequest(t.Context(), tc.obj)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func namesOf(requests []reconcile.Request) []string {
+	var names []string
+	for _, r := range requests {
+		names = append(names, r.Name)
+	}
+	return names
+}

@@ -1,0 +1,204 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// medik8s ends a pass at a lease that is overdue, and the next step waits until something else happens. Here a lease is never overdue while a
+// step is left: a node that is on its way back keeps it for as long as that takes.
+func TestALeaseThatLastsForLongHoldsNoStepUp(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), func(s *nhcv1.NodeHealthCheckSpec) {
+			s.UnhealthyConditions[0].Duration.Duration = time.Hour // of Ready=False
+		}))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.turn("b", corev1.ConditionFalse)
+	for range 11 {
+		k.after(5 * time.Minute)
+		k.pass("nhc")
+	}
+	k.wants("W14: it is on its way back", "Reboot/b")
+	if len(k.leases()) != 1 {
+		t.Errorf("W14: after 55 minutes with a step of five the leases are %v", k.leases())
+	}
+	k.after(5 * time.Minute)
+	k.pass("nhc")
+	k.wants("W14: it has not come back, and the next step begins at once", "Reboot/b", "Replace/b")
+}
+
+func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
+	for name, holds := range map[string]struct {
+		up     func(k *rack)
+		reason string
+	}{
+		"W18, seed 2.12: nothing": {func(*rack) {}, nhcv1.AllowedReason},
+		"W18, seed 2.12: a pause": {func(k *rack) {
+			c := k.check("nhc")
+			c.Spec.PauseRequests = []string{"me"}
+			k.update(c)
+		}, nhcv1.PausedReason},
+		"W18, seed 2.12: an upgrade": {func(k *rack) { k.annotateNode("b", map[string]string{desiredConfig: "new", currentConfig: "old"}) }, nhcv1.UpgradeReason},
+		"W18, seed 2.12: a template that is gone": {func(k *rack) {
+			if err := k.client.Delete(k.t.Context(), template("Reboot", "reboot", false)); err != nil {
+				k.t.Fatal(err)
+			}
+		}, nhcv1.DisabledReason},
+		"W18, seed 2.12: too few healthy nodes": {func(k *rack) { k.bad("c") }, nhcv1.TooManyReason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k.bad("b")
+			k.pass("nhc")
+			holds.up(k)
+			k.after(48*time.Hour + time.Second)
+			k.pass("nhc")
+			if c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition); c.Reason != holds.reason {
+				t.Fatalf("RemediationAllowed says %+v, want %s", c, holds.reason)
+			}
+			if got := k.objects()[0].GetAnnotations()[nhcv1.OldRequestAnnotation]; got != nhcv1.OldRequestFlag {
+				t.Errorf("after 48 hours its flag is %q", got)
+			}
+		})
+	}
+}
+
+// annotateNode sets annotations of a node.
+func (k *rack) annotateNode(name string, annotations map[string]string) {
+	k.t.Helper()
+	n := &corev1.Node{}
+	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
+		k.t.Fatal(err)
+	}
+	for key, value := range annotations {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+	}
+	k.update(n)
+}
+
+// medik8s lists the requests of every kind once for every healthy node.
+func TestHowMuchAPassReadsDoesNotDependOnTheNodes(t *testing.T) {
+	reads := func(n int) (lists, gets int) {
+		objects := []client.Object{template("Reboot", "reboot", false), template("Replace", "replace", false),
+			check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
+		for i := range n {
+			objects = append(objects, node(fmt.Sprintf("n%d", i), nil))
+		}
+		k := newRack(t, objects...)
+		k.bad("n0")
+		k.pass("nhc")
+		k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				lists++
+				return c.List(ctx, list, opts...)
+			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				gets++
+				return c.Get(ctx, key, obj, opts...)
+			},
+		})
+		k.r.Live = nil // nothing is read past the caches
+		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err != nil {
+			t.Fatal(err)
+		}
+		return lists, gets
+	}
+	lists, gets := reads(3)
+	if lists != 4 {
+		t.Errorf("W19: a pass makes %d lists, want one of the nodes, one of the leases and one for each of the two kinds of requests", lists)
+	}
+	if moreLists, moreGets := reads(300); moreLists != lists || moreGets != gets {
+		t.Errorf("W19: for 3 nodes it makes %d lists and reads %d objects, for 300 it makes %d and reads %d", lists, gets, moreLists, moreGets)
+	}
+}
+
+func TestANodeThatCannotBeRemediatedHoldsUpNoOther(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.fails = func(verb string, obj client.Object) error {
+		if obj.GetName() == "a" && verb == "create" {
+			return apierrors.NewInvalid(schema.GroupKind{Group: remedyGroup, Kind: "Reboot"}, "a", nil)
+		}
+		return nil
+	}
+	k.turn("a", corev1.ConditionUnknown)
+	k.bad("b")
+	k.passes("nhc")
+	k.wants("W23: the other one is remediated", "Reboot/b")
+	k.turn("b", corev1.ConditionTrue)
+	k.passes("nhc")
+	k.wants("W23: and let go")
+}
+
+// What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.
+func TestNothingBeginsWhileNobodyKnowsWhetherTheClusterIsUpgraded(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	knows := k.r.Installed
+	k.r.Installed = func(_ context.Context, crd string) (bool, error) {
+		if crd == "clusterversions.config.openshift.io" {
+			return false, errors.New("the API server is out of order")
+		}
+		return false, nil
+	}
+	k.bad("b")
+	k.passes("nhc")
+	k.wants("W29: it may be upgraded")
+	c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition)
+	if c.Reason != nhcv1.UpgradeReason || c.Status != metav1.ConditionFalse {
+		t.Errorf("W29: RemediationAllowed says %+v", c)
+	}
+	k.r.Installed = knows
+	k.pass("nhc")
+	k.wants("W29: it is not", "Reboot/b")
+}
+
+// Before the MachineHealthChecks were read, medik8s leaves every node alone that has the condition Terminating, and is disabled by none.
+func TestNothingIsDecidedBeforeTheMachineHealthChecksWereRead(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.installs("machinehealthchecks.machine.openshift.io")
+	informer := controllertest.NewFakeInformer()
+	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{machineChecks: informer}
+	k.bad("b")
+	k.passes("nhc")
+	k.wants("W25: what was not read is not none")
+	if got := k.check("nhc").Status; got.Phase != "" {
+		t.Errorf("W25: it says %+v", got)
+	}
+	informer.Synced()
+	k.pass("nhc")
+	k.wants("W25: there is none", "Reboot/b")
+}
+
+// installs makes kinds of OpenShift known to the controller, by their definitions.
+func (k *rack) installs(crds ...string) {
+	k.r.Installed = func(_ context.Context, crd string) (bool, error) { return slices.Contains(crds, crd), nil }
+}
+
+func TestAConflictThatCannotBeLookedForIsNotNone(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.r.Installed = func(context.Context, string) (bool, error) {
+		return false, errors.New("the API server is out of order")
+	}
+	k.bad("b")
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}); err == nil {
+		t.Error("nobody is told")
+	}
+	k.wants("somebody else may act on it")
+}
