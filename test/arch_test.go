@@ -47,11 +47,11 @@ var layers = []layer{
 		may:     []string{"api"},
 	},
 	{
-		name:    "adapter",
+		name: "adapter",
 		folders: []string{
 			"controllers/machines", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
 		},
-		may:     []string{"pure", "api", "adapter"},
+		may: []string{"pure", "api", "adapter"},
 	},
 	{
 		name:    "controller",

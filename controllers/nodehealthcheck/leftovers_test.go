@@ -180,6 +180,47 @@ func TestTheSeatIsKeptForAsLongAsNobodyCanSeeWhoTookIt(t *testing.T) {
 	}
 }
 
+func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
+	refuse := func(verb string, obj client.Object) error {
+		if u, is := obj.(*unstructured.Unstructured); is && verb == "create" && u.GetName() == "m0" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "m0", nil)
+		}
+		return nil
+	}
+	for name, tc := range map[string]struct {
+		fails func(string, client.Object) error
+		want  string
+	}{
+		"W3: the second of two checks waits until it can see what the first one did": {nil, "Reboot/m0"},
+		"but not for a request that was refused":                                     {refuse, "Reboot/m1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, two := check("one"), check("two")
+			one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
+			two.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
+			k := newRack(t, five(one, two)...)
+			k.turn("m0", corev1.ConditionUnknown)
+			k.turn("m1", corev1.ConditionUnknown)
+			k.pass("one")
+			k.pass("two")
+			k.after(300 * time.Second)
+			k.fails = tc.fails
+			var seen []*world
+			for _, name := range []string{"one", "two"} {
+				w, err := k.r.observe(t.Context(), name, k.clock.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen = append(seen, w)
+			}
+			for _, w := range seen {
+				k.r.act(t.Context(), w, plan(w, weigh(w)))
+			}
+			k.wants(name, tc.want)
+		})
+	}
+}
+
 func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		succeeded string
