@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// What clients of medik8s know the kind by.
+// What clients of medik8s know the kind by. (Seed 0.7.)
 func TestTheKindIsThatOfMedik8s(t *testing.T) {
 	crd := read(t)
 	want := apiextensionsv1.CustomResourceDefinitionNames{
@@ -54,7 +54,7 @@ func TestColumnsOfANodeHealthCheck(t *testing.T) {
 	}
 }
 
-// Defaults of the others would collide with rules, or change what a stored object means.
+// Defaults of the others would collide with rules, or change what a stored object means. (Seed 0.11, 0.14.)
 func TestOnlyTheConditionsHaveADefault(t *testing.T) {
 	defaults := map[string]string{}
 	for field, schema := range read(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties {

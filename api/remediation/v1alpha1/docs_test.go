@@ -21,7 +21,7 @@ import (
 )
 
 // Every name that others may read or write is explained: what a check says of itself where users look it up, the rest where those look
-// who use remediators, or write them.
+// who use remediators, or write them. (W35: medik8s' documents speak of what it did some versions ago.)
 func TestNamesAreExplained(t *testing.T) {
 	_, said, found := strings.Cut(page(t, "conditions-and-events.md"), "\n## On a NodeHealthCheck\n")
 	said, _, ended := strings.Cut(said, "\n## ")
