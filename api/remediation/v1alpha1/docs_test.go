@@ -21,7 +21,7 @@ import (
 )
 
 // Every name that others may read or write is explained: what a check says of itself where users look it up, the rest where those look
-// who use remediators, or write them. (W35: medik8s' documents speak of what it did some versions ago.)
+// who use remediators, or write them.
 func TestNamesAreExplained(t *testing.T) {
 	_, said, found := strings.Cut(page(t, "conditions-and-events.md"), "\n## On a NodeHealthCheck\n")
 	said, _, ended := strings.Cut(said, "\n## ")
@@ -31,14 +31,16 @@ func TestNamesAreExplained(t *testing.T) {
 	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md")
 	names := stringConstants(t, "names.go")
 	for name, value := range names {
-		switch {
-		case ofRequests[name], !saidByChecks.MatchString(name):
-			if !strings.Contains(wire, value) {
-				t.Errorf("neither writing-remediators.md nor nodehealthcheck.md explains %s, %q", name, value)
+		t.Run("W35: "+name, func(t *testing.T) {
+			switch {
+			case ofRequests[name], !saidByChecks.MatchString(name):
+				if !strings.Contains(wire, value) {
+					t.Errorf("neither writing-remediators.md nor nodehealthcheck.md explains %q", value)
+				}
+			case !strings.Contains(said, "`"+value+"`"):
+				t.Errorf("conditions-and-events.md does not explain %q of NodeHealthChecks", value)
 			}
-		case !strings.Contains(said, "`"+value+"`"):
-			t.Errorf("conditions-and-events.md does not explain %s, %q, of NodeHealthChecks", name, value)
-		}
+		})
 	}
 	if _, found := names["UpgradeReason"]; !found {
 		t.Errorf("the names were not found: %v", names)

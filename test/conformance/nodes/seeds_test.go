@@ -65,7 +65,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w3")).To(BeEmpty())
 	})
 
-	once("seed 1.2, 1.3, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
+	once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
 		s.template(ctx, pill, "group-x")
 		worker := labelled("node-role.kubernetes.io/worker", "")
 		for _, name := range []string{"a", "b", "c"} {
