@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 
 func TestADefaultConditionHasToLastForFiveMinutes(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
-		t.Run(fmt.Sprintf("seed 0.1, 0.2, 1.9: Ready=%s", status), func(t *testing.T) {
+		t.Run(fmt.Sprintf("seed 0.1, seed 0.2, seed 1.9: Ready=%s", status), func(t *testing.T) {
 			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.turn("b", status)
 			k.after(300*time.Second - 1)
@@ -84,13 +85,13 @@ func TestHowManyNodesAreRemediatedAtOnce(t *testing.T) {
 	number := func(n int32) *intstr.IntOrString { return ptr.To(intstr.FromInt32(n)) }
 	percentage := func(p string) *intstr.IntOrString { return ptr.To(intstr.FromString(p)) }
 	for name, set := range map[string]func(*nhcv1.NodeHealthCheckSpec){
-		"seed 0.6, 0.13: as many as maxUnhealthy says":       func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = number(2) },
-		"seed 0.6, 0.12: a percentage that may be unhealthy": func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = percentage("59%") },
-		"seed 1.4: as few as minHealthy leaves":              func(s *nhcv1.NodeHealthCheckSpec) { s.MinHealthy = number(3) },
-		"seed 1.4, 1.10: a percentage that has to be healthy": func(s *nhcv1.NodeHealthCheckSpec) {
+		"seed 0.6, seed 0.13: as many as maxUnhealthy says":       func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = number(2) },
+		"seed 0.6, seed 0.12: a percentage that may be unhealthy": func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = percentage("59%") },
+		"seed 1.4: as few as minHealthy leaves":                   func(s *nhcv1.NodeHealthCheckSpec) { s.MinHealthy = number(3) },
+		"seed 1.4, seed 1.10: a percentage that has to be healthy": func(s *nhcv1.NodeHealthCheckSpec) {
 			s.MinHealthy = percentage("60%")
 		},
-		"seed 0.11, 1.4: 51% have to be healthy if nothing is said": func(*nhcv1.NodeHealthCheckSpec) {},
+		"seed 0.11, seed 1.4: 51% have to be healthy if nothing is said": func(*nhcv1.NodeHealthCheckSpec) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc", set))...)
@@ -120,10 +121,10 @@ func TestWhichNodesACheckSelects(t *testing.T) {
 		selector metav1.LabelSelector
 		want     []string
 	}{
-		"seed 0.9: those with all of its labels":       {metav1.LabelSelector{MatchLabels: linux}, []string{"linux-a"}},
-		"seed 0.9: those that match its expressions":   {metav1.LabelSelector{MatchExpressions: inZoneA}, []string{"linux-a", "windows-a"}},
-		"seed 0.9: those that match both":              {metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "windows"}, MatchExpressions: inZoneA}, []string{"windows-a"}},
-		"seed 0.10, 1.8: without a selector all nodes": {metav1.LabelSelector{}, []string{"bare", "linux-a", "linux-b", "m", "windows-a"}},
+		"seed 0.9: those with all of its labels":            {metav1.LabelSelector{MatchLabels: linux}, []string{"linux-a"}},
+		"seed 0.9: those that match its expressions":        {metav1.LabelSelector{MatchExpressions: inZoneA}, []string{"linux-a", "windows-a"}},
+		"seed 0.9: those that match both":                   {metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "windows"}, MatchExpressions: inZoneA}, []string{"windows-a"}},
+		"seed 0.10, seed 1.8: without a selector all nodes": {metav1.LabelSelector{}, []string{"bare", "linux-a", "linux-b", "m", "windows-a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
@@ -185,10 +186,10 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 		made []client.Object
 		want []string
 	}{
-		"seed 0.20: a template that is not there is not made up":           {nil, nil},
-		"seed 0.3, 0.20: as soon as it is there a request is made from it": {[]client.Object{template("Reboot", "reboot", false)}, []string{"Reboot/b"}},
-		"seed 0.20: another one, which the check does not name, is none":   {[]client.Object{template("Reboot", "other", false)}, nil},
-		"seed 1.7: one of that name and of another kind is none":           {[]client.Object{template("Replace", "reboot", false)}, nil},
+		"seed 0.20: a template that is not there is not made up":                {nil, nil},
+		"seed 0.3, seed 0.20: as soon as it is there a request is made from it": {[]client.Object{template("Reboot", "reboot", false)}, []string{"Reboot/b"}},
+		"seed 0.20: another one, which the check does not name, is none":        {[]client.Object{template("Reboot", "other", false)}, nil},
+		"seed 1.7: one of that name and of another kind is none":                {[]client.Object{template("Replace", "reboot", false)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newRack(t, append(nodes("a", "b", "c"), check("nhc"))...)
@@ -258,18 +259,19 @@ func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 		},
 	}
 	soon, asked := []string{nhcv1.EventEnabled}, []string{nhcv1.EventEnabled, nhcv1.EventDetectedUnhealthy, nhcv1.EventRemediationCreated}
+	over := append(slices.Clone(asked), nhcv1.EventRemediationRemoved)
 	for name, tc := range map[string]struct {
 		played   int
 		status   string
 		requests []string
 		told     []string
 	}{
-		"seed 0.17: one that may be unhealthy soon is not healthy":               {1, "Enabled 2/3", nil, soon},
-		"seed 0.17, 2.3: one that is remediated is listed with its request":      {2, "Remediating 2/3 b:1", []string{"Reboot/b"}, asked},
-		"seed 0.5: its request is there until its remediator lets it go":         {3, "Remediating 2/3 b:1", []string{"Reboot/b"}, append(asked, nhcv1.EventRemediationRemoved)},
-		"seed 0.4, 0.18, 2.9: the request of a node that is well is deleted":     {4, "Enabled 3/3", nil, append(asked, nhcv1.EventRemediationRemoved)},
-		"seed 1.12: its template is not, whatever is said of it":                 {4, "Enabled 3/3", nil, append(asked, nhcv1.EventRemediationRemoved)},
-		"seed 0.17, 1.11: the node is healthy again, and is not listed any more": {4, "Enabled 3/3", nil, append(asked, nhcv1.EventRemediationRemoved)},
+		"seed 0.17: one that may be unhealthy soon is not healthy":                     {1, "Enabled 2/3", nil, soon},
+		"seed 0.17, seed 2.3: one that is remediated is listed with its request":       {2, "Remediating 2/3 b:1", []string{"Reboot/b"}, asked},
+		"seed 0.5: its request is there until its remediator lets it go":               {3, "Remediating 2/3 b:1", []string{"Reboot/b"}, over},
+		"seed 0.4, seed 0.18, seed 2.9: the request of a node that is well is deleted": {4, "Enabled 3/3", nil, over},
+		"seed 1.12: its template is not, whatever is said of it":                       {4, "Enabled 3/3", nil, over},
+		"seed 0.17, seed 1.11: the node is healthy again, and is not listed any more":  {4, "Enabled 3/3", nil, over},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
@@ -293,5 +295,101 @@ func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 				t.Errorf("there are %d templates, the admin made one", got)
 			}
 		})
+	}
+}
+
+// A node reboots: Ready turns from Unknown to False, and has not lasted.
+func TestANodeOnItsWayBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then func(k *rack)
+		want []string
+	}{
+		"seed 2.17: keeps its request and its step":                  {func(k *rack) { k.after(299 * time.Second) }, []string{"Reboot/b"}},
+		"seed 2.18: is unhealthy again when that has lasted as well": {func(k *rack) { k.after(300 * time.Second) }, []string{"Reboot/b", "Replace/b"}},
+		"seed 2.18: is well when its condition is met no more":       {func(k *rack) { k.turn("b", corev1.ConditionTrue) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+			k.bad("b")
+			k.pass("nhc")
+			k.after(time.Minute)
+			k.turn("b", corev1.ConditionFalse)
+			k.pass("nhc")
+			tc.then(k)
+			k.pass("nhc")
+			k.wants("the step's five minutes are over in any case", tc.want...)
+		})
+	}
+}
+
+func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begins, ends func(k *rack)
+		reason       string
+	}{
+		"seed 1.5, seed 2.8: pause requests": {
+			func(k *rack) { k.pauses("first", "second") }, func(k *rack) { k.pauses() }, nhcv1.PausedReason,
+		},
+		"seed 1.6, seed 2.7: OpenShift is upgraded": {func(k *rack) {
+			k.installs("clusterversions.config.openshift.io")
+			k.versionIs("True")
+		}, func(k *rack) { k.versionIs("False") }, nhcv1.UpgradeReason},
+		"seed 1.6, seed 2.7: the configuration of a node is changed": {
+			func(k *rack) { k.annotateNode("c", map[string]string{desiredConfig: "new", currentConfig: "old"}) },
+			func(k *rack) { k.annotateNode("c", map[string]string{currentConfig: "new"}) }, nhcv1.UpgradeReason,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+			k.bad("b")
+			k.pass("nhc")
+			tc.begins(k)
+			k.bad("c")
+			k.pass("nhc")
+			k.wants("what has begun persists, and nothing else begins", "Reboot/b")
+			if c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition); c.Reason != tc.reason {
+				t.Errorf("RemediationAllowed says %+v", c)
+			}
+			k.turn("b", corev1.ConditionTrue)
+			k.pass("nhc")
+			k.wants("the request of a node that recovers is removed (seed 0.4, W12)")
+			if got := *k.check("nhc").Status.HealthyNodes; got != 4 {
+				t.Errorf("%d nodes are healthy, want 4 (W12)", got)
+			}
+			tc.ends(k)
+			k.pass("nhc")
+			k.wants("then it begins", "Reboot/c")
+		})
+	}
+}
+
+// pauses sets the pause requests of the check.
+func (k *rack) pauses(requests ...string) {
+	k.t.Helper()
+	c := k.check("nhc")
+	c.Spec.PauseRequests = requests
+	k.update(c)
+}
+
+// versionIs says whether OpenShift is being upgraded.
+func (k *rack) versionIs(progressing string) {
+	k.t.Helper()
+	version := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
+		map[string]any{"type": "Progressing", "status": progressing},
+	}}}}
+	version.SetGroupVersionKind(clusterVersions)
+	version.SetName("version")
+	k.makes(version)
+}
+
+// makes creates obj, or replaces the one of its name.
+func (k *rack) makes(obj *unstructured.Unstructured) {
+	k.t.Helper()
+	if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := k.client.Create(k.t.Context(), obj); err != nil {
+		k.t.Fatal(err)
 	}
 }

@@ -22,9 +22,23 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
+// Those that are shown at one go.
+func TestWeaknessesThatMedik8sHas(t *testing.T) {
+	for name, isNotThere := range map[string]func(*testing.T){
+		"W14: a lease that lasts for long holds no step up":                        longLease,
+		"W19: how much a pass reads does not depend on the number of nodes":        fewReads,
+		"W23: a node for which no request can be made holds up no other":           oneRefusal,
+		"W25: nothing is decided before the MachineHealthChecks were read":         unreadConflict,
+		"W25: a conflict that cannot be looked for is not none":                    unknownConflict,
+		"W29: nothing begins while nobody can say whether the cluster is upgraded": unknownUpgrade,
+	} {
+		t.Run(name, isNotThere)
+	}
+}
+
 // medik8s ends a pass at a lease that is overdue, and the next step waits until something else happens. Here a lease is never overdue while a
 // step is left: a node that is on its way back keeps it for as long as that takes.
-func TestALeaseThatLastsForLongHoldsNoStepUp(t *testing.T) {
+func longLease(t *testing.T) {
 	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), func(s *nhcv1.NodeHealthCheckSpec) {
 			s.UnhealthyConditions[0].Duration.Duration = time.Hour // of Ready=False
@@ -36,13 +50,13 @@ func TestALeaseThatLastsForLongHoldsNoStepUp(t *testing.T) {
 		k.after(5 * time.Minute)
 		k.pass("nhc")
 	}
-	k.wants("W14: it is on its way back", "Reboot/b")
+	k.wants("it is on its way back", "Reboot/b")
 	if len(k.leases()) != 1 {
-		t.Errorf("W14: after 55 minutes with a step of five the leases are %v", k.leases())
+		t.Errorf("after 55 minutes with a step of five the leases are %v", k.leases())
 	}
 	k.after(5 * time.Minute)
 	k.pass("nhc")
-	k.wants("W14: it has not come back, and the next step begins at once", "Reboot/b", "Replace/b")
+	k.wants("it has not come back, and the next step begins at once", "Reboot/b", "Replace/b")
 }
 
 func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
@@ -95,7 +109,7 @@ func (k *rack) annotateNode(name string, annotations map[string]string) {
 }
 
 // medik8s lists the requests of every kind once for every healthy node.
-func TestHowMuchAPassReadsDoesNotDependOnTheNodes(t *testing.T) {
+func fewReads(t *testing.T) {
 	reads := func(n int) (lists, gets int) {
 		objects := []client.Object{template("Reboot", "reboot", false), template("Replace", "replace", false),
 			check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
@@ -123,14 +137,14 @@ func TestHowMuchAPassReadsDoesNotDependOnTheNodes(t *testing.T) {
 	}
 	lists, gets := reads(3)
 	if lists != 4 {
-		t.Errorf("W19: a pass makes %d lists, want one of the nodes, one of the leases and one for each of the two kinds of requests", lists)
+		t.Errorf("a pass makes %d lists, want one of the nodes, one of the leases and one for each of the two kinds of requests", lists)
 	}
 	if moreLists, moreGets := reads(300); moreLists != lists || moreGets != gets {
-		t.Errorf("W19: for 3 nodes it makes %d lists and reads %d objects, for 300 it makes %d and reads %d", lists, gets, moreLists, moreGets)
+		t.Errorf("for 3 nodes it makes %d lists and reads %d objects, for 300 it makes %d and reads %d", lists, gets, moreLists, moreGets)
 	}
 }
 
-func TestANodeThatCannotBeRemediatedHoldsUpNoOther(t *testing.T) {
+func oneRefusal(t *testing.T) {
 	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.fails = func(verb string, obj client.Object) error {
 		if obj.GetName() == "a" && verb == "create" {
@@ -141,14 +155,14 @@ func TestANodeThatCannotBeRemediatedHoldsUpNoOther(t *testing.T) {
 	k.turn("a", corev1.ConditionUnknown)
 	k.bad("b")
 	k.passes("nhc")
-	k.wants("W23: the other one is remediated", "Reboot/b")
+	k.wants("the other one is remediated", "Reboot/b")
 	k.turn("b", corev1.ConditionTrue)
 	k.passes("nhc")
-	k.wants("W23: and let go")
+	k.wants("and let go")
 }
 
 // What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.
-func TestNothingBeginsWhileNobodyKnowsWhetherTheClusterIsUpgraded(t *testing.T) {
+func unknownUpgrade(t *testing.T) {
 	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	knows := k.r.Installed
 	k.r.Installed = func(_ context.Context, crd string) (bool, error) {
@@ -159,31 +173,31 @@ func TestNothingBeginsWhileNobodyKnowsWhetherTheClusterIsUpgraded(t *testing.T) 
 	}
 	k.bad("b")
 	k.passes("nhc")
-	k.wants("W29: it may be upgraded")
+	k.wants("it may be upgraded")
 	c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition)
 	if c.Reason != nhcv1.UpgradeReason || c.Status != metav1.ConditionFalse {
-		t.Errorf("W29: RemediationAllowed says %+v", c)
+		t.Errorf("RemediationAllowed says %+v", c)
 	}
 	k.r.Installed = knows
 	k.pass("nhc")
-	k.wants("W29: it is not", "Reboot/b")
+	k.wants("it is not", "Reboot/b")
 }
 
 // Before the MachineHealthChecks were read, medik8s leaves every node alone that has the condition Terminating, and is disabled by none.
-func TestNothingIsDecidedBeforeTheMachineHealthChecksWereRead(t *testing.T) {
+func unreadConflict(t *testing.T) {
 	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	informer := controllertest.NewFakeInformer()
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{machineChecks: informer}
 	k.bad("b")
 	k.passes("nhc")
-	k.wants("W25: what was not read is not none")
+	k.wants("what was not read is not none")
 	if got := k.check("nhc").Status; got.Phase != "" {
-		t.Errorf("W25: it says %+v", got)
+		t.Errorf("it says %+v", got)
 	}
 	informer.Synced()
 	k.pass("nhc")
-	k.wants("W25: there is none", "Reboot/b")
+	k.wants("there is none", "Reboot/b")
 }
 
 // installs makes kinds of OpenShift known to the controller, by their definitions.
@@ -191,7 +205,7 @@ func (k *rack) installs(crds ...string) {
 	k.r.Installed = func(_ context.Context, crd string) (bool, error) { return slices.Contains(crds, crd), nil }
 }
 
-func TestAConflictThatCannotBeLookedForIsNotNone(t *testing.T) {
+func unknownConflict(t *testing.T) {
 	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Installed = func(context.Context, string) (bool, error) {
 		return false, errors.New("the API server is out of order")

@@ -81,10 +81,10 @@ var takenChecks = []TableEntry{
 	Entry("one template and nothing else", specWith(oneTemplate)),
 	Entry("C10: a template with all that can be said beside it", specWith(oneTemplate, `"minHealthy":"51%"`, unwell("False", "1h30m"),
 		`"stormCooldownDuration":"5m","healthyDelay":"-1s","pauseRequests":["for the test"]`)),
-	Entry("C10: steps", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("ReplaceTemplate", 2, "1h")))),
-	Entry("C13: neither threshold, which medik8s refuses", specWith(oneTemplate)),
+	Entry("C10, seed 0.8: steps instead of one template", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("ReplaceTemplate", 2, "1h")))),
+	Entry("C13, seed 0.11: neither threshold, which medik8s refuses", specWith(oneTemplate)),
 	Entry("C14: maxUnhealthy alone", specWith(oneTemplate, `"maxUnhealthy":2`)),
-	Entry("C16: an empty selector, which medik8s refuses", specWith(oneTemplate, `"selector":{}`)),
+	Entry("C16, seed 0.9, 0.10, 1.8: an empty selector, which medik8s refuses", specWith(oneTemplate, `"selector":{}`)),
 	Entry("C05: a percentage", specWith(oneTemplate, `"minHealthy":"30%"`)),
 	Entry("C05: a percentage of unhealthy nodes", specWith(oneTemplate, `"maxUnhealthy":"30%"`)),
 	Entry("all of the percentages there are", specWith(oneTemplate, `"minHealthy":"100%"`)),
@@ -120,7 +120,7 @@ var refusedChecks = []TableEntry{
 	Entry("C15: maxUnhealthy with a step that deletes machines",
 		specWith(`"maxUnhealthy":1`, ladder(rung("RebootTemplate", 1, "60s"), rung("MachineDeletionremediationTemplate", 2, "60s"))),
 		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate escalating remediation"),
-	Entry("C17: neither a template nor steps", specWith(`"minHealthy":1`),
+	Entry("C17, seed 0.8: neither a template nor steps", specWith(`"minHealthy":1`),
 		"spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"),
 	Entry("C17: an empty list of steps", specWith(ladder()),
 		"spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"),
@@ -330,7 +330,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
 		}, takenChecks)
 
-		DescribeTable("refuse", func(ctx SpecContext, spec, with string) {
+		DescribeTable("refuse (seed 2.4)", func(ctx SpecContext, spec, with string) {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll)).To(MatchError(ContainSubstring(with)))
 		}, refusedChecks)
 
@@ -352,7 +352,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				templateWith(`"apiVersion":"poison-pill.medik8s.io/v1alpha1","kind":"PoisonPillRemediationTemplate","name":"group-x","namespace":"openshift-operators"`))),
 		)
 
-		It("C01, C03: have default conditions and keep a template that does not exist", func(ctx SpecContext) {
+		It("C01, C03, seed 0.14: have default conditions and keep a template that does not exist", func(ctx SpecContext) {
 			o := check("defaults", specWith(oneTemplate))
 			Expect(ward.Create(ctx, o)).To(Succeed())
 			stored := &nhcv1.NodeHealthCheck{}
@@ -406,7 +406,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
 		})
 
-		It("refuse a change as they refuse a new object", func(ctx SpecContext) {
+		It("refuse a change as they refuse a new object (seed 2.4)", func(ctx SpecContext) {
 			o := check("changes", specWith(oneTemplate, `"minHealthy":1`))
 			Expect(ward.Create(ctx, o)).To(Succeed())
 			Expect(ward.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"maxUnhealthy":1}}`)))).
@@ -422,7 +422,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 
 		BeforeAll(func(ctx SpecContext) { ward.ask(ctx) })
 
-		It("C20, W8: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
+		It("C20, W8, seed 2.4: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
 			Expect(ward.Create(ctx, check("busy", specWith(ownTemplate)))).To(Succeed())
 			request := hostsOwn.remediation("node-1", `{}`)
 			Expect(ward.Create(ctx, request)).To(Succeed())
@@ -491,7 +491,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				To(MatchError(ContainSubstring("duplicate template kind: RebootTemplate")))
 		})
 
-		It("are warned about, and accepted", func(ctx SpecContext) {
+		It("are warned about, and accepted (seed 0.9)", func(ctx SpecContext) {
 			Expect(ward.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}})).To(Succeed())
 			Expect(ward.Create(ctx, check("workers", specWith(ownTemplate, `"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}}`)))).To(Succeed())
 			ward.said = nil

@@ -23,9 +23,11 @@ func TestTheKindIsThatOfMedik8s(t *testing.T) {
 	if diff := cmp.Diff(want, crd.Spec.Names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	if crd.Spec.Group != "remediation.medik8s.io" || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
-		t.Errorf("the kind is of group %s and scope %s", crd.Spec.Group, crd.Spec.Scope)
-	}
+	t.Run("seed 0.7: its group, and that it has no namespace", func(t *testing.T) {
+		if crd.Spec.Group != "remediation.medik8s.io" || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
+			t.Errorf("the kind is of group %s and scope %s", crd.Spec.Group, crd.Spec.Scope)
+		}
+	})
 	if len(crd.Spec.Versions) != 1 {
 		t.Fatalf("%d versions, want 1", len(crd.Spec.Versions))
 	}
@@ -55,17 +57,24 @@ func TestColumnsOfANodeHealthCheck(t *testing.T) {
 }
 
 // Defaults of the others would collide with rules, or change what a stored object means.
-func TestOnlyTheConditionsHaveADefault(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	defaults := map[string]string{}
 	for field, schema := range read(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties {
 		if schema.Default != nil {
 			defaults[field] = string(schema.Default.Raw)
 		}
 	}
-	want := map[string]string{"unhealthyConditions": `[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`}
-	if diff := cmp.Diff(want, defaults); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	want := `[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`
+	t.Run("seed 0.14: Ready=False, and Ready=Unknown as well, for five minutes", func(t *testing.T) {
+		if diff := cmp.Diff(want, defaults["unhealthyConditions"]); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("seed 0.11: nothing else has one that is stored", func(t *testing.T) {
+		if diff := cmp.Diff(map[string]string{"unhealthyConditions": want}, defaults); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 // Old manifests may have fields that came and went; the schema drops them instead of refusing the manifest.

@@ -31,14 +31,16 @@ func TestNamesAreExplained(t *testing.T) {
 	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md")
 	names := stringConstants(t, "names.go")
 	for name, value := range names {
-		switch {
-		case ofRequests[name], !saidByChecks.MatchString(name):
-			if !strings.Contains(wire, value) {
-				t.Errorf("neither writing-remediators.md nor nodehealthcheck.md explains %s, %q", name, value)
+		t.Run("W35: "+name, func(t *testing.T) {
+			switch {
+			case ofRequests[name], !saidByChecks.MatchString(name):
+				if !strings.Contains(wire, value) {
+					t.Errorf("neither writing-remediators.md nor nodehealthcheck.md explains %q", value)
+				}
+			case !strings.Contains(said, "`"+value+"`"):
+				t.Errorf("conditions-and-events.md does not explain %q of NodeHealthChecks", value)
 			}
-		case !strings.Contains(said, "`"+value+"`"):
-			t.Errorf("conditions-and-events.md does not explain %s, %q, of NodeHealthChecks", name, value)
-		}
+		})
 	}
 	if _, found := names["UpgradeReason"]; !found {
 		t.Errorf("the names were not found: %v", names)

@@ -99,7 +99,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.request(ctx, "w1")
 	})
 
-	once("seed 1.6: nothing begins while their Cluster is rolled out, and it begins when that is over", func(ctx context.Context, s *scene) {
+	once("W29, seed 1.6, 2.7: nothing begins while their Cluster is rolled out, and it begins when that is over", func(ctx context.Context, s *scene) {
 		c := s.cluster(ctx)
 		rolls := func(status metav1.ConditionStatus) {
 			GinkgoHelper()
@@ -133,7 +133,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	})
 
 	for _, r := range []remediator{metal3, hosts} {
-		in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and steps on when it has failed", r.kind.Kind),
+		in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
 			func(ctx context.Context, s *scene) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 3)

@@ -85,7 +85,7 @@ var _ = Describe("The lease on a node", func() {
 		Expect(s.lease(ctx, "w1").ResourceVersion).To(Equal(taken.ResourceVersion))
 	})
 
-	inEveryMode("C42: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *scene) {
+	inEveryMode("C42, W13: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.takes(ctx, "w1", "maintenance", 90*time.Second)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))

@@ -78,7 +78,7 @@ func progresses(ctx context.Context, version *unstructured.Unstructured, status 
 
 var _ = Describe("On OpenShift", Serial, func() {
 	for _, m := range modes {
-		onOpenShift(fmt.Sprintf("C68, seed 1.6, 2.7: nothing begins while the cluster is upgraded, and what has begun goes on (%s)", m), m,
+		onOpenShift(fmt.Sprintf("C68, W12, seed 0.4, 1.6, 2.7: nothing begins while the cluster is upgraded, and what has begun goes on (%s)", m), m,
 			func(ctx context.Context, s *scene) {
 				version := theirs(clusterVersion, "", "version", map[string]any{})
 				Expect(here.Create(ctx, version)).To(Succeed())
@@ -117,7 +117,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 		s.request(ctx, "w1")
 	})
 
-	onOpenShift("seed 1.13 to 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
+	onOpenShift("seed 1.13, 1.14, 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
 		func(ctx context.Context, s *scene) {
 			Expect(here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
 			s.workers(ctx, 7)
@@ -138,7 +138,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Expect(s.said(fmt.Sprintf(`"NodeName"=%q`, s.called("w1")))()).To(Equal(1))
 		})
 
-	onOpenShift("C86, seed 1.16 to 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
+	onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
 		func(ctx context.Context, s *scene) {
 			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
 			Expect(here.Create(ctx, handler)).To(Succeed())

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("As medik8s does, a check", func() {
-	inEveryMode("C30, seed 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *scene) {
+	inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *scene) {
 		soft := s.template(ctx, reboot, "soft")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(soft))
@@ -151,7 +151,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 	})
 
-	inEveryMode("C67, seed 1.5, 2.8, W12: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *scene) {
+	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")

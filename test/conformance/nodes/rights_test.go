@@ -69,7 +69,7 @@ func withRights(text string, m mode, tell func(context.Context, *scene)) {
 }
 
 var _ = Describe("With the rights that are shipped", func() {
-	withRights("W4, W12, seed 0.25: and those of the remediators, a node is remediated, confirmed to be well and let go", ladders, func(ctx context.Context, s *scene) {
+	withRights("W4, gap, seed 0.25: and those of the remediators, a node is remediated, confirmed to be well and let go", ladders, func(ctx context.Context, s *scene) {
 		for name, r := range map[string]remediator{"reboot": reboot, "replace": replace} {
 			aggregates(ctx, "all-of-"+name, r, "create", "delete", "get", "list", "patch", "update", "watch")
 		}

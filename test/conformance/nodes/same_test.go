@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("As medik8s does,", func() {
-	inEveryMode("C32, seed 0.3, 0.16 to 0.22: a node is remediated from the moment at which its condition has lasted, until its request is gone",
+	inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
 		func(ctx context.Context, s *scene) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -96,7 +96,7 @@ var _ = Describe("As medik8s does,", func() {
 			"Warning [remediation] Skipped remediation because the number of healthy nodes selected by the selector is 3 and should equal or exceed 4")))
 	})
 
-	inEveryMode("C34, seed 0.4, 0.5: the request of a node that recovers is deleted, the check's own alone; and then another node's turn comes",
+	inEveryMode("C34, seed 0.4, 0.5, 2.9: the request of a node that recovers is deleted, the check's own alone; and then another node's turn comes",
 		func(ctx context.Context, s *scene) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)

@@ -34,11 +34,12 @@ func (s *scene) manifest(ctx context.Context, file string) {
 	Expect(builders.Apply(ctx, here, u)).To(Succeed())
 }
 
-// Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16, 0.18, 0.21, 0.22, 2.9, 2.15 (C32, C34), 0.6, 0.12
-// (W15), 0.17 (C32), 0.19 (W17, too), 0.24, 2.16 (W8, C63), 1.5, 2.8 (C67), 1.6, 2.7 (C68), 1.13 to 1.19, 2.5 (OpenShift), 2.6 (C30), 2.10
-// (C33), 2.11 (C65), 2.12 (C35), 2.13, 2.14, 2.17, 2.18 (ladders), 2.2 and 2.3 (telling).
+// Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16 to 0.19, 0.21 to 0.23, 2.9, 2.15 (C32, C34), 0.6, 0.12
+// (W15), 0.19 (W17, too), 0.20 (C30), 0.24, 2.16 (W8, C63), 1.5, 2.8 (C67), 1.6, 2.7 (C68), 1.13 to 1.19, 2.5 (OpenShift), 2.6 (C30), 2.10
+// (C33), 2.11 (C65), 2.12 (C35), 2.13, 2.14, 2.17, 2.18 (ladders), 2.2 (telling). Most rows are also shown, one by one, by the tests of package
+// nodehealthcheck.
 var _ = Describe("The manifests of", func() {
-	once("seed 0.1, 0.2, 0.7 to 0.11, 0.14, 0.15, 0.19: the first documentation work as they are", func(ctx context.Context, s *scene) {
+	once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *scene) {
 		s.kinds[provider] = true
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
@@ -64,7 +65,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w3")).To(BeEmpty())
 	})
 
-	once("seed 1.3, 1.4, 1.5, 1.7 to 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
+	once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
 		s.template(ctx, pill, "group-x")
 		worker := labelled("node-role.kubernetes.io/worker", "")
 		for _, name := range []string{"a", "b", "c"} {

@@ -6,9 +6,9 @@
 // the tests write, remediators are played by the tests, and nobody else acts: nothing is garbage-collected here.
 //
 // Not here, because it is shown elsewhere: C01 to C21 and what else is refused when it is written (admission and the CRD's own rules);
-// C80 to C83, and seed 0.11 to 0.13, 1.10 in numbers (tables of packages health and budget); what cannot be stored (both thresholds, no
-// template, a kind that is none of templates, W21, two steps of one order); seed 1.1 and 1.2, the default check (its flag); seed 2.1,
-// starting. Seed 0.20, 0.23, 1.12, 1.14 say what users or others do, or are slips.
+// C80 to C84 (tables of packages nodehealthcheck and budget), and seed 0.11 to 0.13, 1.10 in numbers; what cannot be stored (both thresholds,
+// no template, a kind that is none of templates, W21, two steps of one order); seed 1.1, the default check (its flag); seed 1.12, which is a
+// slip; seed 2.1, starting. C85 is about MachineHealthChecks of OpenShift, which nobody reconciles here.
 package nodes
 
 import (

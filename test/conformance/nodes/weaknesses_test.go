@@ -20,8 +20,8 @@ func cooldown(d time.Duration) func(*nhcv1.NodeHealthCheck) {
 }
 
 // W1 is in C53, W2 beside C42, W3 with the control plane, W4 with the rights, W6 is C62, W13 in C42, W20 with ladders, W24 is C36, W25 with
-// OpenShift, W29 and W33 with Cluster API, W31 is C64. W14 has no counterpart: a ladder does not depend on its lease. W19 is a matter of
-// test/bench, W30 of config/rbac, W34 of admission, W35 of docs. W22 is not about NodeHealthChecks.
+// OpenShift, W29 and W33 with Cluster API, W31 is C64. W14, W19 and W30, and W29 where nothing can be asked, are shown by the tests of package
+// nodehealthcheck, W21 and W34 by those of admission, W35 by those of the docs. W22 is not about NodeHealthChecks.
 var _ = Describe("Unlike medik8s', a check", func() {
 	inEveryMode("W5, gap: begins the healthy delay anew when a node flaps", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
@@ -137,7 +137,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.request(ctx, "w2")
 	})
 
-	once("W15, seed 0.12: rounds a percentage of unhealthy nodes down, and takes a number above that of the nodes for all of them", func(ctx context.Context, s *scene) {
+	once("W15, seed 0.6, 0.12: rounds a percentage of unhealthy nodes down, and takes a number above that of the nodes for all of them", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 6)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), maxUnhealthy("40%"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

@@ -101,7 +101,7 @@ var _ = Describe("The flag --default-node-health-check-template", func() {
 		leaveAsFound(ctx)
 	})
 
-	It("makes the check nhc-worker-default, once, and only if there is none", func(ctx SpecContext) {
+	It("makes the check nhc-worker-default, once, and only if there is none (seed 1.1)", func(ctx SpecContext) {
 		By("making none beside another one")
 		Expect(here.Create(ctx, pointless("another"))).To(Succeed())
 		restartManager(ctx, flag)
