@@ -114,6 +114,17 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 	}
 }
 
+func TestAMemberThatIsBeingRemediatedIsNotCountedAsHealthy(t *testing.T) {
+	var list []corev1.Node
+	for _, name := range []string{"m0", "m1", "m2"} {
+		list = append(list, *member(name))
+	}
+	list = append(list, *node("worker", nil))
+	if m := membersOf(list, map[string]string{"m1": "Reboot remedies/m1"}); m.total != 3 || m.healthy != 2 {
+		t.Errorf("%d of %d members are healthy, want 2 of 3: m1 is ready, and about to be disrupted", m.healthy, m.total)
+	}
+}
+
 func TestTerminatingNodes(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: false, corev1.ConditionUnknown: false} {
 		n := node("n", nil)

@@ -269,7 +269,30 @@ func TestAFenceThatDeletesItsNodeMakesNoOrphan(t *testing.T) {
 	k.wants("its Machine is there: it goes on", "Reboot/b")
 	k.remove(machine)
 	k.pass("nhc")
-	k.wants("its Machine is going: it is over")
+	if k.wants("its Machine is going: it is over"); len(k.leases()) != 0 {
+		t.Errorf("left behind: %v", k.leases())
+	}
+}
+
+func TestALeaseThatWasLeftOverDoesNotHoldUpItsOwnCheck(t *testing.T) {
+	long := metav1.NewMicroTime(epoch.Add(-10 * time.Hour))
+	left := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b")}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To(nhcv1.LeaseHolderPrefix + "nhc"), LeaseDurationSeconds: ptr.To[int32](600), AcquireTime: &long, RenewTime: &long,
+	}}
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))), left)...)
+	k.bad("b")
+	k.fails = func(verb string, obj client.Object) error {
+		if _, is := obj.(*coordinationv1.Lease); is && verb == "delete" {
+			t.Error("the lease of a node whose remediation begins is given back")
+		}
+		return nil
+	}
+	k.pass("nhc")
+	k.wants("it begins", "Reboot/b")
+	lease := &coordinationv1.Lease{}
+	if err := k.client.Get(t.Context(), client.ObjectKeyFromObject(left), lease); err != nil || !lease.Spec.AcquireTime.Time.Equal(k.clock.Now()) {
+		t.Errorf("%v: its lease was acquired at %v, want now", err, lease.Spec.AcquireTime)
+	}
 }
 
 func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
