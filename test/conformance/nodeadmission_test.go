@@ -25,7 +25,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
 		}, takenChecks)
 
-		DescribeTable("refuse", func(ctx SpecContext, spec, with string) {
+		DescribeTable("refuse (seed 2.4)", func(ctx SpecContext, spec, with string) {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll)).To(MatchError(ContainSubstring(with)))
 		}, refusedChecks)
 
@@ -47,7 +47,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				templateWith(`"apiVersion":"poison-pill.medik8s.io/v1alpha1","kind":"PoisonPillRemediationTemplate","name":"group-x","namespace":"openshift-operators"`))),
 		)
 
-		It("C01, C03: have default conditions and keep a template that does not exist", func(ctx SpecContext) {
+		It("C01, C03, seed 0.14: have default conditions and keep a template that does not exist", func(ctx SpecContext) {
 			o := check("defaults", specWith(oneTemplate))
 			Expect(ward.Create(ctx, o)).To(Succeed())
 			stored := &nhcv1.NodeHealthCheck{}
@@ -101,7 +101,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
 		})
 
-		It("refuse a change as they refuse a new object", func(ctx SpecContext) {
+		It("refuse a change as they refuse a new object (seed 2.4)", func(ctx SpecContext) {
 			o := check("changes", specWith(oneTemplate, `"minHealthy":1`))
 			Expect(ward.Create(ctx, o)).To(Succeed())
 			Expect(ward.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"maxUnhealthy":1}}`)))).
@@ -117,7 +117,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 
 		BeforeAll(func(ctx SpecContext) { ward.ask(ctx) })
 
-		It("C20, W8: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
+		It("C20, W8, seed 2.4: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
 			Expect(ward.Create(ctx, check("busy", specWith(ownTemplate)))).To(Succeed())
 			request := hostsOwn.remediation("node-1", `{}`)
 			Expect(ward.Create(ctx, request)).To(Succeed())
@@ -186,7 +186,7 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 				To(MatchError(ContainSubstring("duplicate template kind: RebootTemplate")))
 		})
 
-		It("are warned about, and accepted", func(ctx SpecContext) {
+		It("are warned about, and accepted (seed 0.9)", func(ctx SpecContext) {
 			Expect(ward.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}})).To(Succeed())
 			Expect(ward.Create(ctx, check("workers", specWith(ownTemplate, `"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}}`)))).To(Succeed())
 			ward.said = nil
