@@ -179,8 +179,13 @@ func (s *step) exhausted(w *world) {
 	}
 }
 
-// unleased: no request is left, and what is left of the lease is given back.
+// unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
+// one behind, which is at work under the same lease.
 func (s *step) unleased(w *world) {
+	if len(s.target.leftovers) > 0 {
+		s.leased(w)
+		return
+	}
 	if heldBy(s.target.lease, holderOf(w.check)) {
 		s.lease = dropLease
 	}
