@@ -195,7 +195,11 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 func (r *Releaser) discover(ctx context.Context) error {
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err := r.Kinds.Discover(ctx, r.Discovery)
+		lists, err := r.Discovery.ServerPreferredResources() // some are listed even if others cannot be
+		if err != nil {
+			err = fmt.Errorf("discover kinds of remediation requests: %w", err)
+		}
+		err = errors.Join(err, r.Kinds.Discover(ctx, lists, client.HasLabels{mendv1.MadeByUIDLabel}))
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot look for requests that were left behind")
 		}

@@ -22,8 +22,9 @@ type members struct {
 	// healthy are those that are ready and not being remediated.
 	total, healthy int
 	// busy are those that are being remediated, by whomever, and how that is seen.
-	busy  map[string]string
-	known bool
+	busy map[string]string
+	// unknown is why it could not be looked at; empty if it was.
+	unknown string
 }
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
@@ -42,6 +43,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		busy, err = r.busyMembers(ctx, w, list.Items)
 	}
 	if err != nil {
+		w.members.unknown = err.Error()
 		w.trouble = append(w.trouble, fmt.Errorf("look at the control plane: %w", err))
 		return
 	}
@@ -83,7 +85,7 @@ func (r *Reconciler) readAll(ctx context.Context, w *world) error {
 				continue // then there are none
 			}
 			if err != nil {
-				return err
+				return fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
 			}
 			w.awaits(kind, ready && w.requests.read[kind.GroupKind()])
 		}
@@ -109,7 +111,7 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 
 // membersOf counts the control plane. The node of a request may be gone, and the request not over: it is busy all the same.
 func membersOf(nodes []corev1.Node, busy map[string]string) members {
-	m := members{known: true, busy: busy}
+	m := members{busy: busy}
 	for i := range nodes {
 		node := &nodes[i]
 		if !controlPlane(node) {
@@ -208,8 +210,8 @@ func beingRemediated(m *clusterv1.Machine) bool {
 // forbids says why the node called name of the control plane must not be disrupted; empty if it may be. The one that is unhealthy counts
 // as lost already, whatever it still does: without it a majority has to be left.
 func (m members) forbids(node *corev1.Node, name string) string {
-	if !m.known {
-		return "the control plane could not be looked at"
+	if m.unknown != "" {
+		return "the control plane could not be looked at: " + m.unknown
 	}
 	for _, other := range slices.Sorted(maps.Keys(m.busy)) {
 		if other != name {

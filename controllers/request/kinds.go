@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // Watcher starts watches; every controller is one.
@@ -120,22 +118,20 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 			kinds = append(kinds, kind)
 		}
 	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Version, b.Version))
+	})
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
-// Discover finds the kinds of which there are requests with our mark, and watches them. It is for the start of the
-// manager: a check that was deleted while nobody ran can no longer say of what kind its requests were.
+// Discover finds, of the kinds in lists, those of requests of which there are some with one of the marks, and watches them. It is for the
+// start of the manager: a check that was deleted while nobody ran can no longer say of what kind its requests were.
 //
 // A kind of requests is one that has a sibling named like it with the suffix Template, in the same group and version
 // (the contract of external remediation). Kinds that may not be listed are passed over: no request of ours can be there.
 // What cannot be looked at holds up nothing else, and is in the error.
-func (k *Kinds[T]) Discover(ctx context.Context, api discovery.ServerResourcesInterface) error {
-	lists, err := api.ServerPreferredResources()
+func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error {
 	var errs []error
-	if err != nil {
-		errs = append(errs, fmt.Errorf("discover kinds of remediation requests: %w", err))
-	}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -143,7 +139,7 @@ func (k *Kinds[T]) Discover(ctx context.Context, api discovery.ServerResourcesIn
 			continue
 		}
 		for _, name := range withTemplate(list.APIResources) {
-			errs = append(errs, k.discover(ctx, gv.WithKind(name)))
+			errs = append(errs, k.discover(ctx, gv.WithKind(name), marks))
 		}
 	}
 	return errors.Join(errs...)
@@ -152,7 +148,7 @@ func (k *Kinds[T]) Discover(ctx context.Context, api discovery.ServerResourcesIn
 func withTemplate(resources []metav1.APIResource) []string {
 	kinds := sets.New[string]()
 	for _, r := range resources {
-		if r.Namespaced && !strings.Contains(r.Name, "/") {
+		if !strings.Contains(r.Name, "/") {
 			kinds.Insert(r.Kind)
 		}
 	}
@@ -166,16 +162,18 @@ func withTemplate(resources []metav1.APIResource) []string {
 	return found
 }
 
-func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind) error {
-	marked, err := k.list(ctx, kind, client.HasLabels{mendv1.MadeByUIDLabel})
-	switch {
-	case apierrors.IsForbidden(err), Missing(err):
-		return nil
-	case err != nil:
-		return err
-	case len(marked) == 0:
-		return nil
+func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind, marks []client.ListOption) error {
+	for _, mark := range marks {
+		marked, err := k.list(ctx, kind, mark)
+		switch {
+		case apierrors.IsForbidden(err), Missing(err):
+			return nil
+		case err != nil:
+			return err
+		case len(marked) > 0:
+			_, err = k.Ready(ctx, kind)
+			return err
+		}
 	}
-	_, err = k.Ready(ctx, kind)
-	return err
+	return nil
 }

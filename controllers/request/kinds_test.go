@@ -5,11 +5,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -29,14 +31,22 @@ func (w *watcher) Watch(source.TypedSource[reconcile.Request]) error {
 	return nil
 }
 
-func TestAWatchThatFailsIsTriedAgainAndTheOthersAreNot(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+// kindsOf are those kinds, in a cluster that has no objects of them. None is watched yet.
+func kindsOf(t *testing.T, kinds ...schema.GroupVersionKind) *Kinds[*Metadata] {
+	t.Helper()
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
-	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind("ThingList"), &metav1.PartialObjectMetadataList{})
+	for _, kind := range kinds {
+		scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	}
 	synced := true
 	informers := &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
-	k := NewKinds(cache.Cache(informers), fake.NewClientBuilder().WithScheme(scheme).Build(), "", NewMetadata)
+	return NewKinds(cache.Cache(informers), fake.NewClientBuilder().WithScheme(scheme).Build(), "", NewMetadata)
+}
+
+func TestAWatchThatFailsIsTriedAgainAndTheOthersAreNot(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	k := kindsOf(t, kind)
 	first, second := &watcher{}, &watcher{refuses: true}
 	k.Notify(first, nil)
 	k.Notify(second, nil)
@@ -49,5 +59,45 @@ func TestAWatchThatFailsIsTriedAgainAndTheOthersAreNot(t *testing.T) {
 	}
 	if first.watches != 1 || second.watches != 1 {
 		t.Errorf("the first watches %d times, the second %d times; want one each", first.watches, second.watches)
+	}
+}
+
+func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
+	of := func(version, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.org", Version: version, Kind: kind}
+	}
+	k := kindsOf(t, of("v1", "A"), of("v1", "B"), of("v2", "A"))
+	for _, kind := range []schema.GroupVersionKind{of("v1", "A"), of("v1", "B"), of("v2", "A")} {
+		if ready, err := k.Ready(t.Context(), kind); err != nil || !ready {
+			t.Fatal(kind, ready, err)
+		}
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("v1", "A"), of("v1", "B")}, k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}
+
+func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
+	of := func(kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
+	}
+	object := func(kind, mark string) client.Object {
+		obj := NewMetadata()
+		obj.SetGroupVersionKind(of(kind))
+		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{mark: ""}
+		return obj
+	}
+	k := kindsOf(t, of("Ours"), of("Theirs"), of("Others"), of("Alone"))
+	k.live = fake.NewClientBuilder().WithScheme(k.live.(client.Client).Scheme()).WithObjects(
+		object("Ours", "our-mark"), object("Theirs", "their-mark"), object("Others", "other-mark"), object("Alone", "our-mark")).Build()
+	list := &metav1.APIResourceList{GroupVersion: "example.org/v1"}
+	for _, kind := range []string{"Ours", "OursTemplate", "Theirs", "TheirsTemplate", "Others", "OthersTemplate", "Alone"} {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: kind, Kind: kind})
+	}
+	if err := k.Discover(t.Context(), []*metav1.APIResourceList{list}, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("Ours"), of("Theirs")}, k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
 	}
 }

@@ -97,7 +97,7 @@ func TestOnlyKindsWithATemplateBesideThemAreRequests(t *testing.T) {
 		{Name: "lonelies", Kind: "Lonely", Namespaced: true}, {Name: "orphantemplates", Kind: "OrphanTemplate", Namespaced: true},
 		{Name: "wides", Kind: "Wide"}, {Name: "widetemplates", Kind: "WideTemplate"},
 	})
-	if diff := cmp.Diff([]string{"Metal3Remediation"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"Metal3Remediation", "Wide"}, got); diff != "" {
 		t.Errorf("withTemplate() (-want +got):\n%s", diff)
 	}
 }

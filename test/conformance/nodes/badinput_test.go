@@ -119,7 +119,7 @@ var _ = Describe("Bad input:", func() {
 		s.clock.Step(24 * time.Hour)
 		s.looks("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		Expect(s.phase(ctx, "check")()).To(Equal(remediating))
+		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		if s.escalating {
 			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
 			Eventually(s.events(ctx, "check", "NoTemplateLeft")).Should(HaveLen(1))
@@ -150,7 +150,7 @@ var _ = Describe("Bad input:", func() {
 			}
 			s.fails(ctx, "w1")
 			req := s.request(ctx, "w1")
-			Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
+			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 			strip(req)
 			Expect(all()).To(Equal([]string{"RebootRemediation"}))
 			Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft"}))
@@ -173,6 +173,7 @@ var _ = Describe("Bad input:", func() {
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.keeps(ctx, req)
+		s.looks("check")
 		s.recovers(ctx, "w1")
 		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
 		s.fails(ctx, "w1")
@@ -180,8 +181,8 @@ var _ = Describe("Bad input:", func() {
 		s.clock.Step(time.Hour)
 		s.looks("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-		Expect(s.phase(ctx, "check")()).To(Equal(remediating))
-		Expect(s.events(ctx, "check", "RemediationRemoved")()).To(HaveLen(1))
+		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
+		Eventually(s.events(ctx, "check", "RemediationRemoved")).Should(HaveLen(1))
 		s.letsGo(ctx, req)
 		if s.escalating {
 			return // its time was over
@@ -224,6 +225,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))
 		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 		s.isDeleted(ctx, s.about(ctx, "w1")[0])
+		s.looks("check")
 		s.clock.Step(time.Minute)
 		Eventually(func() int { return len(s.events(ctx, "check", "RemediationCreated")()) }).Should(Equal(3))
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))

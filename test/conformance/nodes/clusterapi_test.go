@@ -90,7 +90,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.request(ctx, "w2")
 		s.skipped(ctx, "check", "w1", "MachineHealthCheck "+s.name+"/mhc watches its Machine m-w1")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
-		Expect(s.of(ctx, "check", "Disabled")()).To(Equal("False/NodeHealthCheckEnabled"))
+		Eventually(s.of(ctx, "check", "Disabled")).Should(Equal("False/NodeHealthCheckEnabled"))
 
 		annotates(ctx, check, clusterv1.PausedAnnotation, "kubemend") // claimed: it is kubemend that acts
 		s.looks("check")

@@ -71,11 +71,12 @@ type scene struct {
 	// elsewhere is another namespace of the scene, missing is one that does not exist.
 	elsewhere, missing string
 	leases             string // the namespace of the leases, which does not exist at first
-	clock              *pace.Clock
+	clock              patient
 	births             *births
 	plan               *gateway.Plan
 	kill               func()
-	queue              *queue
+	ears               *ears // nil while there is no controller
+	tells              *teller
 	kinds              map[remediator]bool // of which there are templates
 	nodes              []string
 	checks             []string
@@ -90,9 +91,10 @@ func newScene(ctx context.Context, m mode) *scene {
 	Expect(here.Create(ctx, namespace)).To(Succeed())
 	name := namespace.Name
 	s := &scene{
-		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases", clock: pace.New(),
+		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kill: func() {}, kinds: map[remediator]bool{},
 	}
+	s.clock = patient{Clock: pace.New(), scene: s}
 	s.births = &births{now: s.clock.Now, of: map[types.UID]metav1.Time{}}
 	Expect(here.Create(ctx, builders.Namespace(s.elsewhere))).To(Succeed())
 	s.begin(0, "")
@@ -334,9 +336,10 @@ func (s *scene) condition(kind corev1.NodeConditionType, status corev1.Condition
 	}
 }
 
-// reports sets a condition of a node, as if it had been so for some time.
+// reports sets a condition of a node, as if it had been so for some time, when the controller has heard of all that was before.
 func (s *scene) reports(ctx context.Context, name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, ago time.Duration) {
 	GinkgoHelper()
+	s.hears(ctx)
 	n := s.getNode(ctx, name)
 	before, next := n.DeepCopy(), s.condition(kind, status, ago)
 	found := false

@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	specPatience = 3 * time.Minute
+	specPatience = 6 * time.Minute
 	// user is who the manager is to the API server.
 	user = "kubemend-under-test"
 	// agentTakes is how long the agent on a node works until it has failed: long enough to kill the manager meanwhile.
@@ -68,7 +68,7 @@ var (
 func TestNodes(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
 	RunSpecs(t, "Nodes")
@@ -97,7 +97,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	build(ctx)
 	create(ctx, "testdata/self-node-remediator.yaml")
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(5*time.Minute))
 
 // Whatever failed, the log of the manager says most.
 var _ = ReportAfterEach(func(report SpecReport) {
