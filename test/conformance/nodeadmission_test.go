@@ -23,11 +23,11 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 	Context("by their schema alone", func() {
 		DescribeTable("accept", func(ctx SpecContext, spec string) {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
-		}, takenChecks)
+		}, takenChecks, takenSteps)
 
 		DescribeTable("refuse (seed 2.4)", func(ctx SpecContext, spec, with string) {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll)).To(MatchError(ContainSubstring(with)))
-		}, refusedChecks)
+		}, refusedChecks, refusedSteps)
 
 		DescribeTable("accept the manifests of the documentation as they are", func(ctx SpecContext, file, becomes string) {
 			o := testdata(file)
@@ -124,7 +124,8 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			ward.remediate(ctx, "busy", request)
 
 			prohibited := func(what string) types.GomegaMatcher {
-				return MatchError(`admission webhook "vnodehealthcheck.kb.io" denied the request: ` + what + " prohibited due to running remediation")
+				return MatchError(`admission webhook "vnodehealthcheck.kb.io" denied the request: ` + what +
+					" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
 			}
 			Expect(ward.set(ctx, "busy", storage)).To(prohibited("selector update"))
 			Expect(ward.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate","name":"b"}}}`)).
@@ -182,7 +183,8 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 		})
 
 		It("C18: may not if the kind does not exist", func(ctx SpecContext) {
-			Expect(ward.Create(ctx, check("pair", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("RebootTemplate", 2, "60s")))), client.DryRunAll)).
+			Expect(ward.Create(ctx, check("pair", specWith(ladder(rung("RebootTemplate", 1, "60s"),
+				stepOf(`"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"b"`, 2)))), client.DryRunAll)).
 				To(MatchError(ContainSubstring("duplicate template kind: RebootTemplate")))
 		})
 

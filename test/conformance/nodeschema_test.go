@@ -31,11 +31,11 @@ func rung(kind string, order int, timeout string) string {
 		kind, order, timeout)
 }
 
-// rungs are n steps, all of different order.
+// rungs are n steps, all of different order and template.
 func rungs(n int) []string {
 	steps := make([]string, n)
 	for i := range steps {
-		steps[i] = rung("RebootTemplate", i, "1m")
+		steps[i] = rung(fmt.Sprintf("Reboot%dTemplate", i), i, "1m")
 	}
 	return steps
 }

@@ -32,7 +32,7 @@ var _ = Describe("Bad input:", func() {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(bad))
 			Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateInvalid"))
-			Expect(s.message(ctx, "check", nhcv1.DisabledCondition)()).To(Equal(
+			Expect(s.message(ctx, "check", nhcv1.DisabledCondition)()).To(HavePrefix(
 				`Remediation template is invalid: "invalid template ` + s.name + `/bad, didn't find spec.template.spec"`))
 			Expect(s.phase(ctx, "check")()).To(HavePrefix("Disabled: NHC is disabled: RemediationTemplateInvalid: "))
 			Eventually(s.events(ctx, "check", "Disabled")).Should(HaveLen(1))
