@@ -105,12 +105,12 @@ func (w *world) obstacle(t *target, rung int) *skip {
 		return nil
 	case !w.made(same):
 		return rivalled(t, same)
-	case slices.ContainsFunc(t.requests, func(f *found) bool { return f.obj == same && f.rung < rung }):
-		return warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
-			t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same))
 	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != m.ref.Name:
 		return warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
 			"using multiple templates of same kind is not supported for this template", t.name, same.GetKind(), client.ObjectKeyFromObject(same))
+	case slices.ContainsFunc(t.requests, func(f *found) bool { return f.obj == same && f.rung < rung }):
+		return warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
+			t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same))
 	}
 	return nil
 }
