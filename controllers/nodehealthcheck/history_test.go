@@ -23,8 +23,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// history is a random one: nodes turn good and bad, remediators answer or do not, writes fail, the manager is restarted, time passes. What
-// must never happen is looked for after each pass.
+// history is a random one: nodes turn good and bad, leave the selection or the cluster and come back, remediators answer or do not, writes
+// fail, the manager is restarted, time passes. What must never happen is looked for after each pass.
 type history struct {
 	*rack
 	*rapid.T
@@ -33,6 +33,8 @@ type history struct {
 	steps  []corev1.ObjectReference
 	// climbed is the highest rung that was asked for a node since it last had no request.
 	climbed map[string]int
+	// asked is when a request was made last, by check and node.
+	asked map[string]time.Time
 	// broken is the rule that was broken by a write. Writes are carried out by goroutines of their own, which must not end the test.
 	mu     sync.Mutex
 	broken string
@@ -52,21 +54,30 @@ func TestWhateverHappensNoRuleIsBroken(t *testing.T) {
 // names are the nodes: five of the control plane, and three others.
 var names = []string{"m0", "m1", "m2", "m3", "m4", "w0", "w1", "w2"}
 
+// pool is the label by which nodes are selected.
+const pool = "pool"
+
+func watched(name string) *corev1.Node {
+	n := node(name, nil)
+	if name[0] == 'm' {
+		n = member(name)
+	}
+	n.Labels[pool] = "watched"
+	return n
+}
+
 func begin(rt *rapid.T) *history {
 	objects := []client.Object{template("Reboot", "reboot", true), template("Reboot", "other", true), template("Replace", "replace", false)}
 	for _, name := range names {
-		if name[0] == 'm' {
-			objects = append(objects, member(name))
-		} else {
-			objects = append(objects, node(name, nil))
-		}
+		objects = append(objects, watched(name))
 	}
-	h := &history{T: rt, limit: map[string]int{}, climbed: map[string]int{}}
+	h := &history{T: rt, limit: map[string]int{}, climbed: map[string]int{}, asked: map[string]time.Time{}}
 	h.steps = []corev1.ObjectReference{refTo("Reboot", "reboot"), refTo("Reboot", "other"), refTo("Replace", "replace")}[:rapid.IntRange(1, 3).Draw(rt, "rungs")]
 	for _, name := range []string{"one", "two"}[:rapid.IntRange(1, 2).Draw(rt, "checks")] {
 		bad := rapid.IntRange(0, 6).Draw(rt, "maxUnhealthy")
 		objects = append(objects, check(name, ladder(h.steps...), func(s *nhcv1.NodeHealthCheckSpec) {
 			s.MaxUnhealthy = ptr.To(intstr.FromInt32(int32(bad)))
+			s.Selector.MatchLabels = map[string]string{pool: "watched"}
 		}))
 		h.checks, h.limit[name] = append(h.checks, name), bad
 	}
@@ -78,13 +89,9 @@ func begin(rt *rapid.T) *history {
 // happens lets one thing happen, and then a pass over each check.
 func (h *history) happens() {
 	name := rapid.SampledFrom(names).Draw(h.T, "node")
-	switch what := rapid.SampledFrom([]string{"bad", "bad", "good", "good", "flip", "time", "time", "long", "answer", "answer", "stuck", "restart", "pause", "delete", "strip"}).Draw(h.T, "what"); what {
-	case "bad":
-		h.turn(name, corev1.ConditionUnknown)
-	case "good":
-		h.turn(name, corev1.ConditionTrue)
-	case "flip":
-		h.turn(name, corev1.ConditionFalse)
+	switch what := rapid.SampledFrom(happenings).Draw(h.T, "what"); what {
+	case "bad", "good", "flip", "leave", "exclude", "vanish":
+		h.befall(what, name)
 	case "time":
 		h.after(time.Duration(rapid.IntRange(1, 200).Draw(h.T, "seconds")) * time.Second)
 	case "long":
@@ -119,6 +126,54 @@ func (h *history) happens() {
 	for _, c := range h.checks {
 		h.pass(c)
 	}
+}
+
+// happenings are what can happen; what is listed twice happens more often.
+var happenings = []string{
+	"bad", "bad", "good", "good", "flip", "time", "time", "long", "answer", "answer", "stuck", "restart", "pause", "delete", "strip", "leave", "exclude", "vanish",
+}
+
+// node is the one called name; nil if there is none.
+func (h *history) node(name string) *corev1.Node {
+	n := &corev1.Node{}
+	err := h.client.Get(context.Background(), client.ObjectKey{Name: name}, n)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		panic(err) // also called by goroutines that must not end the test
+	}
+	return n
+}
+
+// befall lets something happen to the node called name. One that has vanished comes back as another one, and does no more.
+func (h *history) befall(what, name string) {
+	n := h.node(name)
+	switch {
+	case n == nil:
+		n = watched(name)
+		n.UID += types.UID(h.clock.Now().String())
+		if err := h.client.Create(h.rack.t.Context(), n); err != nil {
+			h.Fatal(err)
+		}
+	case what == "vanish":
+		if err := h.client.Delete(h.rack.t.Context(), n); err != nil {
+			h.Fatal(err)
+		}
+	case what == "leave":
+		h.toggle(n, pool, "watched")
+	case what == "exclude":
+		h.toggle(n, nhcv1.ExcludeLabel, nhcv1.ExcludeValue)
+	default:
+		h.turn(name, map[string]corev1.ConditionStatus{"bad": corev1.ConditionUnknown, "good": corev1.ConditionTrue, "flip": corev1.ConditionFalse}[what])
+	}
+}
+
+func (h *history) toggle(n *corev1.Node, label, value string) {
+	if n.Labels[label] == value {
+		value = "-"
+	}
+	h.label(n.Name, map[string]string{label: value})
 }
 
 // remediator lets one remediator do something.
@@ -178,20 +233,33 @@ func (h *history) look() {
 			h.Fatalf("two checks remediate %s: %v", about, slices.Collect(maps.Keys(by)))
 		}
 	}
-	for _, name := range names { // who is well, and has no request, begins at the first rung when it is bad again
-		n := &corev1.Node{}
-		if err := h.client.Get(h.Context(), client.ObjectKey{Name: name}, n); err != nil {
-			h.Fatal(err)
-		}
-		if nodeReady(n) && owners[name] == nil {
+	for _, name := range names { // who is well, or another one, and has no request, begins at the first rung when it is bad again
+		if n := h.node(name); (n == nil || nodeReady(n)) && owners[name] == nil {
 			delete(h.climbed, name)
 		}
 	}
+	h.lookAtLeases(owners)
 	for what, n := range perName {
 		if n > 1 {
 			h.Fatalf("%d requests for %s", n, what)
 		}
 	}
+}
+
+// lookAtLeases looks for leases on nodes that their holder does nothing about. One that was deleted may be about to be made again.
+func (h *history) lookAtLeases(owners map[string]map[string]bool) {
+	for _, l := range h.heldLeases() {
+		about, by := strings.TrimPrefix(l.Name, nhcv1.LeasePrefix), strings.TrimPrefix(*l.Spec.HolderIdentity, nhcv1.LeaseHolderPrefix)
+		if !owners[about][by] && !h.clock.Now().Before(h.asked[by+"/"+about].Add(remake)) && !h.anyRequest(by, about) {
+			h.Fatalf("%s holds the lease of %s and does nothing about it", by, about)
+		}
+	}
+}
+
+func (h *history) anyRequest(by, about string) bool {
+	return slices.ContainsFunc(h.objects(), func(obj *unstructured.Unstructured) bool {
+		return h.about(obj) == about && obj.GetOwnerReferences()[0].Name == by
+	})
 }
 
 // isMade looks at a request in the moment in which it is made: the population must allow it, if it is the first one for its node, and it must
@@ -218,14 +286,12 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 	if first := !known; first && rung != 0 || known && rung != was+1 && rung != was {
 		h.broken = fmt.Sprintf("rung %d for %s after rung %d (known: %v)", rung, about, was, known)
 	}
-	h.climbed[about] = rung
+	h.climbed[about], h.asked[by+"/"+about] = rung, h.clock.Now()
 	first := !bad[about]
 	for _, name := range names {
-		n := &corev1.Node{}
-		if err := h.client.Get(context.Background(), client.ObjectKey{Name: name}, n); err != nil {
-			h.broken = err.Error()
-		}
-		bad[name] = bad[name] || !nodeReady(n)
+		n := h.node(name)
+		selected := n != nil && n.Labels[pool] == "watched"
+		bad[name] = selected && (bad[name] || !nodeReady(n))
 	}
 	n := 0
 	for _, is := range bad {
@@ -261,7 +327,11 @@ func (h *history) about(obj *unstructured.Unstructured) string {
 // endsWell makes everything well, and expects that nothing is left behind.
 func (h *history) endsWell() {
 	for _, name := range names {
+		if h.node(name) == nil {
+			h.befall("good", name)
+		}
 		h.turn(name, corev1.ConditionTrue)
+		h.label(name, map[string]string{pool: "watched", nhcv1.ExcludeLabel: "-"})
 	}
 	for _, c := range h.checks {
 		is := h.check(c)

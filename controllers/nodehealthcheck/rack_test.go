@@ -243,15 +243,20 @@ func (k *rack) objects() []*unstructured.Unstructured {
 
 func (k *rack) leases() []string {
 	k.t.Helper()
+	var names []string
+	for _, l := range k.heldLeases() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+func (k *rack) heldLeases() []coordinationv1.Lease {
+	k.t.Helper()
 	list := &coordinationv1.LeaseList{}
 	if err := k.client.List(k.t.Context(), list); err != nil {
 		k.t.Fatal(err)
 	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names
+	return list.Items
 }
 
 // events are those that were told since it was last asked, without the prefix.

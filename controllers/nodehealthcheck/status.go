@@ -91,7 +91,7 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	case t.wellOrGone(), t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
 		return nil
 	}
-	if t.node != nil && t.wellOrGone() {
+	if t.wellOrGone() { // one that comes back under the name of one that is gone begins at the first step, too
 		entry.ConditionsHealthyTimestamp = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
 		if t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil {
 			entry.ConditionsHealthyTimestamp = t.listed.ConditionsHealthyTimestamp
