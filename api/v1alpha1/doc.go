@@ -24,6 +24,13 @@ const (
 	// MadeByUIDLabel is set on a remediation request to the UID of the check that made it.
 	MadeByUIDLabel = "kubemend.io/made-by-uid"
 
+	// MadeByNodeCheckAnnotation is set on a remediation request to the name of the NodeHealthCheck that made it. It is another one than
+	// that of MachineHealthChecks, whose requests are deleted when no MachineHealthCheck of that name judges their machine.
+	MadeByNodeCheckAnnotation = "kubemend.io/made-by-node-health-check"
+
+	// MadeByNodeCheckUIDLabel is set on a remediation request to the UID of the NodeHealthCheck that made it.
+	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
+
 	// MaxInFlightAnnotation on a MachineHealthCheck limits how many of its remediations may be
 	// under way at once: a number, or a percentage of its targets, rounded down but never below 1.
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"

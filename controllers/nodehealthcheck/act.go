@@ -51,11 +51,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
-	for _, obj := range w.requests.leftovers {
-		if err := r.Requests.Delete(ctx, metadataOf(obj)); err != nil {
-			w.trouble = append(w.trouble, err)
-		}
-	}
+	w.trouble = append(w.trouble, r.endLeftovers(ctx, w)...)
 	return outcomes
 }
 
@@ -158,7 +154,10 @@ func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 // begin makes the request of the rung that a step begins.
 func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured.Unstructured, error) {
 	t, m := s.target, &w.remedies[s.start]
-	ask := request.Ask{Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node), Owners: []metav1.OwnerReference{ownerOf(w.check)}}
+	ask := request.Ask{
+		Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node),
+		By: request.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
+	}
 	owner, err := r.machineOwner(ctx, m, t)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,8 @@ type memory struct {
 
 	mu     sync.Mutex
 	checks map[string]*remembered
+	// left are the requests of checks that are not looked at any more, by check.
+	left map[string]map[types.UID]ongoing
 }
 
 type remembered struct {
@@ -56,7 +58,28 @@ func (m *memory) forget(check string) map[types.UID]ongoing {
 		return nil
 	}
 	delete(m.checks, check)
+	if len(was.begun) > 0 {
+		if m.left == nil {
+			m.left = map[string]map[types.UID]ongoing{}
+		}
+		m.left[check] = was.begun
+	}
 	return was.begun
+}
+
+// leftBy returns what is remembered of a request of a check that was forgotten.
+func (m *memory) leftBy(check string, req types.UID) (ongoing, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, known := m.left[check][req]
+	return is, known
+}
+
+// released forgets also the requests of a check: they are gone.
+func (m *memory) released(check string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.left, check)
 }
 
 // recall gives the requests and targets of w what is remembered of them, and forgets about the others.

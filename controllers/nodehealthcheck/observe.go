@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -64,6 +65,8 @@ type target struct {
 	verdict  health.Verdict
 	requests []*found // of this check; oldest first
 	gone     []nhcv1.Remediation
+	// leftovers are requests of a check of the same name that was there before.
+	leftovers []*unstructured.Unstructured
 	// unseen are requests that the status lists and that cannot be read now: they are taken to be there.
 	unseen  []nhcv1.Remediation
 	listed  *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
@@ -135,7 +138,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		known[node.Name] = true
 		w.targets = append(w.targets, target{name: node.Name, node: node, selected: true})
 	}
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)), w.leased()) {
+	if err := r.observeUnfinished(ctx, w, known); err != nil {
+		return err
+	}
+	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.name, b.name) })
+	w.attach()
+	return nil
+}
+
+// observeUnfinished reads the nodes that the check has not done with, but for those that are known already.
+func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[string]bool) error {
+	for _, name := range w.unfinished() {
 		if known[name] {
 			continue
 		}
@@ -150,9 +163,13 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 		}
 		w.targets = append(w.targets, target{name: name, node: node})
 	}
-	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.name, b.name) })
-	w.attach()
 	return nil
+}
+
+// unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
+func (w *world) unfinished() []string {
+	return slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)),
+		slices.Collect(maps.Keys(w.requests.leftovers)), w.leased())
 }
 
 // attach gives every target what is known of it.
@@ -162,6 +179,7 @@ func (w *world) attach() {
 		t := &w.targets[i]
 		at[t.name] = t
 		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leases[leaseName(t.name)]
+		t.leftovers = w.requests.leftovers[t.name]
 	}
 	for i := range w.check.Status.UnhealthyNodes {
 		listed := &w.check.Status.UnhealthyNodes[i]

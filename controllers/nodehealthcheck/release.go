@@ -1,68 +1,138 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
-// releaseRetry is how soon what a deleted check has left behind is looked at again.
-const releaseRetry = 15 * time.Second
+// releaseRetry is how soon what a deleted check has left behind is looked at again. The end of a request wakes us sooner, unless its
+// remediator took off whose it was.
+const releaseRetry = time.Minute
 
-// release ends what a check that is gone has left behind: its requests, of which the garbage collector of Kubernetes leaves those that a
-// Machine owns as well, and then its leases. Of requests of kinds that were never read since the manager was started nothing is known.
+// release ends what a check that is gone has left behind: its requests, and when the last one for a node is gone its lease. Until then the
+// lease is kept, as by a check that is there: a remediator that holds on to its request may be at work.
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	left := 0
+	w, err := r.observeLeft(ctx, name, now)
+	if w == nil || err != nil {
+		return ctrl.Result{}, err
+	}
+	steps := make([]step, 0, len(w.targets))
+	for i := range w.targets {
+		steps = append(steps, releaseStep(w, &w.targets[i]))
+	}
+	at := w.recheck
+	if len(w.requests.ours) > 0 {
+		at = health.Earliest(at, now.Add(releaseRetry))
+	} else {
+		r.memory.released(name)
+	}
 	var errs []error
+	for _, o := range r.act(ctx, w, steps) {
+		errs = append(errs, o.err)
+		at = health.Earliest(at, o.recheck)
+		if o.again {
+			at = health.Earliest(at, now.Add(wake.Conflicted))
+		}
+		for _, f := range o.ended {
+			log.FromContext(ctx).Info("Something changed", "reason", nhcv1.EventRemediationRemoved,
+				"note", fmt.Sprintf("Deleted %s %s: the check that made it is gone", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj)))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, fmt.Errorf("release what NodeHealthCheck %s has left behind: %w", name, err)
+	}
+	return wake.At(at, r.Clock.Now()), nil
+}
+
+// releaseStep ends the requests for t, and gives the lease back after them.
+func releaseStep(w *world, t *target) step {
+	s := step{target: t, start: -1}
+	for _, f := range t.requests {
+		if !f.leaving() {
+			s.end = append(s.end, f)
+		}
+	}
+	if len(t.requests) == 0 {
+		s.unleased(w)
+	} else {
+		s.leased(w)
+	}
+	return s
+}
+
+// observeLeft reads what the check called name has left behind. It returns nil if there is such a check after all: the cache of checks may
+// lag behind that of requests, and would make one that was made a moment ago nobody's.
+func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*world, error) {
+	check := &nhcv1.NodeHealthCheck{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, check)
+	switch {
+	case err == nil && check.DeletionTimestamp.IsZero():
+		return nil, nil // the cache will show it, and that wakes us
+	case err != nil && !request.Missing(err):
+		return nil, fmt.Errorf("make sure that NodeHealthCheck %s is gone: %w", name, err)
+	}
+	w := &world{now: now, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	w.requests.ours = map[string][]*found{}
 	for _, kind := range r.requestKinds() {
 		list, err := r.list(ctx, kind)
 		if err != nil {
-			return ctrl.Result{}, err
+			return nil, err
 		}
-		all, _ := r.memory.written.merge(kind, list, now)
+		all, again := r.memory.written.merge(kind, list, now)
+		w.recheck = health.Earliest(w.recheck, again)
 		for _, obj := range all {
-			if !madeBy(obj, name) {
+			if node, left := r.leftBy(name, obj); left {
+				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: obj, rung: -1})
+			}
+		}
+	}
+	if err := r.observeLeases(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := r.observeUnfinished(ctx, w, map[string]bool{}); err != nil {
+		return nil, err
+	}
+	w.attach()
+	return w, nil
+}
+
+// leftBy reports whether the check called name, of which there is none any more, made obj, and for which node. Of what does not say any more
+// who made it, the last pass over that check knew.
+func (r *Reconciler) leftBy(name string, obj *unstructured.Unstructured) (node string, left bool) {
+	by := makerOf(obj)
+	was, known := r.memory.leftBy(name, obj.GetUID())
+	if by.Name != name && (by.Name != "" || !known) {
+		return "", false
+	}
+	return cmp.Or(nodeOf(obj), was.node, obj.GetName()), true
+}
+
+// endLeftovers ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator lets go of it.
+func (r *Reconciler) endLeftovers(ctx context.Context, w *world) []error {
+	var errs []error
+	for _, left := range w.requests.leftovers {
+		for _, obj := range left {
+			if obj.GetDeletionTimestamp() != nil {
 				continue
 			}
-			left++
-			if obj.GetDeletionTimestamp() == nil {
-				errs = append(errs, r.Requests.Delete(ctx, metadataOf(obj)))
-				r.memory.written.forget(obj.GetUID())
+			if err := r.Requests.Delete(ctx, metadataOf(obj)); err != nil {
+				errs = append(errs, err)
 			}
 		}
 	}
-	if left > 0 || errors.Join(errs...) != nil {
-		return ctrl.Result{RequeueAfter: releaseRetry}, errors.Join(errs...)
-	}
-	return ctrl.Result{}, r.giveAllBack(ctx, name)
-}
-
-// giveAllBack deletes the leases that a check holds.
-func (r *Reconciler) giveAllBack(ctx context.Context, name string) error {
-	leases, err := r.listLeases(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range leases {
-		if l := &leases[i]; heldBy(l, nhcv1.LeaseHolderPrefix+name) {
-			errs = append(errs, r.giveBack(ctx, l))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// madeBy reports whether a check of that name owns obj.
-func madeBy(obj metav1.Object, name string) bool {
-	for _, o := range obj.GetOwnerReferences() {
-		if o.Kind == "NodeHealthCheck" && o.Name == name && o.APIVersion == nhcv1.GroupVersion.String() {
-			return true
-		}
-	}
-	return false
+	return errs
 }

@@ -45,8 +45,10 @@ type requests struct {
 	// byName are all of them, byNode those of others that name their node.
 	byName map[objectKey]*unstructured.Unstructured
 	byNode map[string][]*unstructured.Unstructured
-	// leftovers are those of a check of the same name that was there before, and that nobody has deleted yet. The garbage collector leaves what a Machine owns as well.
-	leftovers []*unstructured.Unstructured
+	// leftovers are those of a check of the same name that was there before, by node.
+	leftovers map[string][]*unstructured.Unstructured
+	// known is what the status says of requests.
+	known map[types.UID]*listed
 	// read are the kinds that were read.
 	read map[schema.GroupKind]bool
 	// gone are the requests that exist no more and that only the status remembers, unseen those that cannot be read now; by node.
@@ -57,10 +59,10 @@ type requests struct {
 func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 	w.requests = requests{
 		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
-		read: map[schema.GroupKind]bool{},
+		read:      map[schema.GroupKind]bool{},
+		leftovers: map[string][]*unstructured.Unstructured{}, known: statusByUID(w.check),
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
-	known := statusByUID(w.check)
 	for _, kind := range r.requestKinds() {
 		list, err := r.list(ctx, kind)
 		if err != nil {
@@ -70,7 +72,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		all, again := r.memory.written.merge(kind, list, w.now)
 		w.recheck = health.Earliest(w.recheck, again)
 		for _, obj := range all {
-			w.sort(obj, known)
+			w.sort(obj)
 		}
 	}
 	for _, ours := range w.requests.ours {
@@ -80,7 +82,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		n := &w.check.Status.UnhealthyNodes[i]
 		for _, was := range n.Remediations {
 			switch kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind); {
-			case known[was.Resource.UID].seen:
+			case w.requests.known[was.Resource.UID].seen:
 			case w.unreadable[kind.GroupKind()]:
 				w.requests.unseen[n.Name] = append(w.requests.unseen[n.Name], was)
 			case n.ConditionsHealthyTimestamp != nil: // the node was well since: its next failure begins at the first step
@@ -146,18 +148,18 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	return known
 }
 
-// sort puts obj where it belongs. It is ours if this very check owns it: one of the same name that was there before owned what is left of
-// its own. Its node is what its annotation says; if a remediator removed that, what the status says, or its name.
-func (w *world) sort(obj *unstructured.Unstructured, known map[types.UID]*listed) {
-	was := known[obj.GetUID()]
+// sort puts obj where it belongs. It is ours if this very check made it. Its node is what its annotation says; if a remediator removed that,
+// what the status says, or its name.
+func (w *world) sort(obj *unstructured.Unstructured) {
+	was := w.requests.known[obj.GetUID()]
 	if was != nil {
 		was.seen = true
 	}
 	w.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
-	if !ownedBy(obj, w.check.UID) {
+	if !w.made(obj) {
 		w.requests.other = append(w.requests.other, obj)
-		if madeBy(obj, w.check.Name) && obj.GetDeletionTimestamp() == nil {
-			w.requests.leftovers = append(w.requests.leftovers, obj)
+		if w.leftBehind(obj) {
+			w.requests.leftovers[nodeOfObject(obj)] = append(w.requests.leftovers[nodeOfObject(obj)], obj)
 		}
 		if node := nodeOf(obj); node != "" {
 			w.requests.byNode[node] = append(w.requests.byNode[node], obj)

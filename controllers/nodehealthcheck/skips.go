@@ -88,6 +88,9 @@ func (w *world) obstacle(t *target, rung int) *skip {
 	if why := m.homeless(t); why != "" {
 		return warning("Skipped remediation of node: %s, because %s", t.name, why)
 	}
+	if len(t.leftovers) > 0 {
+		return leftover(t)
+	}
 	for _, rival := range w.requests.byNode[t.name] {
 		if rival.GroupVersionKind().GroupKind() == m.kind.GroupKind() {
 			return rivalled(t, rival)
@@ -100,14 +103,14 @@ func (w *world) obstacle(t *target, rung int) *skip {
 	switch {
 	case same == nil:
 		return nil
-	case !ownedBy(same, w.check.UID):
+	case !w.made(same):
 		return rivalled(t, same)
-	case slices.ContainsFunc(t.requests, func(f *found) bool { return f.obj == same && f.rung < rung }):
-		return warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
-			t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same))
 	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != m.ref.Name:
 		return warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
 			"using multiple templates of same kind is not supported for this template", t.name, same.GetKind(), client.ObjectKeyFromObject(same))
+	case slices.ContainsFunc(t.requests, func(f *found) bool { return f.obj == same && f.rung < rung }):
+		return warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
+			t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same))
 	}
 	return nil
 }
@@ -116,6 +119,15 @@ func rivalled(t *target, rival *unstructured.Unstructured) *skip {
 	s := warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck",
 		t.name, rival.GetKind(), client.ObjectKeyFromObject(rival))
 	s.again = time.Minute // what is named after a Machine does not say which node it is about when it goes
+	return s
+}
+
+// leftover says that somebody is at work for a check of the same name that was there before, with whatever remedy.
+func leftover(t *target) *skip {
+	left := t.leftovers[0]
+	s := warning("Skipped remediation of node: %s, because %s %s, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet",
+		t.name, left.GetKind(), client.ObjectKeyFromObject(left))
+	s.again = time.Minute // a remediator may have taken off whose it is, and then nobody is told when it goes
 	return s
 }
 

@@ -152,7 +152,7 @@ func (t *target) badSince(w *world) time.Time {
 // leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
 // no step is left it is kept only for a while: then somebody else may try what they can.
 func (s *step) leased(w *world) {
-	if !s.target.remediated() {
+	if !s.target.remediated() && len(s.target.leftovers) == 0 {
 		if at := s.target.remadeAt(); w.now.Before(at) && s.target.selected {
 			s.lookAgainAt(at)
 			return
@@ -177,8 +177,13 @@ func (s *step) leased(w *world) {
 	s.lookAgainAt(again)
 }
 
-// unleased: no request is left, and what is left of the lease is given back.
+// unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
+// one behind, which is at work under the same lease.
 func (s *step) unleased(w *world) {
+	if len(s.target.leftovers) > 0 {
+		s.leased(w)
+		return
+	}
 	if heldBy(s.target.lease, holderOf(w.check)) {
 		s.lease = dropLease
 	}

@@ -110,15 +110,21 @@ func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []r
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return speaksOf(check, m.Status.NodeRef.Name) })
 }
 
-// checksOfRequest maps a request to the check that owns it; what is for a node of the control plane concerns all. A template, or a kind of
-// OpenShift, concerns those that it may disable, or enable: all.
+// checksOfRequest maps a request to the check that made it, even if that is gone: then it has left the request behind. What is for a node of
+// the control plane concerns all. A template, or a kind of OpenShift, concerns those that it may disable, or enable: all.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
-	_, ofControlPlane := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-	if u, ok := obj.(*unstructured.Unstructured); ok && (!isRequest(u.GroupVersionKind()) || ofControlPlane) {
+	if u, ok := obj.(*unstructured.Unstructured); ok && !isRequest(u.GroupVersionKind()) {
 		return r.everyCheck(ctx, obj)
 	}
-	about := nodeOfObject(obj)
-	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return ownedBy(obj, check.UID) || speaksOf(check, about) })
+	_, ofControlPlane := obj.GetLabels()[nhcv1.ControlPlaneLabel]
+	by, about := makerOf(obj), nodeOfObject(obj)
+	found := r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool {
+		return ofControlPlane || by.UID == check.UID || by.Name == check.Name || speaksOf(check, about)
+	})
+	if by.Name != "" && !slices.Contains(found, requestFor(by.Name)) {
+		found = append(found, requestFor(by.Name))
+	}
+	return found
 }
 
 func nodeOfObject(obj client.Object) string {

@@ -9,11 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
@@ -107,12 +109,20 @@ func TestWhichChecksARequestOrATemplateConcerns(t *testing.T) {
 		}
 		return obj
 	}
+	marked := func(obj *unstructured.Unstructured, name string, uid types.UID) *unstructured.Unstructured {
+		obj.SetAnnotations(map[string]string{mendv1.MadeByNodeCheckAnnotation: name, nhcv1.NodeNameAnnotation: "n"})
+		obj.SetLabels(map[string]string{mendv1.MadeByNodeCheckUIDLabel: string(uid)})
+		return obj
+	}
 	one, two := ofPool("one", "a"), ofPool("two", "b", "w")
 	for name, tc := range map[string]struct {
 		obj  client.Object
 		want []string
 	}{
 		"seed 2.2: a request concerns the check that owns it":    {about("n", one, nil), []string{"one"}},
+		"one that is not owned by it any more, too":              {marked(about("n", nil, nil), "one", one.UID), []string{"one"}},
+		"the one of the same name that comes after it":           {marked(about("n", nil, nil), "one", "another"), []string{"one"}},
+		"and the one that is gone, which has left it behind":     {marked(about("n", nil, nil), "gone", "another"), []string{"gone"}},
 		"W24: somebody else's the one that waits for it":         {about("w", nil, nil), []string{"two"}},
 		"somebody else's for a node that nobody speaks of, none": {about("n", nil, nil), nil},
 		"W3: one for a node of the control plane concerns all":   {about("n", one, map[string]string{nhcv1.ControlPlaneLabel: ""}), []string{"one", "two"}},

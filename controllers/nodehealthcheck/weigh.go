@@ -87,7 +87,7 @@ func count(w *world) budget.Population {
 			}
 		case t.verdict.State == health.Suspect:
 			p.Suspect++
-		case t.remediated():
+		case t.remediated(), len(t.leftovers) > 0:
 			p.Recovering++
 		default:
 			p.Healthy++

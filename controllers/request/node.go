@@ -8,9 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // Ask is whom a request for a node is about, and who makes it.
@@ -19,12 +22,25 @@ type Ask struct {
 	Name         string
 	Node         string
 	ControlPlane bool
+	// By is the check.
+	By Maker
 	// Owners are the check, and the machine if it is known. Neither is a controller of the request.
 	Owners []metav1.OwnerReference
 }
 
+// NodeCheckOf returns the NodeHealthCheck that made the request, as far as the mark says so. Remediators take marks off, or a half of one,
+// and medik8s' operator makes none.
+func NodeCheckOf(req metav1.Object) Maker {
+	return Maker{Name: req.GetAnnotations()[mendv1.MadeByNodeCheckAnnotation], UID: types.UID(req.GetLabels()[mendv1.MadeByNodeCheckUIDLabel])}
+}
+
+// NodeChecksMarks select the requests that NodeHealthChecks made: by our mark, and by the label that medik8s' operator sets as well.
+func NodeChecksMarks() []client.ListOption {
+	return []client.ListOption{client.HasLabels{mendv1.MadeByNodeCheckUIDLabel}, client.MatchingLabels{nhcv1.PartOfLabel: nhcv1.PartOf}}
+}
+
 // ForNode returns the request that a asks for from template, as medik8s makes it: the template's content as its spec, in the template's
-// namespace, marked with its node and its template. Nothing else of the template is copied.
+// namespace, marked with its node and its template. Nothing else of the template is copied. The mark of its maker is ours.
 func ForNode(a Ask, template *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind, err := NodeKindOf(template.GroupVersionKind())
 	if err != nil {
@@ -39,8 +55,10 @@ func ForNode(a Ask, template *unstructured.Unstructured) (*unstructured.Unstruct
 	req.SetName(a.Name)
 	req.SetNamespace(template.GetNamespace())
 	req.SetOwnerReferences(a.Owners)
-	req.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: a.Node, nhcv1.TemplateNameAnnotation: template.GetName()})
-	marks := map[string]string{nhcv1.PartOfLabel: nhcv1.PartOf}
+	req.SetAnnotations(map[string]string{
+		nhcv1.NodeNameAnnotation: a.Node, nhcv1.TemplateNameAnnotation: template.GetName(), mendv1.MadeByNodeCheckAnnotation: a.By.Name,
+	})
+	marks := map[string]string{nhcv1.PartOfLabel: nhcv1.PartOf, mendv1.MadeByNodeCheckUIDLabel: string(a.By.UID)}
 	if a.ControlPlane {
 		marks[nhcv1.ControlPlaneLabel] = ""
 	}

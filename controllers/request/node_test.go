@@ -22,10 +22,12 @@ func nodeTemplate(spec map[string]any) *unstructured.Unstructured {
 
 func TestARequestForANodeIsMadeAsMedik8sMakesIt(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "check", UID: "c-uid"}
-	got, err := ForNode(Ask{Name: "worker-0-21", Node: "worker-0-21", ControlPlane: true, Owners: []metav1.OwnerReference{owner}},
-		nodeTemplate(map[string]any{"template": map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{"not": "copied"}}, "spec": map[string]any{"size": int64(42)},
-		}}))
+	ask := Ask{
+		Name: "worker-0-21", Node: "worker-0-21", ControlPlane: true, By: Maker{Name: "check", UID: "c-uid"}, Owners: []metav1.OwnerReference{owner},
+	}
+	got, err := ForNode(ask, nodeTemplate(map[string]any{"template": map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"not": "copied"}}, "spec": map[string]any{"size": int64(42)},
+	}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +35,13 @@ func TestARequestForANodeIsMadeAsMedik8sMakesIt(t *testing.T) {
 		"apiVersion": "medik8s.io/v1alpha1", "kind": "ProviderXRemediation",
 		"metadata": map[string]any{
 			"name": "worker-0-21", "namespace": "default",
-			"annotations": map[string]any{"remediation.medik8s.io/node-name": "worker-0-21", "remediation.medik8s.io/template-name": "group-x"},
+			"annotations": map[string]any{
+				"remediation.medik8s.io/node-name": "worker-0-21", "remediation.medik8s.io/template-name": "group-x",
+				"kubemend.io/made-by-node-health-check": "check",
+			},
 			"labels": map[string]any{
 				"app.kubernetes.io/part-of": "node-healthcheck-controller", "remediation.medik8s.io/isControlPlaneNode": "",
+				"kubemend.io/made-by-node-health-check-uid": "c-uid",
 			},
 			"ownerReferences": []any{map[string]any{
 				"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "check", "uid": "c-uid",
@@ -45,6 +51,12 @@ func TestARequestForANodeIsMadeAsMedik8sMakesIt(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Object); diff != "" {
 		t.Errorf("ForNode() (-want +got):\n%s", diff)
+	}
+	if by := NodeCheckOf(got); by != ask.By {
+		t.Errorf("it says that it was made by %v", by)
+	}
+	if by, marked := MadeBy(got); marked {
+		t.Errorf("it was made by MachineHealthCheck %v, who would delete it", by)
 	}
 }
 

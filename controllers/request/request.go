@@ -23,13 +23,13 @@ import (
 // TemplateSuffix ends the kind of every remediation template; without it, it is the kind of the requests made from it.
 const TemplateSuffix = "Template"
 
-// Maker is the check that made a request. It lives in the request's namespace.
+// Maker is the check that made a request: a MachineHealthCheck in the request's namespace, or a NodeHealthCheck.
 type Maker struct {
 	Name string
 	UID  types.UID
 }
 
-// MadeBy returns who made the request. There is none for a request made by Cluster API core or by hand.
+// MadeBy returns the MachineHealthCheck that made the request. There is none for a request made by Cluster API core or by hand.
 func MadeBy(req metav1.Object) (Maker, bool) {
 	name, marked := req.GetAnnotations()[mendv1.MadeByAnnotation]
 	return Maker{Name: name, UID: types.UID(req.GetLabels()[mendv1.MadeByUIDLabel])}, marked

@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 var _ = Describe("Bad input:", func() {
-	for text, spec := range inOrder(map[string]any{
+	for text, content := range spec.InOrder(map[string]any{
 		"no spec":                  nil,
 		"no spec.template":         map[string]any{"other": "thing"},
 		"a text as spec.template":  map[string]any{"template": "text"},
@@ -24,8 +25,8 @@ var _ = Describe("Bad input:", func() {
 		inModes("seed 2.6: a template with "+text+" disables the check, until it is mended", []mode{{}, {escalating: true}}, func(ctx context.Context, s *scene) {
 			bad := s.template(ctx, reboot, "bad", func(t *unstructured.Unstructured) {
 				delete(t.Object, "spec")
-				if spec != nil {
-					t.Object["spec"] = spec
+				if content != nil {
+					t.Object["spec"] = content
 				}
 			})
 			s.workers(ctx, 3)

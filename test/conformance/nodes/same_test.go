@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 var _ = Describe("As medik8s does,", func() {
@@ -39,8 +40,11 @@ var _ = Describe("As medik8s does,", func() {
 			}
 			Expect(req.GetAnnotations()).To(Equal(map[string]string{
 				"remediation.medik8s.io/node-name": s.called("w1"), "remediation.medik8s.io/template-name": "soft",
+				mendv1.MadeByNodeCheckAnnotation: s.called("check"),
 			}))
-			Expect(req.GetLabels()).To(Equal(map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"}))
+			Expect(req.GetLabels()).To(Equal(map[string]string{
+				"app.kubernetes.io/part-of": "node-healthcheck-controller", mendv1.MadeByNodeCheckUIDLabel: string(check.UID),
+			}))
 			no := false
 			Expect(req.GetOwnerReferences()).To(Equal([]metav1.OwnerReference{{
 				APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: s.called("check"), UID: check.UID, Controller: &no,

@@ -3,9 +3,7 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/pace"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -180,7 +179,7 @@ func inEveryMode(text string, tell func(context.Context, *scene)) {
 func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
-		atOnce(len(modes), func(i int) {
+		spec.AtOnce(crowd, len(modes), func(i int) {
 			s := newScene(ctx, modes[i])
 			defer s.end()
 			s.start()
@@ -191,32 +190,6 @@ func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 
 // crowd is how many scenes are played at the same time.
 const crowd = 8
-
-// atOnce does the same for every number below n, some of them at a time. What fails in one stops no other.
-func atOnce(n int, do func(i int)) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, crowd)
-	for i := range n {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			defer GinkgoRecover()
-			do(i)
-		})
-	}
-	all.Wait()
-}
-
-// inOrder yields the entries of a table by name: specs have to be told in the same order each time.
-func inOrder[V any](table map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, name := range slices.Sorted(maps.Keys(table)) {
-			if !yield(name, table[name]) {
-				return
-			}
-		}
-	}
-}
 
 // check makes a check of all nodes of the pool "workers", which remediates with the template of that name, in the scene's mode.
 func (s *scene) check(ctx context.Context, name string, edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {

@@ -131,7 +131,7 @@ var _ = Describe("A check tells", func() {
 		Eventually(metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
 	})
 
-	once("seed 2.2: what changes when it changes: nodes, their conditions, and the check itself; nothing looks again by itself here", func(ctx context.Context, s *scene) {
+	once("seed 2.2: what changes within a moment: nodes, their conditions and the check itself", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

@@ -31,6 +31,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -148,7 +149,7 @@ func startWorld() {
 		starts = append(starts, remediator.Start)
 	}
 	for _, start := range starts {
-		inBackground(start)
+		spec.Beside(start)
 	}
 }
 
@@ -159,15 +160,4 @@ func restart(node string) bool {
 		kubelet.Start()
 	}
 	return kubelet != nil
-}
-
-// inBackground runs something until the suite ends.
-func inBackground(start func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- start(ctx) }()
-	DeferCleanup(func() {
-		stop()
-		Expect(<-ended).To(Succeed())
-	})
 }

@@ -1,0 +1,41 @@
+package nodehealthcheck
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner reference.
+// The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine owns as well.
+// (docs/adr/0022-requests-carry-their-maker.md)
+func makerOf(obj metav1.Object) request.Maker {
+	by := request.NodeCheckOf(obj)
+	for _, o := range obj.GetOwnerReferences() {
+		if o.Kind != "NodeHealthCheck" || o.APIVersion != nhcv1.GroupVersion.String() {
+			continue
+		}
+		if (by.UID == "" || by.UID == o.UID) && (by.Name == "" || by.Name == o.Name) {
+			return request.Maker{Name: o.Name, UID: o.UID}
+		}
+	}
+	return by
+}
+
+// made reports whether w's check made obj: that very check, and none of its name that was there before. Of what does not say any more which
+// one it was, the status does.
+func (w *world) made(obj *unstructured.Unstructured) bool {
+	by := makerOf(obj)
+	if by.UID != "" {
+		return by.UID == w.check.UID
+	}
+	_, listed := w.requests.known[obj.GetUID()]
+	return listed && (by.Name == "" || by.Name == w.check.Name)
+}
+
+// leftBehind reports whether a check made obj that had the name of w's, and is gone.
+func (w *world) leftBehind(obj *unstructured.Unstructured) bool {
+	return makerOf(obj).Name == w.check.Name && !w.made(obj)
+}

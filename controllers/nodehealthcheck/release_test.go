@@ -1,0 +1,235 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// ofMachine lets a Machine own every request too.
+func (k *rack) ofMachine() {
+	k.t.Helper()
+	for _, obj := range k.objects() {
+		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "m-uid",
+		}))
+		k.update(obj)
+	}
+}
+
+// atWork lets the remediators of all requests hold on to them, and over lets go of them.
+func (k *rack) atWork() { k.finalize("example.org/at-work") }
+
+func (k *rack) over() { k.finalize() }
+
+func (k *rack) finalize(finalizers ...string) {
+	k.t.Helper()
+	for _, obj := range k.objects() {
+		obj.SetFinalizers(finalizers)
+		k.update(obj)
+	}
+}
+
+// goes deletes a check, and does what the garbage collector of Kubernetes does then: what nobody else owns is deleted, and from the rest the
+// reference to the check is taken away.
+func (k *rack) goes(name string) {
+	k.t.Helper()
+	gone := k.check(name)
+	if err := k.client.Delete(k.t.Context(), gone); err != nil {
+		k.t.Fatal(err)
+	}
+	for _, obj := range k.objects() {
+		left := slices.DeleteFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == gone.UID })
+		switch {
+		case len(left) == len(obj.GetOwnerReferences()):
+		case len(left) > 0:
+			obj.SetOwnerReferences(left)
+			k.update(obj)
+		case obj.GetDeletionTimestamp() == nil:
+			if err := k.client.Delete(k.t.Context(), obj); err != nil {
+				k.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// replacing is a check of that name and UID that has nodes replaced.
+func replacing(name string, uid types.UID) *nhcv1.NodeHealthCheck {
+	c := check(name, func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) })
+	c.UID = uid
+	return c
+}
+
+func (k *rack) create(obj client.Object) {
+	k.t.Helper()
+	if err := k.client.Create(k.t.Context(), obj); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
+	for name, strip := range map[string]func(*unstructured.Unstructured){
+		"by their mark": func(*unstructured.Unstructured) {},
+		"without its half that is a label": func(obj *unstructured.Unstructured) {
+			obj.SetLabels(nil)
+		},
+		"without its half that is an annotation, by what the last pass knew": func(obj *unstructured.Unstructured) {
+			obj.SetAnnotations(nil)
+		},
+		"without it, by what the last pass knew": func(obj *unstructured.Unstructured) {
+			obj.SetAnnotations(nil)
+			obj.SetLabels(nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", true), check("nhc"))...)
+			k.bad("b")
+			k.pass("nhc")
+			k.ofMachine()
+			for _, obj := range k.objects() {
+				strip(obj)
+				k.update(obj)
+			}
+			k.pass("nhc")
+			if len(k.made) != 1 {
+				t.Errorf("what is stripped is taken for somebody else's: %v", k.made)
+			}
+			k.goes("nhc")
+			if owners := k.objects()[0].GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "Machine" {
+				t.Fatalf("the garbage collector has left %v", owners)
+			}
+			k.atWork()
+			k.pass("nhc")
+			if k.objects()[0].GetDeletionTimestamp() == nil || len(k.leases()) != 1 {
+				t.Errorf("requests %v, leases %v: want the request to end, and the lease to stay until it has", k.objects(), k.leases())
+			}
+			k.over()
+			k.pass("nhc")
+			k.wants("nothing is left")
+			if len(k.leases()) > 0 {
+				t.Errorf("leases %v are left", k.leases())
+			}
+		})
+	}
+}
+
+func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
+	foreign := template("Reboot", "d", false)
+	foreign.SetKind("Reboot")
+	one, other := ofPool("nhc", "a"), ofPool("other", "b")
+	one.Spec.MaxUnhealthy, other.Spec.MaxUnhealthy = ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromInt32(1))
+	k := newRack(t, node("b", map[string]string{"pool": "a"}), node("c", map[string]string{"pool": "b"}), template("Reboot", "reboot", false), foreign, one, other)
+	k.bad("b")
+	k.bad("c")
+	k.pass("nhc")
+	k.pass("other")
+	k.wants("both have begun", "Reboot/b", "Reboot/c", "Reboot/d")
+	k.ofMachine()
+	k.goes("nhc")
+	k.pass("nhc")
+	k.wants("one of another check, and one of nobody", "Reboot/c", "Reboot/d")
+	if leases := k.leases(); !slices.Equal(leases, []string{"node-c"}) {
+		t.Errorf("leases %v", leases)
+	}
+}
+
+func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.bad("b")
+	k.pass("nhc")
+	behind := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if _, is := obj.(*nhcv1.NodeHealthCheck); is {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "nodehealthchecks"}, key.Name)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{Get: behind})
+	k.pass("nhc")
+	k.wants("it goes on", "Reboot/b")
+	if len(k.leases()) != 1 {
+		t.Errorf("leases %v", k.leases())
+	}
+}
+
+// What a deleted check has left behind may be at work, and no other check may begin beside it.
+func TestTheLeaseLastsAsLongAsWhatADeletedCheckHasLeftBehind(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.ofMachine()
+	k.atWork()
+	k.goes("nhc")
+	for range 40 {
+		k.pass("nhc")
+		k.pass("other")
+		k.wants("the former one is at work", "Reboot/b")
+		k.after(time.Minute)
+	}
+	k.over()
+	k.pass("nhc")
+	k.pass("other")
+	k.wants("the other one may begin", "Replace/b")
+}
+
+func TestACheckThatIsMadeAnewWaitsForWhatTheFormerOneHasLeftBehind(t *testing.T) {
+	for name, turn := range map[string]corev1.ConditionStatus{
+		"for a node that is bad":  corev1.ConditionUnknown,
+		"for a node that is well": corev1.ConditionTrue,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
+			k.bad("b")
+			k.pass("nhc")
+			k.ofMachine()
+			k.atWork()
+			k.goes("nhc")
+			k.create(replacing("nhc", "another"))
+			k.turn("b", turn)
+			for range 40 {
+				k.pass("nhc")
+				k.wants("the former remedy is at work", "Reboot/b")
+				if obj := k.objects()[0]; obj.GetDeletionTimestamp() == nil || !slices.Equal(k.leases(), []string{"node-b"}) || *k.check("nhc").Status.HealthyNodes != 2 {
+					t.Fatalf("%v, leases %v, status %+v", obj.Object, k.leases(), k.check("nhc").Status)
+				}
+				k.pass("other")
+				k.wants("and another check waits for the lease", "Reboot/b")
+				k.after(time.Minute)
+			}
+			told := strings.Join(k.events(), "\n")
+			if want := "Skipped remediation of node: b, because Reboot remedies/b, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet"; turn != corev1.ConditionTrue &&
+				!strings.Contains(told, want) {
+				t.Errorf("told:\n%s\nwant %q", told, want)
+			}
+			k.over()
+			k.pass("nhc")
+			if turn == corev1.ConditionTrue {
+				k.wants("nothing is left to do")
+				if len(k.leases()) > 0 {
+					t.Errorf("leases %v", k.leases())
+				}
+				return
+			}
+			k.wants("then the new one begins", "Replace/b")
+			if by := k.objects()[0]; by.GetLabels()[mendv1.MadeByNodeCheckUIDLabel] != "another" {
+				t.Errorf("made by %v", by.Object)
+			}
+		})
+	}
+}
