@@ -103,7 +103,7 @@ func without(label string) func(*nhcv1.NodeHealthCheckSpec) {
 func (k *rack) deleteAll() {
 	k.t.Helper()
 	for _, obj := range k.objects() {
-		if err := k.client.Delete(k.t.Context(), obj); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj)); err != nil {
 			k.t.Fatal(err)
 		}
 	}

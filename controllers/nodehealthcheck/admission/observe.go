@@ -39,9 +39,9 @@ func (v NodeHealthCheck) observe(ctx context.Context, check *nhcv1.NodeHealthChe
 // A request that is being deleted exists: its remediator is at work until the last finalizer is gone. One that exists says enough, whatever
 // could not be asked.
 func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHealthCheckStatus) ([]string, error) {
-	var running []string
-	var errs []error
 	requests := listed(status)
+	var running []string
+	errs := make([]error, 0, len(requests))
 	for _, at := range slices.SortedFunc(maps.Keys(requests), compare) {
 		left, err := v.left(ctx, at, requests[at])
 		running, errs = append(running, left...), append(errs, err)
