@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -24,6 +25,9 @@ type members struct {
 	// busy are those that are being remediated, by whomever, and how that is seen.
 	busy  map[string]string
 	known bool
+	// unknown is why they are not known, if that is not an error; told says that users are to hear of it.
+	unknown string
+	told    bool
 }
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
@@ -31,6 +35,9 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 	w.first = w.firstMember()
 	if w.first == nil {
 		return
+	}
+	if w.members.unknown, w.members.told = r.search.open(); w.members.unknown != "" {
+		return // its end wakes us
 	}
 	list := &corev1.NodeList{}
 	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
@@ -70,11 +77,16 @@ func (w *world) goesBefore(a, b *target) bool {
 }
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
-// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started.
+// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started; or one that is gone.
 func (r *Reconciler) readAll(ctx context.Context, w *world) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
+		if isRequest(kind) {
+			w.awaits(kind, w.requests.read[kind.GroupKind()])
+		}
 	}
 	for i := range list.Items {
 		for _, kind := range kindsOf(&list.Items[i]) {
@@ -209,7 +221,7 @@ func beingRemediated(m *clusterv1.Machine) bool {
 // as lost already, whatever it still does: without it a majority has to be left.
 func (m members) forbids(node *corev1.Node, name string) string {
 	if !m.known {
-		return "the control plane could not be looked at"
+		return cmp.Or(m.unknown, "the control plane could not be looked at")
 	}
 	for _, other := range slices.Sorted(maps.Keys(m.busy)) {
 		if other != name {

@@ -34,6 +34,9 @@ func (w *world) mayBegin(s summary, t *target) *skip {
 	if !controlPlane(t.node) {
 		return nil
 	}
+	if w.members.unknown != "" && !w.members.told {
+		return &skip{again: quorumRetry} // it will be known in a moment
+	}
 	why := w.members.forbids(t.node, t.name)
 	switch {
 	case why == "" && t != w.first:

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
@@ -98,10 +99,13 @@ func (s *scene) control(mgr ctrl.Manager) {
 	if !s.wanted.mute {
 		recorder = mgr.GetEventRecorder("NodeHealthCheck")
 	}
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	Expect(err).NotTo(HaveOccurred())
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper,
 		Kinds:     request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
+		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
 		Recorder:  recorder, Clock: s.clock, LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.newQueue})).To(Succeed())
