@@ -34,7 +34,7 @@ type layer struct {
 
 // layers are the arrows of the design. A folder in none of them fails the test: give it a layer here.
 //
-// Tests obey them as well: a test of a controller that needs the rig belongs below test/.
+// Tests obey them as well: a test of a controller that needs the rig belongs below test/. What alone they may import besides is forTests.
 var layers = []layer{
 	{
 		name:    "pure",
@@ -74,6 +74,9 @@ var layers = []layer{
 		may:     []string{"pure", "api", "adapter", "controller", "cmd", "main", "test"},
 	},
 }
+
+// forTests are folders that import nothing of ours, and that tests of every layer may import.
+var forTests = []string{"test/golden"}
 
 // impure are the parts of the standard library that a decision has no use for: they are I/O, or a way to it.
 var impure = []string{"context", "crypto/rand", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec"}
@@ -133,9 +136,12 @@ func forbiddenImports(pkgs []pkg, l layer) []string {
 		if p.folder() == "" || layerOf(p.folder()).name != l.name {
 			continue
 		}
-		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+		byTests := slices.DeleteFunc(slices.Concat(p.TestImports, p.XTestImports), func(imported string) bool {
+			return slices.Contains(forTests, folderOf(imported))
+		})
+		for _, imported := range slices.Concat(p.Imports, byTests) {
 			folder := folderOf(imported)
-			if folder == "" || folder == p.folder() || slices.Contains(l.may, layerOf(folder).name) {
+			if folder == "" || folder == p.folder() || slices.Contains(l.may, layerOf(folder).name) && !slices.Contains(forTests, p.folder()) {
 				continue
 			}
 			found = append(found, fmt.Sprintf("%s (%s) imports %s (%s)", p.folder(), l.name, folder, layerOf(folder).name))
@@ -208,6 +214,8 @@ func TestABrokenArrowIsSeen(t *testing.T) {
 		"a test of a controller imports test builders":  {ImportPath: pathOf("controllers/request"), TestImports: []string{pathOf("test/builders")}},
 		"an outside test of a decision imports the rig": {ImportPath: pathOf("controllers/health"), XTestImports: []string{pathOf("test/rig")}},
 		"a controller imports a folder without a layer": imports("controllers/machinehealthcheck", "controllers/helper"),
+		"a decision imports what is for its tests":      imports("controllers/health", "test/golden"),
+		"what is for all tests imports ours":            imports("test/golden", "test/rig"),
 		"a folder nobody has placed":                    imports("baremetal/helper", "fmt"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,14 +1,13 @@
 package powercycle
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files")
+	"github.com/kubemend/kubemend/test/golden"
+)
 
 var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -285,24 +284,7 @@ func TestStatesAreDocumented(t *testing.T) {
 	if !found || !ended {
 		t.Fatalf("%s has no generated part", path)
 	}
-	golden(t, path, before+begin+"```mermaid\n"+Diagram()+"```\n"+end+after)
-}
-
-// golden compares got with a file; -update rewrites the file.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is stale; if the change is meant, run go test ./baremetal/powercycle -update\ngot:\n%s", path, got)
-	}
+	golden.Compare(t, path, before+begin+"```mermaid\n"+Diagram()+"```\n"+end+after)
 }
 
 // Every reason that a user may read is explained.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // cast is a world that obeys, each thing in its time, except where spoil interferes.
@@ -122,19 +124,17 @@ func TestStories(t *testing.T) {
 			c.spoil = func(now time.Time, f *Facts) { f.Turn = !now.Before(noon.Add(5 * time.Minute)) }
 		}),
 	}
-	for name, c := range stories {
-		t.Run(name, func(t *testing.T) {
-			end, story := play(t, c)
-			if !end.State.Final() || end.Litter || end.Held || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
-				t.Errorf("it ends without having let go: %+v", end)
-			}
-			if end.Attempt > policy.Attempts() {
-				t.Errorf("%d attempts, only %d allowed", end.Attempt, policy.Attempts())
-			}
-			if steps := strings.Count(story, "\n"); steps > 60 {
-				t.Errorf("took %d steps: it spins", steps)
-			}
-			golden(t, "testdata/"+strings.ReplaceAll(name, " ", "-")+".txt", story)
-		})
-	}
+	golden.Stories(t, stories, func(t *testing.T, c *cast) string {
+		end, story := play(t, c)
+		if !end.State.Final() || end.Litter || end.Held || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
+			t.Errorf("it ends without having let go: %+v", end)
+		}
+		if end.Attempt > policy.Attempts() {
+			t.Errorf("%d attempts, only %d allowed", end.Attempt, policy.Attempts())
+		}
+		if steps := strings.Count(story, "\n"); steps > 60 {
+			t.Errorf("took %d steps: it spins", steps)
+		}
+		return story
+	})
 }

@@ -1,17 +1,12 @@
 package escalation_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // ladder is the one of the documentation.
 var ladder = []escalation.Rung{
@@ -109,42 +104,11 @@ func stories() map[string]*world {
 }
 
 func TestStories(t *testing.T) {
-	files := map[string]bool{}
-	for name, w := range stories() {
-		file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
-		files[file] = true
-		t.Run(name, func(t *testing.T) {
-			w.play(noon.Add(24 * time.Hour))
-			for _, fault := range w.faults {
-				t.Error(fault)
-			}
-			golden(t, file, w.story.String())
-		})
-	}
-	kept, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range kept {
-		if !files[file] {
-			t.Errorf("%s: no story is told by this file any more, delete it", file)
+	golden.Stories(t, stories(), func(t *testing.T, w *world) string {
+		w.play(noon.Add(24 * time.Hour))
+		for _, fault := range w.faults {
+			t.Error(fault)
 		}
-	}
-}
-
-// golden compares got with a file; -update rewrites the file.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is stale; if the change is meant, run go test ./controllers/... -update\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
+		return w.story.String()
+	})
 }

@@ -1,19 +1,14 @@
 package health_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // policy is the one of the documentation's first example.
 var policy = health.Policy{
@@ -223,36 +218,5 @@ func stories() map[string]*world {
 }
 
 func TestStories(t *testing.T) {
-	files := map[string]bool{}
-	for name, w := range stories() {
-		file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
-		files[file] = true
-		t.Run(name, func(t *testing.T) { golden(t, file, w.play(t)) })
-	}
-	kept, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range kept {
-		if !files[file] {
-			t.Errorf("%s: no story is told by this file any more, delete it", file)
-		}
-	}
-}
-
-// golden compares got with a file; -update rewrites the file.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is stale; if the change is meant, run go test ./controllers/... -update\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
+	golden.Stories(t, stories(), func(t *testing.T, w *world) string { return w.play(t) })
 }

@@ -26,8 +26,9 @@ const writers = 16
 // outcome is what became of a step.
 type outcome struct {
 	step
-	// made is the request that was created; nil if none was.
-	made *unstructured.Unstructured
+	// asked says that a request was to be created; made is that, nil if it was not.
+	asked bool
+	made  *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that giveUp was given up.
 	ended, flagged []*found
 	gaveUp         bool
@@ -71,9 +72,16 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	}
 	leased := r.lease(ctx, w, s)
 	o.try(leased)
-	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 || leased != nil {
+	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 {
 		return o
 	}
+	if leased != nil {
+		if !o.again { // somebody else was not only faster
+			o.refused = leased
+		}
+		return o
+	}
+	o.asked = true
 	o.made, o.refused = r.begin(ctx, w, s)
 	if errors.Is(o.refused, request.ErrAppeared) {
 		o.again, o.refused = true, nil
@@ -86,7 +94,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 
 // mayHaveMade reports whether there may be a request now. An API server that refuses one has made none; after other errors it may have.
 func (o *outcome) mayHaveMade() bool {
-	return o.made != nil || o.again || o.refused != nil && !apierrors.IsForbidden(o.refused) && !apierrors.IsInvalid(o.refused)
+	return o.asked && !apierrors.IsForbidden(o.refused) && !apierrors.IsInvalid(o.refused)
 }
 
 // mark writes on the requests of a node what a step says of them, and ends those that are over.

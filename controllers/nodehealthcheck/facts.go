@@ -50,6 +50,8 @@ func factsOf(node *corev1.Node, streaks streaks, scratch []health.Signal) health
 type streak struct {
 	began  time.Time
 	status corev1.ConditionStatus
+	// turned is when it turned to that.
+	turned time.Time
 	// longest is the longest duration that one of the statuses since then is tolerated for.
 	longest time.Duration
 	// effective is from when on the present status counts.
@@ -75,10 +77,11 @@ func (s streaks) after(node *corev1.Node, rules []health.Rule) streaks {
 		}
 		at := c.LastTransitionTime.Time
 		is, known := s[c.Type]
-		if !known || at.Before(is.began) {
+		// A turn to the status that it had has another one before it that nobody saw. It may have been well.
+		if unseen := is.status == c.Status && !at.Equal(is.turned); !known || unseen || at.Before(is.began) {
 			is = streak{began: at}
 		}
-		is.status, is.longest = c.Status, max(is.longest, rule.For)
+		is.status, is.turned, is.longest = c.Status, at, max(is.longest, rule.For)
 		is.effective = at
 		if together := is.began.Add(is.longest - rule.For); together.Before(at) {
 			is.effective = together

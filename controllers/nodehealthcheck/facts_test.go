@@ -94,23 +94,34 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 		node    *corev1.Node
 		allowed bool
 	}{
-		"one of three that is down":                                   {members{known: true, total: 3, healthy: 2}, bad, true},
-		"one of three while another one is down too":                  {members{known: true, total: 3, healthy: 1}, bad, false},
-		"W3: one of five while another one is being remediated":       {members{known: true, total: 5, healthy: 3, busy: map[string]string{"other": ""}}, bad, false},
-		"one of five while two are down":                              {members{known: true, total: 5, healthy: 3}, bad, true},
-		"the one that is being remediated already":                    {members{known: true, total: 3, healthy: 2, busy: map[string]string{"n": ""}}, bad, true},
-		"W3: one that is being remediated already, as another one is": {members{known: true, total: 5, healthy: 3, busy: map[string]string{"n": "", "other": ""}}, bad, false},
-		"the only one": {members{known: true, total: 1}, bad, false},
-		"one of two":   {members{known: true, total: 2, healthy: 1}, bad, false},
-		"one that is ready, and bad in another way, with all up": {members{known: true, total: 3, healthy: 3}, fit, true},
-		"one that is ready while another one is down":            {members{known: true, total: 3, healthy: 2}, fit, false},
-		"none while nobody knows":                                {members{total: 3, healthy: 3}, bad, false},
+		"one of three that is down":                                   {members{total: 3, healthy: 2}, bad, true},
+		"one of three while another one is down too":                  {members{total: 3, healthy: 1}, bad, false},
+		"W3: one of five while another one is being remediated":       {members{total: 5, healthy: 3, busy: map[string]string{"other": ""}}, bad, false},
+		"one of five while two are down":                              {members{total: 5, healthy: 3}, bad, true},
+		"the one that is being remediated already":                    {members{total: 3, healthy: 2, busy: map[string]string{"n": ""}}, bad, true},
+		"W3: one that is being remediated already, as another one is": {members{total: 5, healthy: 3, busy: map[string]string{"n": "", "other": ""}}, bad, false},
+		"the only one": {members{total: 1}, bad, false},
+		"one of two":   {members{total: 2, healthy: 1}, bad, false},
+		"one that is ready, and bad in another way, with all up": {members{total: 3, healthy: 3}, fit, true},
+		"one that is ready while another one is down":            {members{total: 3, healthy: 2}, fit, false},
+		"none while nobody knows":                                {members{total: 3, healthy: 3, unknown: "a time-out"}, bad, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := tc.members.forbids(tc.node, "n"); (why == "") != tc.allowed {
 				t.Errorf("forbids() = %q, want allowed: %v", why, tc.allowed)
 			}
 		})
+	}
+}
+
+func TestAMemberThatIsBeingRemediatedIsNotCountedAsHealthy(t *testing.T) {
+	var list []corev1.Node
+	for _, name := range []string{"m0", "m1", "m2"} {
+		list = append(list, *member(name))
+	}
+	list = append(list, *node("worker", nil))
+	if m := membersOf(list, map[string]string{"m1": "Reboot remedies/m1"}); m.total != 3 || m.healthy != 2 {
+		t.Errorf("%d of %d members are healthy, want 2 of 3: m1 is ready, and about to be disrupted", m.healthy, m.total)
 	}
 }
 

@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,9 @@ type term struct {
 }
 
 // seconds is how long a lease for the term lasts.
-func (t term) seconds() int32 { return int32((t.length + leaseBuffer) / time.Second) }
+func (t term) seconds() int32 {
+	return int32(min((t.length+leaseBuffer)/time.Second, math.MaxInt32)) //nolint:gosec // it is bounded
+}
 
 // whileClimbing is t as long as there is a step left: the lease is kept for it, whatever holds it up.
 func (t term) whileClimbing() term { return term{length: t.length} }
@@ -165,7 +168,7 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 	if !ours {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
-	if !ours || len(t.requests) == 0 { // another remediation begins with it
+	if !ours || !t.remediated() && len(t.gone) == 0 { // another remediation begins with it
 		lease.Spec.AcquireTime = &now
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(w.check)), &seconds, &now

@@ -1,7 +1,6 @@
 package nodehealthcheck
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,11 +22,10 @@ type members struct {
 	// healthy are those that are ready and not being remediated.
 	total, healthy int
 	// busy are those that are being remediated, by whomever, and how that is seen.
-	busy  map[string]string
-	known bool
-	// unknown is why they are not known, if that is not an error; told says that users are to hear of it.
+	busy map[string]string
+	// unknown is why it could not be looked at; empty if it was. brief says that it will be known in a moment, and that nobody needs to hear of it.
 	unknown string
-	told    bool
+	brief   bool
 }
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
@@ -36,7 +34,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 	if w.first == nil {
 		return
 	}
-	if w.members.unknown, w.members.told = r.search.open(); w.members.unknown != "" {
+	if w.members.unknown, w.members.brief = r.search.open(); w.members.unknown != "" {
 		return // its end wakes us
 	}
 	list := &corev1.NodeList{}
@@ -49,6 +47,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		busy, err = r.busyMembers(ctx, w, list.Items)
 	}
 	if err != nil {
+		w.members.unknown = err.Error()
 		w.trouble = append(w.trouble, fmt.Errorf("look at the control plane: %w", err))
 		return
 	}
@@ -95,7 +94,7 @@ func (r *Reconciler) readAll(ctx context.Context, w *world) error {
 				continue // then there are none
 			}
 			if err != nil {
-				return err
+				return fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
 			}
 			w.awaits(kind, ready && w.requests.read[kind.GroupKind()])
 		}
@@ -121,7 +120,7 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 
 // membersOf counts the control plane. The node of a request may be gone, and the request not over: it is busy all the same.
 func membersOf(nodes []corev1.Node, busy map[string]string) members {
-	m := members{known: true, busy: busy}
+	m := members{busy: busy}
 	for i := range nodes {
 		node := &nodes[i]
 		if !controlPlane(node) {
@@ -220,8 +219,8 @@ func beingRemediated(m *clusterv1.Machine) bool {
 // forbids says why the node called name of the control plane must not be disrupted; empty if it may be. The one that is unhealthy counts
 // as lost already, whatever it still does: without it a majority has to be left.
 func (m members) forbids(node *corev1.Node, name string) string {
-	if !m.known {
-		return cmp.Or(m.unknown, "the control plane could not be looked at")
+	if m.unknown != "" {
+		return "the control plane could not be looked at: " + m.unknown
 	}
 	for _, other := range slices.Sorted(maps.Keys(m.busy)) {
 		if other != name {

@@ -26,7 +26,7 @@ type memory struct {
 type remembered struct {
 	failed  int             // passes in a row that did not get through
 	told    map[string]told // what is held up, to what was told of it last
-	hold    string          // what held all up, as told last
+	hold    told            // the reason that holds all up, as told last
 	streaks map[types.UID]streaks
 	begun   map[types.UID]ongoing
 	counted map[types.UID]bool   // requests that were counted as old

@@ -128,6 +128,9 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+	if err := r.attribute(ctx, w, list.Items); err != nil {
+		return err
+	}
 	w.targets = make([]target, 0, len(list.Items))
 	known := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
@@ -245,7 +248,11 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range w.targets {
 		t := &w.targets[i]
-		if t.node == nil || t.verdict.State != health.Unhealthy {
+		if t.node == nil {
+			r.observeOwners(ctx, w, t.requests)
+			continue
+		}
+		if t.verdict.State != health.Unhealthy {
 			continue
 		}
 		var err error
@@ -253,6 +260,22 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 			w.trouble = append(w.trouble, err)
 			t.machine.handsOff = "its Machine could not be read"
 		}
+	}
+}
+
+// observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
+func (r *Reconciler) observeOwners(ctx context.Context, w *world, requests []*found) {
+	for _, f := range requests {
+		name := machineOwner(f.obj)
+		if name == "" {
+			continue
+		}
+		obj, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: f.obj.GetNamespace(), Name: name}
+		err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			w.trouble = append(w.trouble, fmt.Errorf("read machine %s of %s %s: %w", key, f.obj.GetKind(), f.obj.GetName(), err))
+		}
+		f.machine = client.IgnoreNotFound(err) != nil || err == nil && obj.DeletionTimestamp.IsZero() // not known is no reason to end it
 	}
 }
 

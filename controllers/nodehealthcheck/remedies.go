@@ -28,6 +28,7 @@ type remedy struct {
 	template schema.GroupVersionKind
 	kind     schema.GroupVersionKind // of the requests
 	timeout  time.Duration           // zero without a ladder
+	order    *int                    // of its step; nil without a ladder
 	// object is the template; nil if it cannot be used, and then the check is disabled.
 	object *unstructured.Unstructured
 }
@@ -35,6 +36,18 @@ type remedy struct {
 // String names r for people.
 func (r remedy) String() string {
 	return fmt.Sprintf("%s from template %s/%s", r.kind.Kind, r.ref.Namespace, r.ref.Name)
+}
+
+// place names r's template, and its step, as people find them in the check.
+func (r remedy) place() string {
+	at := r.ref.Kind + " " + r.ref.Name
+	if r.ref.Namespace != "" {
+		at = fmt.Sprintf("%s %s/%s", r.ref.Kind, r.ref.Namespace, r.ref.Name)
+	}
+	if r.order != nil {
+		at += fmt.Sprintf(" (order %d)", *r.order)
+	}
+	return at
 }
 
 // several reports whether the remediator copes with several requests for one node, as its template says.
@@ -57,21 +70,23 @@ func isTemplate(kind string) bool { return strings.HasSuffix(kind, request.Templ
 // the status in every pass because of that.)
 func remediesOf(spec *nhcv1.NodeHealthCheckSpec) []remedy {
 	if spec.RemediationTemplate != nil {
-		return []remedy{remedyOf(*spec.RemediationTemplate, 0)}
+		return []remedy{remedyOf(*spec.RemediationTemplate)}
 	}
 	steps := slices.Clone(spec.EscalatingRemediations)
 	slices.SortStableFunc(steps, func(a, b nhcv1.EscalatingRemediation) int { return cmp.Compare(a.Order, b.Order) })
 	remedies := make([]remedy, 0, len(steps))
-	for _, s := range steps {
-		remedies = append(remedies, remedyOf(s.RemediationTemplate, s.Timeout.Duration))
+	for i := range steps {
+		m := remedyOf(steps[i].RemediationTemplate)
+		m.order, m.timeout = &steps[i].Order, steps[i].Timeout.Duration
+		remedies = append(remedies, m)
 	}
 	return remedies
 }
 
-func remedyOf(ref corev1.ObjectReference, timeout time.Duration) remedy {
+func remedyOf(ref corev1.ObjectReference) remedy {
 	template := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	kind, _ := request.NodeKindOf(template) // the error is said when the template is read
-	return remedy{ref: ref, template: template, kind: kind, timeout: timeout}
+	return remedy{ref: ref, template: template, kind: kind}
 }
 
 // rungsOf are the remedies as the ladder sees them.
@@ -136,18 +151,18 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 
 func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*disabling, error) {
 	if _, err := request.NodeKindOf(m.template); err != nil {
-		return invalid(err), nil
+		return m.invalid(err), nil
 	}
 	for _, kind := range []schema.GroupVersionKind{m.template, m.kind} {
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
 		case request.Missing(err):
 			w.lookAgainIn(templateRetry)
-			return notFound(err), nil
+			return m.notFound(err), nil
 		case apierrors.IsForbidden(err):
 			w.unreadable[m.kind.GroupKind()] = true
 			w.lookAgainIn(templateRetry)
-			return forbidden(kind, err), nil
+			return m.forbidden(kind, err), nil
 		case err != nil:
 			return nil, err
 		case !ready:
@@ -163,20 +178,20 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		m.ref.Namespace = "" // whatever the reference says: its requests have none either, and are found again by that
 	case m.ref.Namespace == "":
-		return notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
+		return m.notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
 	}
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(m.template)
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
 	if request.Missing(err) {
 		w.lookAgainIn(templateRetry)
-		return notFound(err), nil
+		return m.notFound(err), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read remediation template %s %s/%s: %w", m.ref.Kind, m.ref.Namespace, m.ref.Name, err)
+		return nil, fmt.Errorf("read remediation template %s: %w", m.place(), err)
 	}
 	if _, err := request.Content(template); err != nil {
-		return invalid(err), nil
+		return m.invalid(err), nil
 	}
 	m.object = template
 	return nil, nil
@@ -186,19 +201,24 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 // are not.
 const templateRetry = 15 * time.Second
 
-func notFound(err error) *disabling {
-	return &disabling{nhcv1.TemplateNotFoundReason, fmt.Sprintf("Remediation template not found: %q", plain(err))}
+// notFound says of which template it is: what the API server says of one that is not there has no namespace, and of a kind no template.
+func (r remedy) notFound(err error) *disabling {
+	return &disabling{nhcv1.TemplateNotFoundReason, fmt.Sprintf("Remediation template not found: %q", r.place()+": "+plain(err))}
 }
 
-func invalid(err error) *disabling {
-	return &disabling{nhcv1.TemplateInvalidReason, fmt.Sprintf("Remediation template is invalid: %q", plain(err))}
+func (r remedy) invalid(err error) *disabling {
+	text := fmt.Sprintf("Remediation template is invalid: %q", plain(err)) // all of it medik8s', with namespace and name
+	if r.order != nil {
+		text += ", of " + r.place()
+	}
+	return &disabling{nhcv1.TemplateInvalidReason, text}
 }
 
-func forbidden(kind schema.GroupVersionKind, err error) *disabling {
+func (r remedy) forbidden(kind schema.GroupVersionKind, err error) *disabling {
 	return &disabling{nhcv1.TemplateForbiddenReason, fmt.Sprintf(
 		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, "+
 			"as the remediator brings one: %q",
-		kind.Kind, plain(err))}
+		kind.Kind, r.place()+": "+plain(err))}
 }
 
 // plain is the innermost of err, whose text is the API server's: what was tried is said in the sentence around it.

@@ -30,6 +30,12 @@ type found struct {
 	told    bool
 	// counted says that it was counted as old.
 	counted bool
+	// guessed says that nothing says which node it is about: it is listed under its own name.
+	guessed bool
+	// machine says that it is about a Machine that is there, and stays; only known if its node is gone.
+	machine bool
+	// over says that it is being deleted because the node was well since: it is no step of what is done about the node now.
+	over bool
 }
 
 // requests are all remediation requests of the kinds in use, sorted out once in a pass.
@@ -70,9 +76,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		}
 	}
 	for _, ours := range w.requests.ours {
-		slices.SortFunc(ours, func(a, b *found) int {
-			return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.rung, b.rung), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
-		})
+		slices.SortFunc(ours, oldestFirst)
 	}
 	for i := range w.check.Status.UnhealthyNodes {
 		n := &w.check.Status.UnhealthyNodes[i]
@@ -81,12 +85,17 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 			case w.requests.known[was.Resource.UID].seen:
 			case w.unreadable[kind.GroupKind()]:
 				w.requests.unseen[n.Name] = append(w.requests.unseen[n.Name], was)
+			case n.ConditionsHealthyTimestamp != nil: // the node was well since: its next failure begins at the first step
 			default:
 				w.requests.gone[n.Name] = append(w.requests.gone[n.Name], was)
 			}
 		}
 	}
 	return nil
+}
+
+func oldestFirst(a, b *found) int {
+	return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.rung, b.rung), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
 }
 
 // objectKey is what no two objects have in common at the same time.
@@ -121,7 +130,9 @@ func isRequest(kind schema.GroupVersionKind) bool {
 
 // listed is what the status says of a request.
 type listed struct {
-	node        string
+	node string
+	// well says that the node was.
+	well        bool
 	remediation *nhcv1.Remediation
 	seen        bool
 }
@@ -131,7 +142,7 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	for i := range check.Status.UnhealthyNodes {
 		n := &check.Status.UnhealthyNodes[i]
 		for j := range n.Remediations {
-			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, remediation: &n.Remediations[j]}
+			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, well: n.ConditionsHealthyTimestamp != nil, remediation: &n.Remediations[j]}
 		}
 	}
 	return known
@@ -158,6 +169,7 @@ func (w *world) sort(obj *unstructured.Unstructured) {
 	f := &found{obj: obj, rung: w.rungOf(obj, was)}
 	f.givenUp = f.annotated(nhcv1.TimedOutAnnotation)
 	f.told = !f.givenUp.IsZero()
+	f.over = f.leaving() && (was == nil || was.well)
 	node := nodeOfObject(obj)
 	if was != nil {
 		node = cmp.Or(nodeOf(obj), was.node)
@@ -165,6 +177,7 @@ func (w *world) sort(obj *unstructured.Unstructured) {
 			f.givenUp = was.remediation.TimedOut.Time
 		}
 	}
+	f.guessed = nodeOf(obj) == "" && was == nil
 	w.requests.ours[node] = append(w.requests.ours[node], f)
 }
 
@@ -266,11 +279,11 @@ func (f *found) says(kind string) bool {
 	return answer == escalation.Yes
 }
 
-// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone.
+// ladder are the requests for t as the ladder sees them: those that are there, and those that are gone, of its present failure.
 func (w *world) ladder(t *target) []escalation.Request {
 	var steps []escalation.Request
 	for _, f := range t.requests {
-		if f.rung >= 0 {
+		if f.rung >= 0 && !f.over {
 			steps = append(steps, f.step())
 		}
 	}

@@ -31,11 +31,11 @@ type search struct{ tried, done atomic.Bool }
 
 // open is why it is not known whose remediations are under way: the search is not over. It is empty if it is. Until it was tried for the
 // first time that is no more than a moment, and nothing to tell.
-func (s *search) open() (why string, told bool) {
+func (s *search) open() (why string, brief bool) {
 	if s.done.Load() {
 		return "", false
 	}
-	return "requests that were left behind could not be searched for", s.tried.Load()
+	return "requests that were left behind could not be searched for", !s.tried.Load()
 }
 
 // searchLeftovers searches until it could look everywhere.

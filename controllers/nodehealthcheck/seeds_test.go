@@ -81,31 +81,39 @@ func TestConditionsOfANode(t *testing.T) {
 	}
 }
 
+// Of five nodes one after the other turns bad, until one more is bad than may be.
 func TestHowManyNodesAreRemediatedAtOnce(t *testing.T) {
 	number := func(n int32) *intstr.IntOrString { return ptr.To(intstr.FromInt32(n)) }
 	percentage := func(p string) *intstr.IntOrString { return ptr.To(intstr.FromString(p)) }
-	for name, set := range map[string]func(*nhcv1.NodeHealthCheckSpec){
-		"seed 0.6, seed 0.13: as many as maxUnhealthy says":       func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = number(2) },
-		"seed 0.6, seed 0.12: a percentage that may be unhealthy": func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = percentage("59%") },
-		"seed 1.4: as few as minHealthy leaves":                   func(s *nhcv1.NodeHealthCheckSpec) { s.MinHealthy = number(3) },
-		"seed 1.4, seed 1.10: a percentage that has to be healthy": func(s *nhcv1.NodeHealthCheckSpec) {
-			s.MinHealthy = percentage("60%")
-		},
-		"seed 0.11, seed 1.4: 51% have to be healthy if nothing is said": func(*nhcv1.NodeHealthCheckSpec) {},
+	for name, tc := range map[string]struct {
+		min, max *intstr.IntOrString
+		atOnce   int
+	}{
+		"seed 0.6, seed 0.13: as many as maxUnhealthy says":                {nil, number(1), 1},
+		"seed 0.6, seed 0.12: a percentage, rounded down":                  {nil, percentage("39%"), 1},
+		"seed 0.6: a larger percentage":                                    {nil, percentage("60%"), 3},
+		"seed 1.4: as many as minHealthy leaves":                           {number(4), nil, 1},
+		"seed 1.4, seed 1.10: a percentage that has to be healthy":         {percentage("61%"), nil, 1},
+		"seed 0.11, seed 1.4: 51% have to be healthy if neither says more": {nil, nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc", set))...)
-			for _, name := range []string{"a", "b", "c"} {
+			names := []string{"a", "b", "c", "d", "e"}
+			k := newRack(t, append(nodes(names...), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+				s.MinHealthy, s.MaxUnhealthy = tc.min, tc.max
+			}))...)
+			var want []string
+			for _, name := range names[:tc.atOnce+1] {
+				want = append(want, "Reboot/"+name)
 				k.bad(name)
 				k.pass("nhc")
 			}
-			k.wants("the third one is one too many, and the others go on", "Reboot/a", "Reboot/b")
-			if got := k.check("nhc").Status; *got.HealthyNodes != 2 || len(got.UnhealthyNodes) != 3 {
+			k.wants("the last one is one too many, and the others go on", want[:tc.atOnce]...)
+			if got := k.check("nhc").Status; *got.HealthyNodes != 4-tc.atOnce || len(got.UnhealthyNodes) != tc.atOnce+1 {
 				t.Errorf("status %+v", got)
 			}
 			k.turn("a", corev1.ConditionTrue)
 			k.pass("nhc")
-			k.wants("then its turn has come", "Reboot/b", "Reboot/c")
+			k.wants("then its turn has come", want[1:]...)
 		})
 	}
 }

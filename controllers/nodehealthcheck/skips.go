@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,8 +35,8 @@ func (w *world) mayBegin(s summary, t *target) *skip {
 	if !controlPlane(t.node) {
 		return nil
 	}
-	if w.members.unknown != "" && !w.members.told {
-		return &skip{again: quorumRetry} // it will be known in a moment
+	if w.members.brief {
+		return &skip{again: quorumRetry}
 	}
 	why := w.members.forbids(t.node, t.name)
 	switch {
@@ -81,11 +82,12 @@ func (w *world) skips(t *target) *skip {
 	if len(w.remedies) == 0 {
 		return nil
 	}
-	return w.obstacle(t, &w.remedies[0])
+	return w.obstacle(t, 0)
 }
 
-// obstacle says why m in particular cannot be used for t; nil if it can.
-func (w *world) obstacle(t *target, m *remedy) *skip {
+// obstacle says why a rung in particular cannot be used for t; nil if it can.
+func (w *world) obstacle(t *target, rung int) *skip {
+	m := &w.remedies[rung]
 	if why := m.homeless(t); why != "" {
 		return warning("Skipped remediation of node: %s, because %s", t.name, why)
 	}
@@ -109,6 +111,9 @@ func (w *world) obstacle(t *target, m *remedy) *skip {
 	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != m.ref.Name:
 		return warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
 			"using multiple templates of same kind is not supported for this template", t.name, same.GetKind(), client.ObjectKeyFromObject(same))
+	case slices.ContainsFunc(t.requests, func(f *found) bool { return f.obj == same && f.rung < rung }):
+		return warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
+			t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same))
 	}
 	return nil
 }

@@ -41,11 +41,36 @@ func statusAfter(w *world, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
 	}
+	st.UnhealthyNodes = bounded(st.UnhealthyNodes)
 	sayEnabled(w, st)
 	sayStorm(w, s, st)
 	sayAllowed(w, s, st)
 	st.Phase, st.Reason = phaseOf(next, remediating(w, outcomes))
 	return next
+}
+
+// mostListed is how many nodes a status lists. One that does not fit into the API server's store could never be written again.
+const mostListed = 1000
+
+// bounded leaves out what is too much: first nodes that nothing is done about, then others. Their requests speak for themselves.
+func bounded(nodes []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
+	if len(nodes) <= mostListed {
+		return nodes
+	}
+	room := mostListed
+	for i := range nodes {
+		if len(nodes[i].Remediations) > 0 {
+			room--
+		}
+	}
+	nodes = slices.DeleteFunc(nodes, func(n nhcv1.UnhealthyNode) bool {
+		if len(n.Remediations) > 0 {
+			return false
+		}
+		room--
+		return room < 0
+	})
+	return nodes[:min(len(nodes), mostListed)]
 }
 
 // remediating reports whether there are requests; what the status only remembers are none.
@@ -87,6 +112,9 @@ func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
 	for _, f := range t.requests {
 		if slices.Contains(o.ended, f) && len(f.obj.GetFinalizers()) == 0 {
 			continue // nothing keeps it
+		}
+		if f.over && !t.wellOrGone() {
+			continue // or else it would be taken for a step that was taken when it is gone
 		}
 		all = append(all, remediationOf(w, f, o))
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
@@ -33,11 +34,7 @@ func stepFor(w *world, s summary, t *target) step {
 		next.healthy(w)
 	default:
 		next.resumed()
-		if len(t.requests)+len(t.gone) > 0 { // also while one that somebody deleted is about to be made again
-			next.leased(w)
-		} else {
-			next.unleased(w)
-		}
+		next.leased(w)
 		if t.verdict.State == health.Unhealthy {
 			next.relapsed(w)
 			next.unhealthy(w, s)
@@ -53,16 +50,17 @@ const tooOld = 48 * time.Hour
 func (s *step) lookAgainAt(at time.Time) { s.recheck = health.Earliest(s.recheck, at) }
 
 // orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but one whose remediator says that
-// the node is meant to go, which goes on until it has succeeded. The lease stays until the last of them is gone.
+// the node is meant to go, which goes on until it has succeeded, and one about a Machine that is still there: whoever remediates it may
+// have taken the node away, to have it come back. The lease stays until the last of them is gone.
 func (s *step) orphaned(w *world) {
 	if len(s.target.requests) == 0 {
 		s.unleased(w)
 	}
 	for _, f := range s.target.requests {
-		if f.leaving() {
+		if f.leaving() || f.guessed { // which node is gone is not known
 			continue
 		}
-		if until := w.patience(f); f.says(nhcv1.NodeDeletionExpectedCondition) && w.now.Before(until) {
+		if until := w.patience(f); (f.says(nhcv1.NodeDeletionExpectedCondition) || f.machine) && w.now.Before(until) {
 			s.lookAgainAt(until)
 			continue
 		}
@@ -151,8 +149,17 @@ func (t *target) badSince(w *world) time.Time {
 	return since
 }
 
-// leased: as long as there are requests the lease is kept.
+// leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
+// no step is left it is kept only for a while: then somebody else may try what they can.
 func (s *step) leased(w *world) {
+	if !s.target.remediated() && len(s.target.leftovers) == 0 {
+		if at := s.target.remadeAt(); w.now.Before(at) && s.target.selected {
+			s.lookAgainAt(at)
+			return
+		}
+		s.unleased(w)
+		return
+	}
 	rung := -1
 	since := w.now
 	for _, f := range s.target.requests {
@@ -162,21 +169,12 @@ func (s *step) leased(w *world) {
 		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
 	s.term = termOf(w.rungs, rung).whileClimbing()
+	if len(w.rungs) > 0 && escalation.Climb(w.rungs, w.ladder(s.target), w.now).Do == escalation.Exhausted {
+		s.term = termOf(w.rungs, len(w.rungs)-1)
+	}
 	var again time.Time
 	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), s.term, since, w.now)
 	s.lookAgainAt(again)
-}
-
-// exhausted: no step is left, and after a while somebody else may try what they can.
-func (s *step) exhausted(w *world) {
-	since := w.now
-	for _, f := range s.target.requests {
-		since = health.Earliest(since, f.started())
-	}
-	if step, again := leaseStep(s.target.lease, holderOf(w.check), termOf(w.rungs, len(w.rungs)-1), since, w.now); step == dropLease || step == keepLease {
-		s.lease = step
-		s.lookAgainAt(again)
-	}
 }
 
 // unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
@@ -205,6 +203,11 @@ func (s *step) unhealthy(w *world, sum summary) {
 			return
 		}
 	}
+	if i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over }); i >= 0 {
+		s.skipped = warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
+			t.name, t.requests[i].obj.GetKind(), client.ObjectKeyFromObject(t.requests[i].obj))
+		return
+	}
 	ladder := w.ladder(t)
 	answer := escalation.Climb(w.rungs, ladder, w.now)
 	if answer.Do == escalation.GiveUp {
@@ -216,7 +219,6 @@ func (s *step) unhealthy(w *world, sum summary) {
 	case escalation.Start:
 		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
-		s.exhausted(w)
 		s.skipped = &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventNoTemplateLeft, text: fmt.Sprintf(
 			"Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)}
 	}
@@ -228,7 +230,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 func (s *step) begin(w *world, sum summary, rung int) {
 	t := s.target
 	if s.skipped = w.skips(t); s.skipped == nil {
-		s.skipped = w.obstacle(t, &w.remedies[rung])
+		s.skipped = w.obstacle(t, rung)
 	}
 	if s.skipped != nil {
 		return
@@ -278,11 +280,20 @@ func (t *target) requestsOn(rung int, tell bool) []*found {
 // deletes what it is asked at once would be asked without end.
 const remake = time.Minute
 
-// again is the first moment at which a request that is gone may be made again; zero if there was none.
+// again is the first moment at which a request that is gone may be made again on a rung; zero if there was none.
 func (t *target) again(w *world, rung int) time.Time {
+	return t.remade(func(gone *nhcv1.Remediation) bool { return w.rungOfGone(gone) == rung })
+}
+
+// remadeAt is likewise that of any rung.
+func (t *target) remadeAt() time.Time {
+	return t.remade(func(*nhcv1.Remediation) bool { return true })
+}
+
+func (t *target) remade(on func(*nhcv1.Remediation) bool) time.Time {
 	var at time.Time
 	for i := range t.gone {
-		if gone := &t.gone[i]; w.rungOfGone(gone) == rung && gone.TimedOut == nil && gone.Started.Add(remake).After(at) {
+		if gone := &t.gone[i]; on(gone) && gone.TimedOut == nil && gone.Started.Add(remake).After(at) {
 			at = gone.Started.Add(remake)
 		}
 	}

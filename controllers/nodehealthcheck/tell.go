@@ -44,6 +44,11 @@ type told struct {
 	at   time.Time
 }
 
+// again reports whether text is to be told at now.
+func (t told) again(text string, now time.Time) bool {
+	return t.text != text || !now.Before(t.at.Add(tellAgain))
+}
+
 // tellAgain is after how long what goes on is told once more.
 const tellAgain = time.Hour
 
@@ -54,7 +59,7 @@ func (n *telling) add(t *target, kind, reason, action, text string) {
 // once tells a text that is about what goes on, known by key, unless that was told lately.
 func (n *telling) once(key, text string, tell func()) {
 	is := n.told[key]
-	if is.text != text || !n.now.Before(is.at.Add(tellAgain)) {
+	if is.again(text, n.now) {
 		is = told{text, n.now}
 		tell()
 	}
@@ -67,7 +72,8 @@ func detectedNotes(w *world) []tell.Note {
 	n := &telling{}
 	for i := range w.targets {
 		t := &w.targets[i]
-		if c := matched(w, t); c != nil && t.selected && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil) {
+		unlisted := t.listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others nobody knows whether it was told
+		if c := matched(w, t); c != nil && t.selected && (unlisted || t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil) {
 			n.add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
 				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", t.name, c.Type, c.Status))
 		}
@@ -180,17 +186,17 @@ func logger(ctx context.Context) logr.Logger {
 	return log.FromContext(ctx).WithName("controllers").WithName("NodeHealthCheck")
 }
 
-// holdNote is the event about what keeps all nodes from being remediated, once for each time that it keeps one from it.
+// holdNote is the event about what keeps all nodes from being remediated, when it begins to keep one from it and every hour.
 func (r *Reconciler) holdNote(w *world, s summary) *tell.Note {
-	told := r.memory.of(w.check.Name)
+	last := r.memory.of(w.check.Name)
 	if s.hold.reason == "" || s.population.Waiting == 0 {
-		told.hold = ""
+		last.hold = told{}
 		return nil
 	}
-	if told.hold == s.hold.reason || s.hold.reason == nhcv1.DisabledReason {
+	if !last.hold.again(s.hold.reason, w.now) || s.hold.reason == nhcv1.DisabledReason {
 		return nil
 	}
-	told.hold = s.hold.reason
+	last.hold = told{s.hold.reason, w.now}
 	n := &tell.Note{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Grant", Text: s.hold.message}
 	switch s.hold.reason {
 	case nhcv1.PausedReason:

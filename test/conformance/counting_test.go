@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,17 @@ func atMost(limit string) func(*clusterv1.MachineHealthCheck) {
 // between lets a check remediate while the number of those not healthy is in the range.
 func between(limits string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = limits }
+}
+
+// lenient makes a check only suspect what fell silent, strict makes it call all of that unhealthy: in one pass, when all of it was seen.
+func lenient(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*long) }
+
+func strict(c *clusterv1.MachineHealthCheck) { silentFor(c, long/2) }
+
+func silentFor(c *clusterv1.MachineHealthCheck, patience time.Duration) {
+	for i := range c.Spec.Checks.UnhealthyNodeConditions {
+		c.Spec.Checks.UnhealthyNodeConditions[i].TimeoutSeconds = ptr.To(int32(patience / time.Second))
+	}
 }
 
 const (
@@ -138,8 +151,10 @@ var _ = Describe("Counting", func() {
 	It("leaves machines that the user wants left alone out of everything, the denominator too", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b", "c", "d")
-		s.check(ctx, "check", atMost("50%"))
+		s.check(ctx, "check", atMost("50%"), lenient)
 		s.fallsSilent(ctx, "b", "c", "d")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 1, 0}))
+		s.changeCheck(ctx, "check", strict)
 		Eventually(s.health(ctx, "d")).Should(Equal(silent))
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted), "3 of 4, and 2 are allowed")
 		Expect(s.owner(ctx, "b")()).To(Equal(nothing))

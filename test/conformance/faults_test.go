@@ -102,19 +102,20 @@ func (u *upheaval) happenedOnce(c *chronicle, done []string, why string) {
 		Expect(slices.DeleteFunc(slices.Clone(done), func(w string) bool { return w != once })).To(HaveLen(1), "%s: %s in %q", why, once, done)
 	}
 	for machine, turns := range map[string][]string{"recovers": {"False", "True"}, "breaks": {"True", "False"}, "owned": {"False"}} {
-		Expect(c.turns(u.cluster.Namespace, machine, clusterv1.MachineHealthCheckSucceededCondition)).To(Equal(turns), "%s: %s", why, machine)
+		Eventually(c.turns).WithArguments(u.cluster.Namespace, machine, clusterv1.MachineHealthCheckSucceededCondition).Should(Equal(turns), "%s: %s", why, machine)
 	}
-	Expect(c.turns(u.cluster.Namespace, "owned", clusterv1.MachineOwnerRemediatedCondition)).To(Equal([]string{"False"}), why)
+	Eventually(c.turns).WithArguments(u.cluster.Namespace, "owned", clusterv1.MachineOwnerRemediatedCondition).Should(Equal([]string{"False"}), why)
 }
 
 var _ = Describe("When writes fail", Ordered, func() {
 	const name = "faults"
 	args := []string{"--watch-filter=" + name, "--unclaimed-machine-health-checks=act"}
 	var (
-		g     passage
-		m     *rig.Kubemend
-		c     *chronicle
-		total int // how many writes an undisturbed upheaval makes
+		g      passage
+		m      *rig.Kubemend
+		c      *chronicle
+		total  int // how many writes an undisturbed upheaval makes
+		needed int // how many of them are different ones, which every upheaval makes
 	)
 	BeforeAll(func(ctx SpecContext) {
 		g = newGateway(management)
@@ -142,11 +143,11 @@ var _ = Describe("When writes fail", Ordered, func() {
 		Eventually(u.state(ctx)).Should(Equal(over))
 		u.settles(ctx, m)
 		done, _ := u.plan.Written()
-		total = len(done)
+		total, needed = len(done), len(slices.Compact(slices.Sorted(slices.Values(done))))
 		u.happenedOnce(c, done, "undisturbed")
 		Expect(done).To(ContainElements("PATCH machines/recovers/status", "PATCH machines/breaks/status", "PATCH machines/owned/status",
 			"PATCH machinehealthchecks/check/status", "PATCH machinehealthchecks/owned", "PATCH machinehealthchecks/owned/status"))
-		Expect(total).To(BeNumerically("<=", 10), "in %q", done)
+		Expect(total).To(BeNumerically("<=", needed+2), "each of three things may have a pass of its own, in %q", done)
 	})
 
 	It("ends in the same state, having done nothing twice, whichever write fails", func(ctx SpecContext) {
@@ -161,7 +162,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 			why := u.title(u.plan.Nth, u.plan.Fate)
 			Expect(u.state(ctx)()).To(Equal(over), why)
 			done, struck := u.plan.Written()
-			Expect(struck).To(BeTrue(), why)
+			Expect(struck || u.plan.Nth > needed).To(BeTrue(), why)
 			u.happenedOnce(c, done, why)
 			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("check", `kind="Metal3Remediation"`)...)()).To(BeEquivalentTo(2), why)
 			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("owned", `kind="Owner"`)...)()).To(BeEquivalentTo(1), why)
@@ -176,7 +177,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 			Eventually(func() bool {
 				done, _ := u.plan.Written()
 				// Two writes of a status may become one, and then the last one never comes.
-				return len(done) == u.plan.Nth || u.plan.Nth == total && maps.Equal(u.state(ctx)(), over)
+				return len(done) == u.plan.Nth || u.plan.Nth > needed && maps.Equal(u.state(ctx)(), over)
 			}).Should(BeTrue(), u.title(u.plan.Nth, u.plan.Fate))
 		}
 		m.Kill()
@@ -195,7 +196,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 		for i, u := range all {
 			why := u.title(before[i].Nth, before[i].Fate)
 			done, _ := before[i].Written()
-			Expect(len(done)).To(BeNumerically(">=", min(before[i].Nth, total-1)), why)
+			Expect(len(done)).To(BeNumerically(">=", min(before[i].Nth, needed)), why)
 			after, _ := u.plan.Written()
 			u.happenedOnce(c, append(done, after...), why)
 			u.toldOnce(ctx, false, why)

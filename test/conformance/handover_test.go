@@ -67,6 +67,7 @@ var _ = Describe("Handing over", func() {
 		s.check(ctx, "check")
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
 		s.isDeleted(ctx, "a")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
 
 		s.fallsSilent(ctx, "a", "b")
 

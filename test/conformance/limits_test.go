@@ -37,7 +37,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 
 			Eventually(s.allowed(ctx, "check")).Should(Equal("False/InvalidLimit"))
 			Expect(s.message(ctx, "check", "RemediationAllowed")()).To(And(ContainSubstring(field), ContainSubstring(why)))
-			Expect(s.counts(ctx, "check")()).To(Equal([]int32{2, 1, 0}))
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}))
 			Eventually(s.health(ctx, "bad")).Should(Equal(silent), "the verdict is told all the same")
 			Eventually(s.health(ctx, "good")).Should(Equal(well))
 			Expect(s.owner(ctx, "bad")()).To(Equal(nothing))
@@ -98,7 +98,12 @@ var _ = Describe("How many at once", func() {
 		s.workers(ctx, "a", "b", "c", "d", "e")
 		overdue(ctx, s, "c", "b", "e", "d") // c is the longest overdue
 		s.change(ctx, "d", annotated(clusterv1.RemediateMachineAnnotation, ""))
-		s.check(ctx, "check", by("reboot"), atOnce("2"))
+		s.check(ctx, "check", by("reboot"), atOnce("2"), atMost("0"))
+		Eventually(s.health(ctx, "d")).Should(Equal("False/HasRemediateAnnotation False/HasRemediateMachineAnnotation"))
+		for _, m := range []string{"b", "c", "e"} {
+			Eventually(s.health(ctx, m)).Should(Equal(silent))
+		}
+		s.changeCheck(ctx, "check", atMost("100%"))
 
 		Eventually(s.requested(ctx)).Should(ConsistOf("d", "c"))
 		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(Equal(
@@ -121,7 +126,9 @@ var _ = Describe("How many at once", func() {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b", "c")
 		overdue(ctx, s, "b", "a", "c")
-		s.check(ctx, "check", atOnce("1"))
+		s.check(ctx, "check", atOnce("1"), lenient)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
+		s.changeCheck(ctx, "check", strict)
 		Eventually(s.owner(ctx, "b")).Should(Equal(handedOn))
 		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
 
@@ -139,7 +146,9 @@ var _ = Describe("How many at once", func() {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b", "c", "d")
 		overdue(ctx, s, "a", "b", "c", "d")
-		s.check(ctx, "check", atOnce("10%"))
+		s.check(ctx, "check", atOnce("10%"), lenient)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 0, 0}))
+		s.changeCheck(ctx, "check", strict)
 		Eventually(s.owner(ctx, "a")).Should(Equal(handedOn))
 		Consistently(s.owner(ctx, "b")).Should(Equal(nothing))
 
@@ -156,7 +165,9 @@ var _ = Describe("How many at once", func() {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b", "c")
 		overdue(ctx, s, "a", "b")
-		s.check(ctx, "check", atMost("1"), atOnce("5"))
+		s.check(ctx, "check", atMost("1"), atOnce("5"), lenient)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 1, 0}))
+		s.changeCheck(ctx, "check", strict)
 
 		Eventually(s.health(ctx, "b")).Should(Equal(silent))
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))

@@ -1,324 +1,19 @@
 package conformance
 
 import (
-	"context"
 	"encoding/json"
-	"encoding/pem"
-	"fmt"
-	"net/http/httptest"
-	"os"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
-	"github.com/kubemend/kubemend/test/rig"
 )
-
-// checks are NodeHealthChecks as clients write them.
-var checks = provider{nhcv1.GroupVersion.String(), "NodeHealthCheck"}
-
-// validator is the user as whom the validation reads.
-const validator = "validator"
-
-// Parts of specs of checks.
-const (
-	oneTemplate  = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
-	resembling   = `"selector":{"matchExpressions":[{"key":"a","operator":"Resembles","values":["b"]}]}`
-	ownTemplate  = `"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"a"}`
-	bothDefaults = `"unhealthyConditions":[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`
-)
-
-// ladder is escalatingRemediations of the given steps.
-func ladder(steps ...string) string {
-	return `"escalatingRemediations":[` + strings.Join(steps, ",") + `]`
-}
-
-// rung is one step: a template of that kind.
-func rung(kind string, order int, timeout string) string {
-	return fmt.Sprintf(`{"remediationTemplate":{"apiVersion":"test.io/v1","kind":%q,"namespace":"default","name":"a"},"order":%d,"timeout":%q}`,
-		kind, order, timeout)
-}
-
-// rungs are n steps, all of different order.
-func rungs(n int) []string {
-	steps := make([]string, n)
-	for i := range steps {
-		steps[i] = rung("RebootTemplate", i, "1m")
-	}
-	return steps
-}
-
-func specWith(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
-
-// unwell is a check of one condition that lasts for a duration.
-func unwell(status, duration string) string {
-	return fmt.Sprintf(`"unhealthyConditions":[{"type":"Ready","status":%q,"duration":%q}]`, status, duration)
-}
-
-// templateWith is a reference of these fields.
-func templateWith(fields string) string { return `"remediationTemplate":{` + fields + `}` }
-
-var takenChecks = []TableEntry{
-	Entry("one template and nothing else", specWith(oneTemplate)),
-	Entry("C10: a template with all that can be said beside it", specWith(oneTemplate, `"minHealthy":"51%"`, unwell("False", "1h30m"),
-		`"stormCooldownDuration":"5m","healthyDelay":"-1s","pauseRequests":["for the test"]`)),
-	Entry("C10, seed 0.8: steps instead of one template", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("ReplaceTemplate", 2, "1h")))),
-	Entry("C13, seed 0.11: neither threshold, which medik8s refuses", specWith(oneTemplate)),
-	Entry("C14: maxUnhealthy alone", specWith(oneTemplate, `"maxUnhealthy":2`)),
-	Entry("C16, seed 0.9, 0.10, 1.8: an empty selector, which medik8s refuses", specWith(oneTemplate, `"selector":{}`)),
-	Entry("C05: a percentage", specWith(oneTemplate, `"minHealthy":"30%"`)),
-	Entry("C05: a percentage of unhealthy nodes", specWith(oneTemplate, `"maxUnhealthy":"30%"`)),
-	Entry("all of the percentages there are", specWith(oneTemplate, `"minHealthy":"100%"`)),
-	Entry("no healthy node at all", specWith(oneTemplate, `"minHealthy":0`)),
-	Entry("the largest number", specWith(oneTemplate, `"maxUnhealthy":2147483647`)),
-	Entry("steps of negative order", specWith(ladder(rung("RebootTemplate", -1, "60s"), rung("ReplaceTemplate", 0, "60s")))),
-	Entry("steps out of order", specWith(ladder(rung("RebootTemplate", 7, "60s"), rung("ReplaceTemplate", 3, "60s")))),
-	Entry("as many steps as there may be", specWith(ladder(rungs(20)...))),
-	Entry("a template beside an empty list of steps", specWith(oneTemplate, ladder())),
-	Entry("minHealthy with a template that deletes machines", specWith(`"minHealthy":1`,
-		ladder(rung("MachineDeletionRemediationTemplate", 1, "60s")))),
-	Entry("no conditions, which are the default then", specWith(oneTemplate)),
-	Entry("a condition that no node can have", specWith(oneTemplate, unwell("Perhaps", "0s"))),
-	Entry("the longest duration", specWith(oneTemplate, `"healthyDelay":"2562047h"`)),
-	Entry("the longest negative one", specWith(oneTemplate, `"healthyDelay":"-2562047h"`)),
-}
-
-var refusedChecks = []TableEntry{
-	Entry("C12: both thresholds", specWith(oneTemplate, `"minHealthy":"51%","maxUnhealthy":"49%"`),
-		"spec: Invalid value: minHealthy and maxUnhealthy cannot be specified at the same time"),
-	Entry("C11: a negative minHealthy", specWith(oneTemplate, `"minHealthy":-1`), "spec.minHealthy: Invalid value: -1: minHealthy must not be negative: -1"),
-	Entry("C11: a negative maxUnhealthy", specWith(oneTemplate, `"maxUnhealthy":-7`), "spec.maxUnhealthy: Invalid value: -7: maxUnhealthy must not be negative: -7"),
-	Entry("C04: more than all healthy", specWith(oneTemplate, `"minHealthy":"150%"`), "spec.minHealthy: Invalid value"),
-	Entry("C04: more than all unhealthy", specWith(oneTemplate, `"maxUnhealthy":"150%"`), "spec.maxUnhealthy: Invalid value"),
-	Entry("a number that no client could read", specWith(oneTemplate, `"minHealthy":2147483648`), "spec.minHealthy: Invalid value: 2147483648: minHealthy must be at most 2147483647"),
-	Entry("another such number", specWith(oneTemplate, `"maxUnhealthy":2147483648`), "spec.maxUnhealthy: Invalid value: 2147483648: maxUnhealthy must be at most 2147483647"),
-	Entry("C15: maxUnhealthy with a template that deletes machines",
-		specWith(`"maxUnhealthy":1`, templateWith(`"apiVersion":"test.io/v1","kind":"MachineDeletionRemediationTemplate","name":"a"`)),
-		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate"),
-	Entry("C15: the same however it is written",
-		specWith(`"maxUnhealthy":1`, templateWith(`"apiVersion":"test.io/v1","kind":"machinedeletionREMEDIATIONTemplate","name":"a"`)),
-		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate"),
-	Entry("C15: maxUnhealthy with a step that deletes machines",
-		specWith(`"maxUnhealthy":1`, ladder(rung("RebootTemplate", 1, "60s"), rung("MachineDeletionremediationTemplate", 2, "60s"))),
-		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate escalating remediation"),
-	Entry("C17, seed 0.8: neither a template nor steps", specWith(`"minHealthy":1`),
-		"spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"),
-	Entry("C17: an empty list of steps", specWith(ladder()),
-		"spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"),
-	Entry("C17: an empty spec", specWith(), "spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"),
-	Entry("C17: no spec", ``, "spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"),
-	Entry("C17: both a template and steps", specWith(oneTemplate, ladder(rung("RebootTemplate", 1, "60s"))),
-		"spec: Invalid value: RemediationTemplate and EscalatingRemediations usage is mutual exclusive"),
-	Entry("C18: two steps of one order",
-		specWith(ladder(rung("RebootTemplate", 3, "60s"), rung("FenceTemplate", 5, "60s"), rung("ReplaceTemplate", 5, "60s"))),
-		"spec.escalatingRemediations: Invalid value: EscalatingRemediation Order must be unique: found duplicate order 5"),
-	Entry("C18: a step of less than a minute", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("FenceTemplate", 2, "59s"))),
-		`spec.escalatingRemediations[1].timeout: Invalid value: "59s": EscalatingRemediation Timeout must be at least one minute: found timeout 59s`),
-	Entry("C18: a step of almost a minute", specWith(ladder(rung("RebootTemplate", 1, "0.99m"))),
-		`spec.escalatingRemediations[0].timeout: Invalid value: "0.99m": EscalatingRemediation Timeout must be at least one minute: found timeout 0.99m`),
-	Entry("more steps than there may be", specWith(ladder(rungs(21)...)), "spec.escalatingRemediations: Too many: 21: must have at most 20 items"),
-	Entry("W21: a kind that is not one of templates", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"Reboot","name":"a"`)),
-		"spec.remediationTemplate.kind: Invalid value: "+
-			"kind of the remediation template must be the kind of the remediation followed by Template: found kind Reboot"),
-	Entry("W21: a kind that is nothing but Template", specWith(ladder(rung("Template", 1, "60s"))),
-		"spec.escalatingRemediations[0].remediationTemplate.kind: Invalid value: "+
-			"kind of the remediation template must be the kind of the remediation followed by Template: found kind Template"),
-	Entry("W21: a kind that is shorter than Template", specWith(ladder(rung("Foo", 1, "60s"))),
-		"kind of the remediation template must be the kind of the remediation followed by Template: found kind Foo"),
-	Entry("a template of no kind", specWith(templateWith(`"apiVersion":"test.io/v1","name":"a"`)),
-		"spec.remediationTemplate.kind: Invalid value: kind of the remediation template must be set"),
-	Entry("a template of an empty kind", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"","name":"a"`)),
-		"spec.remediationTemplate.kind: Invalid value: kind of the remediation template must be set"),
-	Entry("a template of no version", specWith(templateWith(`"kind":"RebootTemplate","name":"a"`)),
-		"spec.remediationTemplate.apiVersion: Invalid value: apiVersion of the remediation template must be set"),
-	Entry("a template without a name", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","name":""`)),
-		"spec.remediationTemplate.name: Invalid value: name of the remediation template must be set"),
-	Entry("a step whose template is nothing", specWith(ladder(`{"remediationTemplate":{},"order":1,"timeout":"60s"}`)),
-		"spec.escalatingRemediations[0].remediationTemplate.name: Invalid value: name of the remediation template must be set"),
-	Entry("a step without a template", specWith(ladder(`{"order":1,"timeout":"60s"}`)), "spec.escalatingRemediations[0].remediationTemplate: Required value"),
-	Entry("a step without an order", specWith(ladder(`{"remediationTemplate":{},"timeout":"60s"}`)), "spec.escalatingRemediations[0].order: Required value"),
-	Entry("a step without a timeout", specWith(ladder(`{"remediationTemplate":{},"order":1}`)), "spec.escalatingRemediations[0].timeout: Required value"),
-	Entry("W34: no unhealthy condition at all", specWith(oneTemplate, `"unhealthyConditions":[]`),
-		"spec.unhealthyConditions: Invalid value: unhealthyConditions must not be empty: no node would ever be unhealthy"),
-	Entry("one condition twice", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":"False","duration":"1s"},{"type":"Ready","status":"False","duration":"2s"}]`),
-		"spec.unhealthyConditions[1]: Duplicate value"),
-	Entry("a duration without a unit", specWith(oneTemplate, unwell("False", "300")), "spec.unhealthyConditions[0].duration: Invalid value"),
-	Entry("a negative duration", specWith(oneTemplate, unwell("False", "-5m")), "spec.unhealthyConditions[0].duration: Invalid value"),
-	Entry("a duration that no client could read", specWith(oneTemplate, unwell("False", "9999999h")),
-		`spec.unhealthyConditions[0].duration: Invalid value: "string": `+notDuration+" evaluating rule: duration must be at most 2562047h"),
-	Entry("a cooldown that no client could read", specWith(oneTemplate, `"stormCooldownDuration":"9999999h"`),
-		notDuration+" evaluating rule: stormCooldownDuration must be at most 2562047h"),
-	Entry("a delay that no client could read", specWith(oneTemplate, `"healthyDelay":"-9999999h"`),
-		notDuration+" evaluating rule: healthyDelay must be at most 2562047h"),
-	Entry("a negative cooldown", specWith(oneTemplate, `"stormCooldownDuration":"-1s"`), "spec.stormCooldownDuration: Invalid value"),
-	Entry("a condition of a truth value, as YAML reads False without quotation marks",
-		specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":false,"duration":"300s"}]`),
-		`spec.unhealthyConditions[0].status: Invalid value: "boolean": spec.unhealthyConditions[0].status in body must be of type string: "boolean"`),
-}
-
-// clinic is a control plane that serves NodeHealthChecks, and that no manager looks at.
-type clinic struct {
-	plane *rig.ControlPlane
-	client.Client
-
-	// said are the warnings of the API server since they were last forgotten.
-	said []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (c *clinic) HandleWarningHeader(_ int, _, text string) { c.said = append(c.said, text) }
-
-func newClinic(ctx context.Context) *clinic {
-	GinkgoHelper()
-	plane, err := control.Management(ctx, rig.ManagementOptions{Name: "clinic", CRDs: []string{crdManifests}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.StopAPIServer) // nobody else needs it, and others need the memory
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, nhcv1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	c := &clinic{plane: plane}
-	config := plane.Config()
-	config.WarningHandler = c
-	c.Client, err = client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
-// ask serves the program's own validation until the specs end, under the rights that the program ships with, registers it as generated, and
-// returns when the API server asks it.
-func (c *clinic) ask(ctx context.Context) {
-	GinkgoHelper()
-	config, _, err := c.plane.User(validator)
-	Expect(err).NotTo(HaveOccurred())
-	content, err := os.ReadFile("../../config/rbac/role.yaml")
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
-	c.grant(ctx, role)
-	m, err := ctrl.NewManager(config, ctrl.Options{Scheme: c.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(admission.SetUp(m)).To(Succeed())
-	server := httptest.NewTLSServer(m.GetWebhookServer().WebhookMux())
-	DeferCleanup(server.Close)
-
-	hooks := &admissionv1.ValidatingWebhookConfiguration{}
-	content, err = os.ReadFile(webhookManifests)
-	Expect(err).NotTo(HaveOccurred())
-	_, validating, found := strings.Cut(string(content), "kind: MutatingWebhookConfiguration")
-	Expect(found).To(BeTrue())
-	_, validating, found = strings.Cut(validating, "---\n")
-	Expect(found).To(BeTrue())
-	Expect(yaml.UnmarshalStrict([]byte(validating), hooks)).To(Succeed())
-	Expect(hooks.Webhooks).To(HaveLen(1))
-	to := &hooks.Webhooks[0].ClientConfig
-	to.URL, to.CABundle = ptr.To(server.URL+*to.Service.Path), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	to.Service = nil
-	Expect(c.Create(ctx, hooks)).To(Succeed())
-	Eventually(func() error {
-		return c.Create(ctx, check("asked", specWith(oneTemplate, resembling)), client.DryRunAll)
-	}).Should(MatchError(ContainSubstring("Invalid selector")))
-	c.said = nil
-}
-
-// grant makes a role and gives it to the validation.
-func (c *clinic) grant(ctx context.Context, role *rbacv1.ClusterRole) {
-	GinkgoHelper()
-	Expect(c.Create(ctx, role)).To(Succeed())
-	Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: validator}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-	})).To(Succeed())
-}
-
-// columns are what kubectl shows of a check.
-func (c *clinic) columns(ctx context.Context, name string) map[string]any {
-	GinkgoHelper()
-	lists, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
-	Expect(err).NotTo(HaveOccurred())
-	content, err := lists.RESTClient().Get().AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
-		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
-	Expect(err).NotTo(HaveOccurred())
-	table := &metav1.Table{}
-	Expect(utiljson.Unmarshal(content, table)).To(Succeed())
-	Expect(table.Rows).To(HaveLen(1))
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		cells[column.Name] = table.Rows[0].Cells[i]
-	}
-	return cells
-}
-
-// unruled does something while the CRD has no rules, as if it were an older one, and returns when it has them again.
-func (c *clinic) unruled(ctx context.Context, do func()) {
-	GinkgoHelper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	Expect(c.Get(ctx, client.ObjectKey{Name: "nodehealthchecks." + nhcv1.GroupVersion.Group}, crd)).To(Succeed())
-	rules := crd.DeepCopy()
-	withoutRules(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
-	Expect(c.Update(ctx, crd)).To(Succeed())
-	defer func() {
-		Expect(c.Patch(ctx, rules, client.MergeFrom(crd))).To(Succeed())
-		Eventually(func() error { return c.Create(ctx, check("new", specWith()), client.DryRunAll) }).ShouldNot(Succeed())
-	}()
-	rules.ResourceVersion = crd.ResourceVersion
-	do()
-}
-
-func withoutRules(schema *apiextensionsv1.JSONSchemaProps) {
-	schema.XValidations = nil
-	for name, property := range schema.Properties {
-		withoutRules(&property)
-		schema.Properties[name] = property
-	}
-	if schema.Items != nil && schema.Items.Schema != nil {
-		withoutRules(schema.Items.Schema)
-	}
-}
-
-// set changes a stored check by a merge patch.
-func (c *clinic) set(ctx context.Context, name, patch string) error {
-	return c.Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))
-}
-
-// remediate writes into the status of a check that node-1 is remediated by this object.
-func (c *clinic) remediate(ctx context.Context, name string, by *unstructured.Unstructured) {
-	GinkgoHelper()
-	patch := fmt.Sprintf(`{"status":{"unhealthyNodes":[{"name":"node-1","remediations":[{"started":"2026-01-01T12:00:00Z",
-		"resource":{"apiVersion":%q,"kind":%q,"namespace":%q,"name":%q,"uid":%q}}]}]}}`,
-		by.GetAPIVersion(), by.GetKind(), by.GetNamespace(), by.GetName(), by.GetUID())
-	Expect(c.Status().Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))).To(Succeed())
-}
-
-// check is a NodeHealthCheck of that spec, which is JSON; there is none if it is empty.
-func check(name, spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	o := checks.object(checks.kind, "", name)
-	if spec != "" {
-		o.Object["spec"] = parsed(spec)
-	}
-	return o
-}
 
 var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 	var ward *clinic
@@ -328,11 +23,11 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 	Context("by their schema alone", func() {
 		DescribeTable("accept", func(ctx SpecContext, spec string) {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
-		}, takenChecks)
+		}, takenChecks, takenSteps)
 
 		DescribeTable("refuse (seed 2.4)", func(ctx SpecContext, spec, with string) {
 			Expect(ward.Create(ctx, check("a", spec), client.DryRunAll)).To(MatchError(ContainSubstring(with)))
-		}, refusedChecks)
+		}, refusedChecks, refusedSteps)
 
 		DescribeTable("accept the manifests of the documentation as they are", func(ctx SpecContext, file, becomes string) {
 			o := testdata(file)
@@ -429,7 +124,8 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			ward.remediate(ctx, "busy", request)
 
 			prohibited := func(what string) types.GomegaMatcher {
-				return MatchError(`admission webhook "vnodehealthcheck.kb.io" denied the request: ` + what + " prohibited due to running remediation")
+				return MatchError(`admission webhook "vnodehealthcheck.kb.io" denied the request: ` + what +
+					" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
 			}
 			Expect(ward.set(ctx, "busy", storage)).To(prohibited("selector update"))
 			Expect(ward.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate","name":"b"}}}`)).
@@ -487,7 +183,8 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 		})
 
 		It("C18: may not if the kind does not exist", func(ctx SpecContext) {
-			Expect(ward.Create(ctx, check("pair", specWith(ladder(rung("RebootTemplate", 1, "60s"), rung("RebootTemplate", 2, "60s")))), client.DryRunAll)).
+			Expect(ward.Create(ctx, check("pair", specWith(ladder(rung("RebootTemplate", 1, "60s"),
+				stepOf(`"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"b"`, 2)))), client.DryRunAll)).
 				To(MatchError(ContainSubstring("duplicate template kind: RebootTemplate")))
 		})
 

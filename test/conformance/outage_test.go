@@ -18,8 +18,8 @@ import (
 
 // A connection is probed every 10 s, and lost when two probes in a row failed.
 const (
-	noticed  = 25 * time.Second
-	patience = 15 // seconds; a first probe fails before, and the outage is not over by then
+	noticed  = 45 * time.Second // and some time more, for a machine that is busy
+	patience = 20               // seconds; a first probe fails before, and the outage is not over by then
 )
 
 // ofMachines makes a check look at two conditions of Machines: one that mirrors the connection, and one of their own.

@@ -51,12 +51,12 @@ var _ = Describe("Whose a request is", func() {
 		uid, version := s.uid(ctx, "a")(), s.get(ctx, "a").ResourceVersion
 		Consistently(s.uid(ctx, "a")).Should(Equal(uid))
 		Expect(s.get(ctx, "a").ResourceVersion).To(Equal(version), "they would overwrite each other in turn")
-		Expect(s.message(ctx, "z-older", "TargetsExclusive")()).To(Equal(
+		Eventually(s.message(ctx, "z-older", "TargetsExclusive")).Should(Equal(
 			"* 2 of 2 targets are selected by MachineHealthCheck a-younger too: this check is older and acts on them"))
-		Expect(s.message(ctx, "a-younger", "TargetsExclusive")()).To(Equal(
+		Eventually(s.message(ctx, "a-younger", "TargetsExclusive")).Should(Equal(
 			"* 2 of 2 targets are selected by MachineHealthCheck z-older too: that check is older and acts on them"))
-		Expect(s.events(ctx, "z-older", "OverlappingChecks")()).To(BeNumerically(">=", 1))
-		Expect(s.events(ctx, "a-younger", "OverlappingChecks")()).To(BeNumerically(">=", 1))
+		Eventually(s.events(ctx, "z-older", "OverlappingChecks")).Should(BeNumerically(">=", 1))
+		Eventually(s.events(ctx, "a-younger", "OverlappingChecks")).Should(BeNumerically(">=", 1))
 
 		s.nodeReports(ctx, "b", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
 		Eventually(s.counts(ctx, "a-younger")).Should(Equal([]int32{2, 1, 1}))

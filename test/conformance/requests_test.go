@@ -127,6 +127,7 @@ var _ = Describe("Requests", func() {
 		s.check(ctx, "check", by("reboot"))
 		Eventually(s.health(ctx, "going")).Should(Equal(well))
 		s.isDeleted(ctx, "going")
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
 
 		s.losesNode(ctx, "going")
 		Eventually(s.health(ctx, "going")).Should(Equal("False/NodeDeleted False/NodeNotFound"))

@@ -23,7 +23,7 @@ const long = 30 * time.Minute
 
 // quick is how soon must happen what is told by a watch. Nothing but a watch is that fast: connections are probed after
 // 10 s, kinds looked for after 30 s, everything looked at again after 10 m.
-const quick = 5 * time.Second
+const quick = 9 * time.Second
 
 // scene is one Cluster in a namespace of its own. What its machines and nodes report, the spec writes.
 type scene struct {

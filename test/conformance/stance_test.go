@@ -91,6 +91,7 @@ var _ = Describe("Paused", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
 		Expect(s.of(ctx, "check", "Paused")()).To(Equal("True/Test"))
 		s.pause(ctx, true)
+		Eventually(exported(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check")...)).Should(BeZero())
 		s.comesBack(ctx, "a")
 		Consistently(s.health(ctx, "a")).Should(Equal(silent), "a paused Cluster stops us too")
 		Expect(s.of(ctx, "check", "Paused")()).To(Equal("True/Test"))
@@ -107,7 +108,7 @@ var _ = Describe("Checks that nobody claimed", func() {
 		s.byHand(ctx, "once-failed", clonedFrom("reboot"))
 		s.fallsSilent(ctx, "bad")
 		s.check(ctx, "check", by("reboot"))
-		before := s.versions(ctx)()
+		versions := s.versions(ctx)()
 		state := func(name string) func() float64 {
 			return number(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("check", `state="`+name+`"`)...)
 		}
@@ -118,7 +119,7 @@ var _ = Describe("Checks that nobody claimed", func() {
 		s.fallsSilent(ctx, "good")
 		s.losesNode(ctx, "once-failed")
 		Eventually(state("unhealthy")).Should(BeEquivalentTo(2))
-		Expect(s.versions(ctx)()).To(Equal(before))
+		Expect(s.versions(ctx)()).To(Equal(versions))
 		Expect(writes(ctx, m)()).To(BeZero())
 		Expect(number(ctx, m, "kubemend_remediations_started_total")()).To(BeZero())
 
@@ -130,7 +131,9 @@ var _ = Describe("Checks that nobody claimed", func() {
 		Expect(s.of(ctx, "check", "Paused")()).To(Equal("-"))
 
 		By("letting go of the claim")
+		before := s.settles(ctx, m)
 		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) })
+		Eventually(passes(ctx, m)).Should(BeNumerically(">", before))
 		s.comesBack(ctx, "good")
 		Eventually(state("unhealthy")).Should(BeEquivalentTo(1))
 		Consistently(s.requested(ctx)).Should(ConsistOf("good", "once-failed"), "Cluster API looks after it now")
@@ -149,7 +152,7 @@ var _ = Describe("Checks that nobody claimed", func() {
 		Consistently(s.health(ctx, "a")).Should(Equal(nothing))
 		Expect(s.getCheck(ctx, "check").Status.Conditions).To(BeEmpty())
 		Expect(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("check")...)()).To(BeZero())
-		Expect(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("claimed")...)()).NotTo(BeZero())
+		Eventually(exported(ctx, m, "kubemend_machinehealthcheck_targets", s.labels("claimed")...)).ShouldNot(BeZero())
 	})
 
 	It("stay paused for a manager that observes if they are paused for everybody", func(ctx SpecContext) {

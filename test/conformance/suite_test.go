@@ -35,7 +35,7 @@ const acting = "act"
 
 func TestConformance(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(50 * time.Second) // whoever connects, or finds a kind, too late tries again after 30 s
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)

@@ -84,7 +84,9 @@ var _ = Describe("Telling", func() {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b", "c")
 		s.fallsSilent(ctx, "a", "b", "c")
-		s.check(ctx, "check")
+		s.check(ctx, "check", lenient)
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
+		s.changeCheck(ctx, "check", strict)
 
 		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "b MachineMarkedUnhealthy", "c MachineMarkedUnhealthy", "check RemediationStarted"))
 		Expect(s.note(ctx, "check", "RemediationStarted")()).To(Equal("Normal: Asked the owner to remediate a, b, c"))
@@ -100,14 +102,15 @@ var _ = Describe("Telling", func() {
 	It("W17: warns of the short circuit when it first keeps a machine from being remediated, and only then", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b")
-		s.check(ctx, "check", atMost("0"), func(c *clusterv1.MachineHealthCheck) {
-			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](2)
-		})
+		s.check(ctx, "check", atMost("0"))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 2, 0}))
 
 		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionFalse, 0)
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
 		Expect(s.told(ctx)()).To(BeEmpty(), "a is only suspect")
+		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](1)
+		})
 
 		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationRestricted"))
 		s.fallsSilent(ctx, "b")

@@ -14,7 +14,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	It("ends a replacement that was under way, and does nothing twice", func(ctx SpecContext) {
-		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "6s"})
+		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "15s"})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before, lost := shared.identities(ctx), shared.workerNames(ctx)[0]
 
@@ -36,11 +36,11 @@ var _ = Describe("A manager that is killed and started again", func() {
 		shared.allWell(ctx)
 		shared.replaced(ctx, before, lost)
 		Expect(shared.events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)()).To(Equal(1))
-		Expect(shared.said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)()).To(Equal("True/RemediationAllowed"))
+		Eventually(shared.said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("True/RemediationAllowed"))
 	}, SpecTimeout(specPatience))
 
 	It("holds a short-circuit up, and does not announce it again", func(ctx SpecContext) {
-		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "4s"})
+		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": together})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before, lost := shared.identities(ctx), shared.workerNames(ctx)[:3]
 

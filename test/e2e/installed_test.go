@@ -49,6 +49,7 @@ var _ = Describe("A manager as it is installed", func() {
 		mayRead(ctx, reader)
 		Eventually(asked(token(ctx, reader))).Should(Equal(http.StatusOK))
 
+		installed.Kill() // or it might be writing
 		log, err := os.ReadFile(installed.Log)
 		Expect(err).NotTo(HaveOccurred())
 		for line := range strings.Lines(string(log)) {

@@ -30,8 +30,8 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		shared.allWell(ctx)
 		Expect(shared.events(ctx, check, lost, mendv1.EventMachineMarkedUnhealthy)()).To(Equal(1))
-		Expect(shared.events(ctx, check, check.Name, mendv1.EventRemediationStarted)()).To(Equal(1))
-		Expect(writers(shared.getCheck(ctx, check.Name))["capi-core"]).To(MatchJSON(onlyPaused))
+		Eventually(shared.events(ctx, check, check.Name, mendv1.EventRemediationStarted)).Should(Equal(1))
+		Eventually(func() string { return writers(shared.getCheck(ctx, check.Name))["capi-core"] }).Should(MatchJSON(onlyPaused))
 	}, SpecTimeout(specPatience))
 })
 
@@ -40,7 +40,7 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	It("are not replaced, since that is more than 40%, and are judged again when they are back", func(ctx SpecContext) {
-		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": "4s"})
+		check := shared.applyTemplate(ctx, "machine-health-check-workers.yaml", map[string]string{"NODE_UNHEALTHY_TIMEOUT": together})
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before := shared.identities(ctx)
 		lost := shared.workerNames(ctx)[:3]
@@ -54,8 +54,8 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 			HavePrefix("Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "+
 				"(total: 5, unhealthy: 3, maxUnhealthy: 40%)"),
 			ContainSubstring("3 of 5 targets are not healthy: 3 unhealthy"), HaveSuffix("40% of 5 allows 2")))
-		Expect(shared.said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)()).To(Equal("False/TooManyUnhealthy"))
-		Expect(shared.counts(ctx, check.Name)()).To(Equal("2 of 5"))
+		Eventually(shared.said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("False/TooManyUnhealthy"))
+		Eventually(shared.counts(ctx, check.Name)).Should(Equal("2 of 5"))
 		Eventually(shared.events(ctx, check, check.Name, mendv1.EventRemediationRestricted)).Should(Equal(1))
 		Consistently(shared.untouched(ctx, before)).Should(Succeed())
 		Expect(shared.events(ctx, check, check.Name, mendv1.EventRemediationRestricted)()).To(Equal(1), "once, not at every pass")

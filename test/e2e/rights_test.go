@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,10 +70,26 @@ func grant(ctx context.Context, c client.Client, file string) {
 	}
 	Expect(c.Create(ctx, role)).To(Succeed())
 	Expect(c.Create(ctx, binding)).To(Succeed())
+	Eventually(mayDo).WithArguments(ctx, c, role.Rules[0]).Should(BeTrue(), "the API server is to know of it")
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(c.Delete(ctx, binding)).To(Succeed())
 		Expect(c.Delete(ctx, role)).To(Succeed())
 	})
+}
+
+// mayDo reports whether the API server lets the user do what a rule says.
+func mayDo(ctx context.Context, c client.Client, rule rbacv1.PolicyRule) (bool, error) {
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("ask what %s may do: %w", user, err)
+	}
+	return review.Status.Allowed, nil
 }
 
 // setKubeconfig changes with what rights the workload cluster is reached by those who connect from now on.

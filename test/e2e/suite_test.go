@@ -25,6 +25,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -32,8 +33,10 @@ const (
 	defaultNamespace = "default"
 	quickstart       = "capi-quickstart"
 
-	// specPatience bounds a spec in which one thing happens after another; none should take half of it.
-	specPatience = 3 * time.Minute
+	// specPatience bounds a spec in which one thing happens after another; on a quiet machine none should take a quarter of it.
+	specPatience = 6 * time.Minute
+	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, a second or more apart.
+	together = "12s"
 )
 
 // What all specs share.
@@ -49,7 +52,7 @@ var (
 func TestEndToEnd(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(6 * time.Second)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
@@ -78,7 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startInfrastructure()
 	startManager(ctx)
 	shared.build(ctx, quickstart)
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(5*time.Minute))
 
 // Whatever failed, the log of the manager says most.
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -106,13 +109,7 @@ func startInfrastructure() {
 	var err error
 	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- provider.Start(ctx) }()
-	DeferCleanup(func() {
-		stop()
-		Expect(<-ended).To(Succeed())
-	})
+	spec.Beside(provider.Start)
 }
 
 // startManager starts the manager, or starts it again after it was killed.

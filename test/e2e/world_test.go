@@ -135,8 +135,10 @@ func (w *world) replaced(ctx context.Context, before map[string]types.UID, lost 
 func (w *world) untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
 	return func(g Gomega) {
 		g.Expect(w.identities(ctx)).To(Equal(before))
+		machines := w.machines(ctx)
 		for name := range before {
-			m := w.machines(ctx)[name]
+			m := machines[name]
+			g.Expect(m).NotTo(BeNil(), name)
 			g.Expect(m.DeletionTimestamp).To(BeNil(), name)
 			g.Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 		}

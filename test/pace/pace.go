@@ -19,11 +19,14 @@ type Clock struct {
 	*clocktesting.FakeClock
 	// Stop stops it. It may be called again.
 	Stop func()
+
+	mu    sync.Mutex
+	looks map[string]*Looks
 }
 
 // New returns a clock that shows the time of now and goes.
 func New() *Clock {
-	c := &Clock{FakeClock: clocktesting.NewFakeClock(time.Now())}
+	c := &Clock{FakeClock: clocktesting.NewFakeClock(time.Now()), looks: map[string]*Looks{}}
 	ended, ticker, last := make(chan struct{}), time.NewTicker(tick), time.Now()
 	go func() {
 		defer ticker.Stop()
@@ -45,5 +48,17 @@ func New() *Clock {
 func (c *Clock) Queue(
 	name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 ) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: c})
+	q := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: c})
+	l := &Looks{TypedRateLimitingInterface: q, begun: map[reconcile.Request]int{}, done: map[reconcile.Request]int{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks[name] = l
+	return l
+}
+
+// Looks are those of the controller of that name, as it was started last; nil if it never was.
+func (c *Clock) Looks(name string) *Looks {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.looks[name]
 }

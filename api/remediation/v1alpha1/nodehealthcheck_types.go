@@ -51,10 +51,15 @@ type EscalatingRemediation struct {
 	// order is when it is this step's turn, ascending. No two steps may have the same.
 	Order int `json:"order"`
 
-	// timeout is how long the node may take to become healthy before it is the next step's turn; at least one minute.
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// timeout is how long the node may take to become healthy before it is the next step's turn: from 1m to 596523h, which is what the
+	// seconds of a lease can hold.
+	// ---
+	// With so few digits, and so few characters, no number overflows what duration() can read: where it cannot, both rules would fail with an
+	// error of their own, whatever else they say. A text that is no duration is the first rule's alone.
+	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="EscalatingRemediation Timeout must be at least one minute",messageExpression="'EscalatingRemediation Timeout must be at least one minute: found timeout %s'.format([self])"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}(\\\\.[0-9]+)?h|[0-9]{1,7}(\\\\.[0-9]+)?m|[0-9]{1,9}(\\\\.[0-9]+)?s|[0-9]{1,12}(\\\\.[0-9]+)?(ms|us|µs|ns))+$') && duration(self) <= duration('596523h')",message="timeout must be a duration such as 5m, of at least 1m and at most 596523h"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,6}(\\\\.[0-9]+)?h|[0-9]{1,7}(\\\\.[0-9]+)?m|[0-9]{1,9}(\\\\.[0-9]+)?s|[0-9]{1,12}(\\\\.[0-9]+)?(ms|us|µs|ns))+$') || duration(self) >= duration('1m')",message="EscalatingRemediation Timeout must be at least one minute",messageExpression="'EscalatingRemediation Timeout must be at least one minute: found timeout %s'.format([self])"
 	Timeout metav1.Duration `json:"timeout"`
 }
 
@@ -113,10 +118,12 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
 
-	// escalatingRemediations are steps, one after the other until the node is healthy.
+	// escalatingRemediations are steps, one after the other until the node is healthy. No two may have the same template, since nobody
+	// could tell the requests of one from those of the other.
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.order == a.order))",message="EscalatingRemediation Order must be unique",messageExpression="'EscalatingRemediation Order must be unique: found duplicate order %d'.format([self.filter(a, !self.exists_one(b, b.order == a.order))[0].order])"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, [b.remediationTemplate.?apiVersion.orValue(''), b.remediationTemplate.?kind.orValue(''), b.remediationTemplate.?namespace.orValue(''), b.remediationTemplate.?name.orValue('')] == [a.remediationTemplate.?apiVersion.orValue(''), a.remediationTemplate.?kind.orValue(''), a.remediationTemplate.?namespace.orValue(''), a.remediationTemplate.?name.orValue('')]))",message="EscalatingRemediation RemediationTemplate must be unique",messageExpression="self.filter(a, !self.exists_one(b, [b.remediationTemplate.?apiVersion.orValue(''), b.remediationTemplate.?kind.orValue(''), b.remediationTemplate.?namespace.orValue(''), b.remediationTemplate.?name.orValue('')] == [a.remediationTemplate.?apiVersion.orValue(''), a.remediationTemplate.?kind.orValue(''), a.remediationTemplate.?namespace.orValue(''), a.remediationTemplate.?name.orValue('')])).map(a, 'EscalatingRemediation RemediationTemplate must be unique: found %s %s/%s in more than one step'.format([a.remediationTemplate.?kind.orValue(''), a.remediationTemplate.?namespace.orValue(''), a.remediationTemplate.?name.orValue('')]))[0]"
 	EscalatingRemediations []EscalatingRemediation `json:"escalatingRemediations,omitempty"`
 
 	// pauseRequests keep new remediations from starting while there is at least one. Each says who asks for it, or why.

@@ -75,8 +75,8 @@ func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHe
 	ctx, cancel := context.WithTimeout(ctx, judging)
 	defer cancel()
 	running, err := v.remediating(ctx, &check.Status)
-	if running {
-		return nil, refusal([]string{deletionProhibited})
+	if len(running) > 0 {
+		return nil, refusal([]string{during(deletionProhibited, running)})
 	}
 	return nil, refusal(nil, err)
 }

@@ -9,10 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -22,6 +24,7 @@ import (
 const (
 	duplicate      = "Using multiple templates of same kind is not supported for this template: duplicate template kind: RebootTemplate"
 	badOperator    = `Invalid selector: "Resembles" is not a valid label selector operator`
+	ofNode1        = ": node-1 (Reboot default/node-1)"
 	unknownRequest = "cannot find out whether a remediation is running: list Reboot: reboots.test.io is forbidden: no right to; " +
 		"try again when kubemend can list Reboot (test.io/v1)"
 )
@@ -102,25 +105,25 @@ func TestUpdate(t *testing.T) {
 		was, is *nhcv1.NodeHealthCheck
 		want    string
 	}{
-		"C20: another selector during a remediation": {running, check(remediating("1")), check(remediating("1"), selecting("storage")), selectorProhibited},
+		"C20: another selector during a remediation": {running, check(remediating("1")), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1},
 		"C20: another template during a remediation": {
-			running, check(remediating("1")), check(remediating("1"), func(c *nhcv1.NodeHealthCheck) { c.Spec.RemediationTemplate = ref("RebootTemplate", "b") }), templateProhibited,
+			running, check(remediating("1")), check(remediating("1"), func(c *nhcv1.NodeHealthCheck) { c.Spec.RemediationTemplate = ref("RebootTemplate", "b") }), templateProhibited + ofNode1,
 		},
 		"C20: another step during a remediation": {
 			running, check(remediating("1"), steps(step(1, "RebootTemplate", "a"))),
-			check(remediating("1"), steps(step(1, "RebootTemplate", "a"), step(2, "ReplaceTemplate", "a"))), ladderProhibited,
+			check(remediating("1"), steps(step(1, "RebootTemplate", "a"), step(2, "ReplaceTemplate", "a"))), ladderProhibited + ofNode1,
 		},
 		"C20: a step less during a remediation": {
 			running, check(remediating("1"), steps(step(1, "RebootTemplate", "a"), step(2, "ReplaceTemplate", "a"))),
-			check(remediating("1"), steps(step(1, "RebootTemplate", "a"))), ladderProhibited,
+			check(remediating("1"), steps(step(1, "RebootTemplate", "a"))), ladderProhibited + ofNode1,
 		},
 		"C20: steps instead of a template during a remediation": {
 			running, check(remediating("1")), check(remediating("1"), steps(step(1, "RebootTemplate", "a"))),
-			"[" + templateProhibited + ", " + ladderProhibited + "]",
+			"[" + templateProhibited + ofNode1 + ", " + ladderProhibited + ofNode1 + "]",
 		},
 		"C20: everything at once during a remediation": {
 			running, check(remediating("1")), check(remediating("1"), badSelector, steps(step(1, "RebootTemplate", "a"))),
-			"[" + badOperator + ", " + selectorProhibited + ", " + templateProhibited + ", " + ladderProhibited + "]",
+			"[" + badOperator + ", " + selectorProhibited + ofNode1 + ", " + templateProhibited + ofNode1 + ", " + ladderProhibited + ofNode1 + "]",
 		},
 		"C20: the thresholds, pause, delays and conditions during a remediation": {running, check(remediating("1")), check(remediating("1"), otherwise), ""},
 		"steps in another order of the list during a remediation": {
@@ -134,9 +137,9 @@ func TestUpdate(t *testing.T) {
 		"W8: another selector when the request has gone":                {with(), check(remediating("1")), check(remediating("1"), selecting("storage")), ""},
 		"W8: another selector when another request has its name":        {with(object("Reboot", "default", "node-1", "2")), check(remediating("1")), check(remediating("1"), selecting("storage")), ""},
 		"W8: another selector when the kind of the request has gone":    {failing("Reboot", uninstalled("Reboot")), check(remediating("1")), check(remediating("1"), selecting("storage")), ""},
-		"another selector when one of two requests has gone":            {running, check(), check(remediating("0"), remediating("1"), selecting("storage")), selectorProhibited},
-		"another selector while the request is being deleted":           {with(dying(object("Reboot", "default", "node-1", "1"))), check(), check(remediating("1"), selecting("storage")), selectorProhibited},
-		"another selector when the status does not know the UID":        {running, check(), check(remediating(""), selecting("storage")), selectorProhibited},
+		"another selector when one of two requests has gone":            {running, check(), check(remediating("0"), remediating("1"), selecting("storage")), selectorProhibited + ofNode1},
+		"another selector while the request is being deleted":           {with(dying(object("Reboot", "default", "node-1", "1"))), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1},
+		"another selector when the status does not know the UID":        {running, check(), check(remediating(""), selecting("storage")), selectorProhibited + ofNode1},
 		"another selector when the status names nothing": {running, check(), check(selecting("storage"), func(c *nhcv1.NodeHealthCheck) {
 			c.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "node-1", Remediations: []nhcv1.Remediation{{}, {Resource: *ref("", "node-1")}}}}
 		}), ""},
@@ -181,7 +184,7 @@ func TestDeletion(t *testing.T) {
 		check *nhcv1.NodeHealthCheck
 		want  string
 	}{
-		"C20: during a remediation":                  {with(object("Reboot", "default", "node-1", "1")), check(remediating("1")), deletionProhibited},
+		"C20: during a remediation":                  {with(object("Reboot", "default", "node-1", "1")), check(remediating("1")), deletionProhibited + ofNode1},
 		"C21: a node is listed without requests":     {with(), check(unhealthy), ""},
 		"W8: the request has gone":                   {with(), check(remediating("1")), ""},
 		"W8: another request has its name":           {with(object("Reboot", "default", "node-1", "2")), check(remediating("1")), ""},
@@ -218,7 +221,35 @@ func TestARequestThatIsThereOutweighsOneThatCannotBeSeen(t *testing.T) {
 	})
 	w := failing("Reboot", forbidden("reboots"), object("Replace", "default", "node-2", "2"))
 	_, err := w.validation(t).ValidateDelete(t.Context(), seen)
-	expect(t, err, deletionProhibited)
+	expect(t, err, deletionProhibited+": node-2 (Replace default/node-2)")
+}
+
+// As many requests as there are nodes may be at work; whoever is refused is told where to look first.
+func TestARefusalNamesTheFirstFewRequests(t *testing.T) {
+	busy := check()
+	var requests []client.Object
+	for i, name := range []string{"node-4", "node-2", "node-1", "node-3", "node-5"} {
+		requests = append(requests, object("Reboot", "default", name+"-x", types.UID(name)))
+		busy.Status.UnhealthyNodes = append(busy.Status.UnhealthyNodes, nhcv1.UnhealthyNode{Name: name, Remediations: []nhcv1.Remediation{{
+			Resource: corev1.ObjectReference{APIVersion: "test.io/v1", Kind: "Reboot", Namespace: "default", Name: name + "-x", UID: types.UID(name)},
+		}}})
+		_, err := with(requests...).validation(t).ValidateDelete(t.Context(), busy)
+		expect(t, err, deletionProhibited+": "+[]string{
+			"node-4 (Reboot default/node-4-x)",
+			"node-2 (Reboot default/node-2-x), node-4 (Reboot default/node-4-x)",
+			"node-1 (Reboot default/node-1-x), node-2 (Reboot default/node-2-x), node-4 (Reboot default/node-4-x)",
+			"node-1 (Reboot default/node-1-x), node-2 (Reboot default/node-2-x), node-3 (Reboot default/node-3-x) and 1 more",
+			"node-1 (Reboot default/node-1-x), node-2 (Reboot default/node-2-x), node-3 (Reboot default/node-3-x) and 2 more",
+		}[i])
+	}
+}
+
+// A kind of requests may have no namespace.
+func TestARequestWithoutANamespaceIsNamedAsKubectlNamesIt(t *testing.T) {
+	text := listing{"node-1", corev1.ObjectReference{Kind: "Reboot", Name: "node-1"}}.String()
+	if want := "node-1 (Reboot node-1)"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
 }
 
 // The API server would tell of the status of a failed read, and not of what it was for.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,37 +33,44 @@ func (v NodeHealthCheck) observe(ctx context.Context, check *nhcv1.NodeHealthChe
 	return f, append(unknown, err)
 }
 
-// remediating reports whether a request that the status lists still exists. The status alone is no evidence: a request may have gone
+// remediating are those requests that the status lists which still exist, sorted. The status alone is no evidence: a request may have gone
 // with its node, or by somebody else's hand, and the status would then be out of date until the next pass. (reference W8)
 //
-// A request that is being deleted exists: its remediator is at work until the last finalizer is gone.
-func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHealthCheckStatus) (bool, error) {
+// A request that is being deleted exists: its remediator is at work until the last finalizer is gone. One that exists says enough, whatever
+// could not be asked.
+func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHealthCheckStatus) ([]string, error) {
+	var running []string
 	var errs []error
 	requests := listed(status)
 	for _, at := range slices.SortedFunc(maps.Keys(requests), compare) {
-		left, err := v.anyLeft(ctx, at, requests[at])
-		if left {
-			return true, nil
-		}
-		errs = append(errs, err)
+		left, err := v.left(ctx, at, requests[at])
+		running, errs = append(running, left...), append(errs, err)
 	}
-	return false, kerrors.NewAggregate(errs)
+	if len(running) > 0 {
+		slices.Sort(running)
+		return running, nil
+	}
+	return nil, kerrors.NewAggregate(errs)
 }
 
 func compare(a, b place) int {
 	return cmp.Or(cmp.Compare(a.kind.String(), b.kind.String()), cmp.Compare(a.namespace, b.namespace))
 }
 
-// anyLeft reports whether one of these requests exists. It lists, since that is one call for all of them.
-func (v NodeHealthCheck) anyLeft(ctx context.Context, at place, refs []corev1.ObjectReference) (bool, error) {
+// left are those of these requests that exist. It lists, since that is one call for all of them.
+func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing) ([]string, error) {
 	found, err := v.list(ctx, at.kind, client.InNamespace(at.namespace))
 	if err != nil {
-		return false, fmt.Errorf("cannot find out whether a remediation is running: %w; try again when kubemend can list %s (%s)",
+		return nil, fmt.Errorf("cannot find out whether a remediation is running: %w; try again when kubemend can list %s (%s)",
 			err, at.kind.Kind, at.kind.GroupVersion())
 	}
-	return slices.ContainsFunc(found, func(o request.Metadata) bool {
-		return slices.ContainsFunc(refs, func(ref corev1.ObjectReference) bool { return same(&o, ref) })
-	}), nil
+	var left []string
+	for _, r := range requests {
+		if slices.ContainsFunc(found, func(o request.Metadata) bool { return same(&o, r.ref) }) {
+			left = append(left, r.String())
+		}
+	}
+	return left, nil
 }
 
 // alone returns those kinds of templates of which two cannot be used together.

@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -44,8 +45,8 @@ func inOrder(steps []nhcv1.EscalatingRemediation) []nhcv1.EscalatingRemediation 
 
 // facts are what a refusal depends on besides the check. What was not needed, or could not be found out, is the zero value.
 type facts struct {
-	// remediating is whether a request that the check has made still exists.
-	remediating bool
+	// remediating are the requests that the check has made and that still exist, each with its node.
+	remediating []string
 	// topology is that of the control plane on OpenShift, and nil elsewhere.
 	topology *string
 	// alone are the kinds of templates that are named more than once, and of which there may be only one.
@@ -66,7 +67,7 @@ func refusals(spec *nhcv1.NodeHealthCheckSpec, c change, f facts) []string {
 	if f.topology != nil && !slices.Contains(topologies, *f.topology) {
 		reasons = append(reasons, wrongTopology)
 	}
-	if !f.remediating {
+	if len(f.remediating) == 0 {
 		return reasons
 	}
 	for _, prohibited := range []struct {
@@ -74,10 +75,20 @@ func refusals(spec *nhcv1.NodeHealthCheckSpec, c change, f facts) []string {
 		reason  string
 	}{{c.selector, selectorProhibited}, {c.template, templateProhibited}, {c.ladder, ladderProhibited}} {
 		if prohibited.changed {
-			reasons = append(reasons, prohibited.reason)
+			reasons = append(reasons, during(prohibited.reason, f.remediating))
 		}
 	}
 	return reasons
+}
+
+// during is a prohibition that names what is running: the first few, since there may be as many as nodes.
+func during(prohibition string, running []string) string {
+	const few = 3
+	text := prohibition + ": " + strings.Join(running[:min(few, len(running))], ", ")
+	if more := len(running) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // repeated are the kinds of templates that more than one step uses, in the order of the list and the version of the first. A kind is one
@@ -101,9 +112,23 @@ type place struct {
 	namespace string
 }
 
+// listing is a request that a status lists.
+type listing struct {
+	node string
+	ref  corev1.ObjectReference
+}
+
+func (l listing) String() string {
+	name := l.ref.Name
+	if l.ref.Namespace != "" {
+		name = l.ref.Namespace + "/" + name
+	}
+	return fmt.Sprintf("%s (%s %s)", l.node, l.ref.Kind, name)
+}
+
 // listed are the requests of a status by place. Left out is what names no kind or no object, since there can be no such request.
-func listed(status *nhcv1.NodeHealthCheckStatus) map[place][]corev1.ObjectReference {
-	requests := map[place][]corev1.ObjectReference{}
+func listed(status *nhcv1.NodeHealthCheckStatus) map[place][]listing {
+	requests := map[place][]listing{}
 	for i := range status.UnhealthyNodes {
 		for _, r := range status.UnhealthyNodes[i].Remediations {
 			kind := r.Resource.GroupVersionKind()
@@ -111,7 +136,7 @@ func listed(status *nhcv1.NodeHealthCheckStatus) map[place][]corev1.ObjectRefere
 				continue
 			}
 			at := place{kind, r.Resource.Namespace}
-			requests[at] = append(requests[at], r.Resource)
+			requests[at] = append(requests[at], listing{status.UnhealthyNodes[i].Name, r.Resource})
 		}
 	}
 	return requests

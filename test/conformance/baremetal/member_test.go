@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -269,19 +270,35 @@ func (m *member) ends(ctx context.Context, state string) {
 	m.settles(ctx)
 }
 
-// settles waits until nothing more is said about what is over: the status is written after all else.
+// settles waits until the controller has seen the remediation as it is, and has nothing more to do or to say about it.
 func (m *member) settles(ctx context.Context) {
 	GinkgoHelper()
-	is, same := "", 0
-	Eventually(func() int {
-		was := is
-		is = m.remediation(ctx).GetResourceVersion()
-		same++
-		if is != was {
-			same = 0
+	controller := m.scene.clock.Looks(strings.ToLower(m.scene.Kind.Kind))
+	Eventually(func() bool {
+		GinkgoHelper()
+		is, seen := m.remediation(ctx).GetResourceVersion(), m.scene.New().Unwrapped()
+		if err := m.scene.controllers.mgr.GetClient().Get(ctx, m.key(), seen); err != nil || seen.GetResourceVersion() != is {
+			return false
 		}
-		return same
-	}).Should(BeNumerically(">=", 4))
+		Eventually(controller.At(reconcile.Request{NamespacedName: m.key()})).Should(BeTrue())
+		return m.remediation(ctx).GetResourceVersion() == is
+	}).Should(BeTrue(), "the controller is to come to rest")
+	m.isWrittenDown(ctx)
+}
+
+// isWrittenDown waits until the chronicle knows of all that has happened.
+func (m *member) isWrittenDown(ctx context.Context) {
+	GinkgoHelper()
+	for key, o := range map[client.ObjectKey]client.Object{
+		m.key(): &bmov1alpha1.BareMetalHost{}, {Name: m.node()}: &corev1.Node{},
+	} {
+		if err := here.Get(ctx, key, o); err == nil {
+			Eventually(history.knows).WithArguments(o).Should(BeTrue(), "the chronicle lags behind")
+		}
+	}
+	if rem := m.remediation(ctx); rem != nil {
+		Eventually(history.knows).WithArguments(rem).Should(BeTrue(), "the chronicle lags behind")
+	}
 }
 
 // traces are what a remediation may have left behind on host, node and itself.

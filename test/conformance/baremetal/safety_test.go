@@ -93,7 +93,7 @@ var _ = Describe("Safety", func() {
 		Expect(here.Status().Update(ctx, again)).To(Succeed())
 		s.start()
 
-		Eventually(func() string { return m.at(ctx).State }).Should(Equal("Ended"))
+		m.ends(ctx, "Ended")
 		Expect(m.power()).To(BeEmpty())
 		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
 		Expect(m.traces(ctx)).To(BeEmpty())
@@ -131,9 +131,11 @@ var _ = Describe("Safety", func() {
 		s.begin(0, "")
 		s.start()
 		Consistently(m.holds).WithArguments(ctx).Should(BeTrue(), "it may be on its way, with clusterctl or from a backup")
-		s.clock.Step(grace)
 
-		Eventually(m.holds).WithArguments(ctx).Should(BeFalse())
+		Eventually(func() bool {
+			s.clock.Step(grace) // from when it was first seen
+			return m.holds(ctx)
+		}).Should(BeFalse())
 		Eventually(m.host.Powered).Should(BeTrue())
 	})
 })

@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // holdOff is the annotation by which a remediation holds its host off.
@@ -118,7 +119,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
 	})
 
-	for name, add := range inOrder(map[string]func(*scene, context.Context, string, ...func(*origin)) *member{
+	for name, add := range spec.InOrder(map[string]func(*scene, context.Context, string, ...func(*origin)) *member{
 		"C3: of a worker":                (*scene).worker,
 		"C4: of a control-plane machine": (*scene).controlPlane,
 	}) {
@@ -134,8 +135,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 
 			m.fails(ctx)
 
-			Eventually(m.host.Powered).Should(BeFalse())
-			Eventually(m.host.Powered).Should(BeTrue())
+			Eventually(m.power).Should(Equal(cycled(1)))
 			Eventually(m.ready).WithArguments(ctx).Should(Equal(corev1.ConditionTrue))
 			Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
 			Expect(m.power()).To(Equal(cycled(1)))

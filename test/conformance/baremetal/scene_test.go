@@ -3,9 +3,6 @@ package baremetal
 import (
 	"context"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/pace"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // neighbour is the name of a machine's host, and of a node, that no remediation is about.
@@ -154,13 +152,8 @@ func (s *scene) names() []string {
 // wasSafe checks all that has happened.
 func (s *scene) wasSafe() {
 	GinkgoHelper()
-	ctx := context.Background()
 	for _, m := range s.members {
-		for key, o := range map[client.ObjectKey]client.Object{m.host.Key(): &bmov1alpha1.BareMetalHost{}, {Name: m.node()}: &corev1.Node{}} {
-			if err := here.Get(ctx, key, o); err == nil {
-				Eventually(history.knows).WithArguments(o).Should(BeTrue(), "the chronicle lags behind")
-			}
-		}
+		m.isWrittenDown(context.Background())
 	}
 	Expect(history.faults(s.namespace, s.nodesGoByHand)).To(BeEmpty())
 }
@@ -199,7 +192,7 @@ func readyOf(n *corev1.Node) corev1.ConditionStatus {
 func bothKinds(text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
-		atOnce(len(kinds), func(i int) {
+		spec.AtOnce(crowd, len(kinds), func(i int) {
 			s := newScene(ctx, kinds[i])
 			defer s.end()
 			tell(ctx, s)
@@ -209,29 +202,3 @@ func bothKinds(text string, tell func(context.Context, *scene)) {
 
 // crowd is how many scenes are played at the same time.
 const crowd = 10
-
-// atOnce does the same for every number below n, some of them at a time. What fails in one stops no other.
-func atOnce(n int, do func(i int)) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, crowd)
-	for i := range n {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			defer GinkgoRecover()
-			do(i)
-		})
-	}
-	all.Wait()
-}
-
-// inOrder yields the entries of a table by name: specs have to be told in the same order each time.
-func inOrder[V any](table map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, name := range slices.Sorted(maps.Keys(table)) {
-			if !yield(name, table[name]) {
-				return
-			}
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // standstill is a state in which a remediation waits for something that does not come.
@@ -142,7 +143,7 @@ func (m *member) isFenced(ctx context.Context) bool {
 func atEvery(text string, play func(ctx context.Context, st standstill, m *member)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
-		atOnce(len(kinds)*len(standstills), func(i int) {
+		spec.AtOnce(crowd, len(kinds)*len(standstills), func(i int) {
 			s, st := newScene(ctx, kinds[i%len(kinds)]), standstills[i/len(kinds)]
 			defer s.end()
 			By(s.Kind.Kind + " at " + st.state + " in " + s.namespace)

@@ -9,9 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -19,6 +16,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // N1, that the machine is handed over in both conditions, is told with C6.
@@ -31,7 +29,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.isUsable(ctx)
 	})
 
-	for what, of := range inOrder(map[string]func(*member) client.Object{
+	for what, of := range spec.InOrder(map[string]func(*member) client.Object{
 		"machine": func(m *member) client.Object { return builders.ControlPlaneMachine(m.scene.cluster, m.name) },
 		"Metal3Machine": func(m *member) client.Object {
 			return builders.Metal3Machine(builders.ControlPlaneMachine(m.scene.cluster, m.name))
@@ -85,7 +83,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	bothKinds("N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.controlPlane(ctx, "cp")
-		m.host.Take(simulator.Times{PowerOff: 300 * time.Millisecond})
+		m.host.Take(simulator.Times{PowerOff: 3 * time.Second}) // when it is off, the workload cluster is out of reach
 		m.fails(ctx)
 		m.remediate(ctx)
 		Eventually(m.holds).WithArguments(ctx).Should(BeTrue())
@@ -148,7 +146,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	for what, stick := range inOrder(map[string]func(context.Context, *member) string{
+	for what, stick := range spec.InOrder(map[string]func(context.Context, *member) string{
 		"pod":    func(ctx context.Context, m *member) string { return "Pod " + m.scene.namespace + "/" + m.pod(ctx).Name },
 		"volume": func(ctx context.Context, m *member) string { return "VolumeAttachment " + m.volume(ctx).Name },
 	}) {
@@ -192,7 +190,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	for what, unmanaged := range inOrder(unmanagedHosts) {
+	for what, unmanaged := range spec.InOrder(unmanagedHosts) {
 		bothKinds("N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *scene) {
 			s.start()
 			m := s.worker(ctx, "w")
@@ -229,95 +227,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	bothKinds("N10: does nothing while the cluster is paused", func(ctx context.Context, s *scene) {
-		s.pause(ctx, true)
-		s.start()
-		m := s.worker(ctx, "w")
-		m.fails(ctx)
-		m.remediate(ctx)
-		Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("paused"))
-		s.clock.Step(timeout)
-		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()))
-		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
-
-		s.pause(ctx, false)
-		m.ends(ctx, "Succeeded")
-		Expect(m.power()).To(Equal(cycled(1)))
-	})
-
-	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *scene) {
-		s.start()
-		m := s.worker(ctx, "w")
-		m.host.Die(true)
-		m.fails(ctx)
-		m.remediate(ctx)
-		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
-
-		s.pause(ctx, true)
-		m.mayBeMoved(ctx)
-		m.isMoved(ctx)
-		m.host.Die(false)
-		Consistently(m.holds).WithArguments(ctx).Should(BeFalse())
-		s.pause(ctx, false)
-
-		m.ends(ctx, "Succeeded")
-		Expect(m.says(ctx).Retries).To(BeZero(), "the attempt is not counted again")
-		Expect(m.traces(ctx)).To(BeEmpty())
-	})
-
-	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *scene) {
-		s.start()
-		m := s.worker(ctx, "w")
-		m.pod(ctx)
-		m.fails(ctx)
-		m.remediate(ctx)
-		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
-		s.pause(ctx, true)
-		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
-		Expect(m.holds(ctx)).To(BeTrue(), "to let it on now could run the pod twice")
-		m.evict(ctx)
-		m.mayBeMoved(ctx)
-		Eventually(m.isFenced).WithArguments(ctx).Should(BeFalse())
-		m.isMoved(ctx)
-		s.pause(ctx, false)
-
-		m.ends(ctx, "Succeeded")
-		Expect(m.power()).To(Equal(cycled(1)))
-		Expect(m.traces(ctx)).To(BeEmpty())
-	})
-
-	atEvery("N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
-		s := m.scene
-		s.kill()
-		m.isMoved(ctx)
-		s.begin(0, "")
-		s.start()
-		st.resume(ctx, m)
-
-		m.ends(ctx, st.ends)
-		if st.cycles > 0 {
-			Expect(m.power()).To(Equal(cycled(st.cycles)))
-		}
-		Expect(m.traces(ctx)).To(BeEmpty())
-	})
-
-	atEvery("N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
-		s := m.scene
-		s.kill()
-		s.begin(0, "")
-		s.start()
-		st.resume(ctx, m)
-
-		m.ends(ctx, st.ends)
-		if st.cycles > 0 {
-			Expect(m.power()).To(Equal(cycled(st.cycles)))
-		} else {
-			Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset}))
-		}
-		Expect(m.traces(ctx)).To(BeEmpty())
-	})
-
-	for version, clearsAll := range inOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
+	for version, clearsAll := range spec.InOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
 		bothKinds("N12: leaves a host that BMO "+version+" deprovisions to its next owner", func(ctx context.Context, s *scene) {
 			s.start()
 			m := s.worker(ctx, "w", func(o *origin) { o.host = []func(*bmov1alpha1.BareMetalHost){builders.Deployed} })
@@ -440,39 +350,4 @@ func (m *member) isLeaving(ctx context.Context) {
 	machine.Finalizers = []string{"test.kubemend.io/keep"}
 	Expect(here.Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
 	Expect(here.Delete(ctx, machine)).To(Succeed())
-}
-
-// mayBeMoved waits until clusterctl would move the remediation: it must hold on to nothing by a name that it is about to lose.
-func (m *member) mayBeMoved(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(m.remediation).WithArguments(ctx).ShouldNot(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
-	Expect(m.holds(ctx)).To(BeFalse())
-}
-
-// isMoved makes the remediation be another object of the same content, without a status, as clusterctl does.
-func (m *member) isMoved(ctx context.Context) {
-	GinkgoHelper()
-	was := m.remediation(ctx)
-	is := was.DeepCopyObject().(client.Object)
-	is.SetUID("")
-	is.SetResourceVersion("")
-	is.SetGeneration(0)
-	is.SetCreationTimestamp(metav1.Time{})
-	is.SetManagedFields(nil)
-	letGo := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	Expect(here.Delete(ctx, was)).To(Succeed())
-	Expect(client.IgnoreNotFound(here.Patch(ctx, was, letGo))).To(Succeed())
-	Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
-	Expect(here.Create(ctx, is)).To(Succeed())
-}
-
-// pause sets or clears spec.paused of the Cluster.
-func (s *scene) pause(ctx context.Context, paused bool) {
-	GinkgoHelper()
-	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.cluster.Name}}
-	patch := `{"spec":{"paused":false}}`
-	if paused {
-		patch = `{"spec":{"paused":true}}`
-	}
-	Expect(here.Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }

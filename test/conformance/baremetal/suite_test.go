@@ -12,7 +12,6 @@
 package baremetal
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 	"time"
@@ -35,6 +34,7 @@ import (
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // What all specs share.
@@ -51,7 +51,7 @@ var (
 func TestBareMetalConformance(t *testing.T) {
 	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
@@ -86,13 +86,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	history = newChronicle(config)
 	hosts, err = simulator.NewHosts(unhurried(plane.Config()), simulator.HostsOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	playing, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- hosts.Start(playing) }()
-	DeferCleanup(func() {
-		stop()
-		Expect(<-ended).To(Succeed())
-	})
+	spec.Beside(hosts.Start)
 }, NodeTimeout(3*time.Minute))
 
 // unhurried leaves the pace of requests to the API server.

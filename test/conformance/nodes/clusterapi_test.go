@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // cluster makes the Cluster that the nodes belong to, managed from the cluster itself.
@@ -90,7 +91,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.request(ctx, "w2")
 		s.skipped(ctx, "check", "w1", "MachineHealthCheck "+s.name+"/mhc watches its Machine m-w1")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
-		Expect(s.of(ctx, "check", "Disabled")()).To(Equal("False/NodeHealthCheckEnabled"))
+		Eventually(s.of(ctx, "check", "Disabled")).Should(Equal("False/NodeHealthCheckEnabled"))
 
 		annotates(ctx, check, clusterv1.PausedAnnotation, "kubemend") // claimed: it is kubemend that acts
 		s.looks("check")
@@ -202,7 +203,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		Expect(s.request(ctx, "w1").GetOwnerReferences()).To(HaveLen(1))
 	})
 
-	for text, annotation := range inOrder(map[string]string{
+	for text, annotation := range spec.InOrder(map[string]string{
 		"is not to be remediated": clusterv1.MachineSkipRemediationAnnotation, "is paused": clusterv1.PausedAnnotation,
 	}) {
 		in(ladders, "a node whose Machine "+text+" is left alone, before its first remedy and between two of them", func(ctx context.Context, s *scene) {
@@ -226,7 +227,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		})
 	}
 
-	for text, busy := range inOrder(map[string]func(context.Context, *scene, *clusterv1.Machine){
+	for text, busy := range spec.InOrder(map[string]func(context.Context, *scene, *clusterv1.Machine){
 		"whose Machine was handed to its owner": func(ctx context.Context, _ *scene, m *clusterv1.Machine) {
 			sets(ctx, m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse)
 		},

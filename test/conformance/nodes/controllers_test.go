@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -53,6 +55,7 @@ func (s *scene) start() {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	s.kill = sync.OnceFunc(func() {
+		s.ears = nil
 		stop()
 		Expect(<-ended).To(Or(Succeed(), MatchError(context.DeadlineExceeded)))
 	})
@@ -95,20 +98,21 @@ func (s *scene) control(mgr ctrl.Manager) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	writer := client.WithFieldOwner(dated{whole, s.births}, mendv1.FieldOwner)
-	var recorder events.EventRecorder = &events.FakeRecorder{}
+	s.tells = &teller{EventRecorder: &events.FakeRecorder{}}
 	if !s.wanted.mute {
-		recorder = mgr.GetEventRecorder("NodeHealthCheck")
+		s.tells.EventRecorder = mgr.GetEventRecorder("NodeHealthCheck")
 	}
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	Expect(err).NotTo(HaveOccurred())
+	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	s.ears = &ears{scene: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
-		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper,
-		Kinds:     request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} }),
+		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper, Kinds: kinds,
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
-		Recorder:  recorder, Clock: s.clock, LeaseNamespace: s.leases, Resync: s.wanted.resync,
-	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.newQueue})).To(Succeed())
+		Recorder:  s.tells, Clock: s.clock, LeaseNamespace: s.leases, Resync: s.wanted.resync,
+	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue})).To(Succeed())
 }
 
 // births are the moments, by the clock of a scene, at which objects were made. An API server stamps what it makes by the only clock that it
@@ -163,6 +167,18 @@ func (d dated) date(obj client.Object, err error) {
 	if u, is := obj.(*unstructured.Unstructured); is && err == nil {
 		u.SetCreationTimestamp(d.births.when(u.GetUID()))
 	}
+}
+
+// teller sends events, and counts those that it was given: they arrive later.
+type teller struct {
+	events.EventRecorder
+	told atomic.Int32
+}
+
+// Eventf sends an event.
+func (t *teller) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	t.told.Add(1)
+	t.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
 }
 
 // logger writes where it is shown if a spec fails, and keeps what the controller says for specs about that.

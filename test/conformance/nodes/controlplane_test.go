@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // members makes nodes c1 to cn of the control plane, which are of no other pool.
@@ -60,7 +61,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		Expect(s.request(ctx, "m1").GetLabels()).To(HaveKey("remediation.medik8s.io/isControlPlaneNode"))
 	})
 
-	for text, with := range inOrder(map[string]func(ctx context.Context, s *scene) (corev1.ObjectReference, corev1.ObjectReference){
+	for text, with := range spec.InOrder(map[string]func(ctx context.Context, s *scene) (corev1.ObjectReference, corev1.ObjectReference){
 		"with templates of one kind": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
 			return s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")
 		},

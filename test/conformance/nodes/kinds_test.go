@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 var _ = Describe("Remediators", func() {
-	for text, named := range inOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
+	for text, named := range spec.InOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
 		inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *scene) {
 			s.workers(ctx, 3)
 			template := s.template(ctx, global, "soft")

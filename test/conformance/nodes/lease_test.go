@@ -87,7 +87,7 @@ var _ = Describe("The lease on a node", func() {
 
 	inEveryMode("C42, W13: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
-		s.takes(ctx, "w1", "maintenance", 90*time.Second)
+		s.takes(ctx, "w1", "maintenance", 3*time.Minute)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
@@ -99,7 +99,7 @@ var _ = Describe("The lease on a node", func() {
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 		Expect(s.holder(ctx, "w1")()).To(Equal("maintenance"))
 
-		s.clock.Step(30 * time.Second)
+		s.clock.Step(2 * time.Minute)
 		req := s.request(ctx, "w1")
 		first := s.lease(ctx, "w1")
 		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
@@ -107,12 +107,12 @@ var _ = Describe("The lease on a node", func() {
 		Expect(first.Spec.AcquireTime.Equal(first.Spec.RenewTime)).To(BeTrue())
 		Expect(*first.Spec.LeaseTransitions).To(BeEquivalentTo(1))
 
-		s.clock.Step(s.term() - 10*time.Second)
+		s.clock.Step(s.term() - time.Minute)
 		Eventually(func() bool { return s.lease(ctx, "w1").Spec.RenewTime.After(first.Spec.RenewTime.Time) }).Should(BeTrue())
 		Expect(s.lease(ctx, "w1").Spec.AcquireTime.Equal(first.Spec.AcquireTime)).To(BeTrue())
 		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 
-		s.clock.Step(2*s.term() + time.Minute) // three times the term since it was acquired
+		s.clock.Step(2*s.term() + 2*time.Minute) // three times the term since it was acquired
 		if !s.escalating {
 			s.looks("check")
 			Expect(s.holder(ctx, "w1")()).To(Equal("check"), "W13: what has no timeout does not time out")

@@ -90,8 +90,8 @@ var _ = Describe("On OpenShift", Serial, func() {
 				progresses(ctx, version, "True")
 				s.fails(ctx, "w2")
 				Eventually(s.allowed(ctx, "check")).Should(Equal("False/ClusterUpgrading"))
-				Expect(s.counts(ctx, "check")()).To(Equal([]int{5, 3}), "W12: it is counted all the same")
-				Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1: RebootRemediation/soft", "w2"}))
+				Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 3}), "W12: it is counted all the same")
+				Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft", "w2"}))
 				Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(
 					"Normal [remediation] Postponing potential remediations because of ongoing cluster upgrade"))
 				s.recovers(ctx, "w1")
@@ -130,7 +130,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			s.request(ctx, "w3")
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{7, 5}))
 			Expect(s.about(ctx, "w1")).To(BeEmpty())
-			Expect(s.phase(ctx, "check")()).To(HavePrefix("Remediating"))
+			Eventually(s.phase(ctx, "check")).Should(HavePrefix("Remediating"))
 			Eventually(s.said(fmt.Sprintf(
 				`"msg"="ignoring unhealthy Node, it is terminating and will be handled by MHC" "controller"="nodehealthcheck" "namespace"="" "name"=%q`,
 				s.called("check")))).Should(Equal(1))
@@ -216,12 +216,14 @@ var _ = Describe("On OpenShift", Serial, func() {
 		ready(corev1.ConditionFalse)
 		s.request(ctx, "c1")
 		s.recovers(ctx, "c1")
+		Eventually(s.requested(ctx, "c1")).Should(BeEmpty())
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 
 		s.clock.Step(time.Minute) // for that long nobody takes the place of who went last
 		s.fails(ctx, "c2")        // without a guard
 		s.request(ctx, "c2")
 		s.recovers(ctx, "c2")
+		Eventually(s.requested(ctx, "c2")).Should(BeEmpty())
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		ready(corev1.ConditionTrue)
 		s.clock.Step(time.Minute)

@@ -3,9 +3,7 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/pace"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -71,11 +70,12 @@ type scene struct {
 	// elsewhere is another namespace of the scene, missing is one that does not exist.
 	elsewhere, missing string
 	leases             string // the namespace of the leases, which does not exist at first
-	clock              *pace.Clock
+	clock              patient
 	births             *births
 	plan               *gateway.Plan
 	kill               func()
-	queue              *queue
+	ears               *ears // nil while there is no controller
+	tells              *teller
 	kinds              map[remediator]bool // of which there are templates
 	nodes              []string
 	checks             []string
@@ -90,9 +90,10 @@ func newScene(ctx context.Context, m mode) *scene {
 	Expect(here.Create(ctx, namespace)).To(Succeed())
 	name := namespace.Name
 	s := &scene{
-		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases", clock: pace.New(),
+		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kill: func() {}, kinds: map[remediator]bool{},
 	}
+	s.clock = patient{Clock: pace.New(), scene: s}
 	s.births = &births{now: s.clock.Now, of: map[types.UID]metav1.Time{}}
 	Expect(here.Create(ctx, builders.Namespace(s.elsewhere))).To(Succeed())
 	s.begin(0, "")
@@ -178,7 +179,7 @@ func inEveryMode(text string, tell func(context.Context, *scene)) {
 func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
-		atOnce(len(modes), func(i int) {
+		spec.AtOnce(crowd, len(modes), func(i int) {
 			s := newScene(ctx, modes[i])
 			defer s.end()
 			s.start()
@@ -189,32 +190,6 @@ func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 
 // crowd is how many scenes are played at the same time.
 const crowd = 8
-
-// atOnce does the same for every number below n, some of them at a time. What fails in one stops no other.
-func atOnce(n int, do func(i int)) {
-	var all sync.WaitGroup
-	places := make(chan struct{}, crowd)
-	for i := range n {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			defer GinkgoRecover()
-			do(i)
-		})
-	}
-	all.Wait()
-}
-
-// inOrder yields the entries of a table by name: specs have to be told in the same order each time.
-func inOrder[V any](table map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, name := range slices.Sorted(maps.Keys(table)) {
-			if !yield(name, table[name]) {
-				return
-			}
-		}
-	}
-}
 
 // check makes a check of all nodes of the pool "workers", which remediates with the template of that name, in the scene's mode.
 func (s *scene) check(ctx context.Context, name string, edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {
@@ -334,9 +309,10 @@ func (s *scene) condition(kind corev1.NodeConditionType, status corev1.Condition
 	}
 }
 
-// reports sets a condition of a node, as if it had been so for some time.
+// reports sets a condition of a node, as if it had been so for some time, when the controller has heard of all that was before.
 func (s *scene) reports(ctx context.Context, name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, ago time.Duration) {
 	GinkgoHelper()
+	s.hears(ctx)
 	n := s.getNode(ctx, name)
 	before, next := n.DeepCopy(), s.condition(kind, status, ago)
 	found := false

@@ -13,6 +13,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // manifest makes an object as a seed has it; but its namespace, if it has one, is the scene's, and so is that of a template which it names.
@@ -92,7 +93,7 @@ var _ = Describe("The manifests of", func() {
 		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 3}))
 	})
 
-	for text, r := range inOrder(map[string]remediator{
+	for text, r := range spec.InOrder(map[string]remediator{
 		"Self Node Remediation": selfNode, "Poison Pill": pill, "Fence Agents Remediation": fence, "Machine Deletion Remediation": deletion,
 	}) {
 		inModes("the contract: "+text+" works by it", []mode{{}, {several: true}}, func(ctx context.Context, s *scene) {

@@ -46,7 +46,7 @@ var (
 func TestNodeConformance(t *testing.T) {
 	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(50 * time.Second) // less than the minute after which much is looked at again by itself
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 func noThreshold(c *nhcv1.NodeHealthCheck) { c.Spec.MinHealthy, c.Spec.MaxUnhealthy = nil, nil }
@@ -53,7 +54,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
 		s.loses(ctx, "w1")
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-		Expect(s.phase(ctx, "check")()).To(Equal(enabled))
+		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
 	inEveryMode("W8, seed 0.24: forgets a node that is gone with its request, whoever deleted them", func(ctx context.Context, s *scene) {
@@ -66,7 +67,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.loses(ctx, "w1")
 		s.isDeleted(ctx, req)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		Expect(s.listed(ctx, "check")()).To(BeEmpty())
+		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
@@ -101,7 +102,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.request(ctx, "w2")
 		s.fails(ctx, "w3", "w4")
 		Eventually(s.allowed(ctx, "check")).Should(Equal("False/TooManyUnhealthy"))
-		Expect(s.of(ctx, "check", nhcv1.StormActiveCondition)()).To(HavePrefix("True"))
+		Eventually(s.of(ctx, "check", nhcv1.StormActiveCondition)).Should(HavePrefix("True"))
 		before := s.lease(ctx, "w1").Spec.RenewTime
 		s.clock.Step(step - time.Minute)
 		Eventually(func() bool { return s.lease(ctx, "w1").Spec.RenewTime.After(before.Time) }).Should(BeTrue())
@@ -127,7 +128,8 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.fails(ctx, "w3")
 		s.request(ctx, "w3")
 		s.recovers(ctx, "w3")
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+		Eventually(s.requested(ctx, "w3")).Should(BeEmpty())
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 
 		s.storm(ctx, "check", "w1", "w2")
 		Eventually(s.of(ctx, "check", nhcv1.StormActiveCondition)).Should(HavePrefix("True"))
@@ -172,7 +174,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Expect(req.GetLabels()).NotTo(HaveKey("not"))
 	})
 
-	for text, hinder := range inOrder(map[string]func(context.Context, *scene, *unstructured.Unstructured){
+	for text, hinder := range spec.InOrder(map[string]func(context.Context, *scene, *unstructured.Unstructured){
 		"of a node that is well while its request is kept": func(ctx context.Context, s *scene, req *unstructured.Unstructured) {
 			s.keeps(ctx, req)
 			s.recovers(ctx, "w1")
@@ -262,6 +264,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.latest(ctx, "w1", 2)
 		now := "w1: RebootRemediation/soft*, ReplaceRemediation/hard"
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{now}))
+		s.looks("check")
 		before := s.get(ctx, "check").Status.UnhealthyNodes
 		c := s.get(ctx, "check")
 		c.Status = nhcv1.NodeHealthCheckStatus{}
@@ -288,8 +291,9 @@ var _ = Describe("Unlike medik8s', a check", func() {
 			return len(found) == 1 && found[0].GetUID() != req.GetUID()
 		}).Should(BeTrue(), "another request is to take the place of the one that was left behind")
 		Expect(s.request(ctx, "w1").GetOwnerReferences()[0].UID).NotTo(Equal(c.GetUID()))
+		s.looks("check")
 		s.recovers(ctx, "w1")
+		Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
 })

@@ -50,7 +50,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		Expect(asked.Spec.Strategy.Timeout).NotTo(BeNil())
 		Expect(asked.Spec.Strategy.Timeout.Duration).To(Equal(5 * time.Minute))
 		seeded.cycled(ctx, name, identity, began)
-		Expect(seeded.events(ctx, theirs.name, name, began)).To(And(HaveKeyWithValue("Fenced", 1), freed))
+		Eventually(seeded.told(ctx, theirs.name, name, began)).Should(And(HaveKeyWithValue("Fenced", 1), freed))
 	}, SpecTimeout(specPatience))
 
 	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait say for whom", func(ctx SpecContext) {

@@ -27,9 +27,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
-const specPatience = 4 * time.Minute
+const specPatience = 8 * time.Minute
 
 // ownKinds are the CRDs that ship.
 var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
@@ -55,7 +56,7 @@ var (
 func TestBareMetal(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
 	RunSpecs(t, "Bare metal")
@@ -87,7 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	rack.build(ctx)
 	seeded.build(ctx)
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(5*time.Minute))
 
 // Whatever failed, the log of the manager says most.
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -134,17 +135,6 @@ func startWorld() {
 	attacher, err = simulator.NewAttacher(rack.plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
 	for _, start := range []func(context.Context) error{hosts.Start, provider.Start, scheduler.Start, attacher.Start} {
-		inBackground(start)
+		spec.Beside(start)
 	}
-}
-
-// inBackground runs something until the suite, or the spec that asks for it, ends.
-func inBackground(start func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- start(ctx) }()
-	DeferCleanup(func() {
-		stop()
-		Expect(<-ended).To(Succeed())
-	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -57,7 +58,7 @@ var _ = Describe("A thousand hosts", func() {
 		c := &crowd{plane: plane, here: clientFor(plane.Config()), there: clientFor(nodes.Config())}
 		c.hosts, err = simulator.NewHosts(plane.Config(), simulator.HostsOptions{Poll: time.Hour})
 		Expect(err).NotTo(HaveOccurred())
-		inBackground(c.hosts.Start)
+		spec.Beside(c.hosts.Start)
 		c.build(ctx, nodes)
 		c.manager, err = plane.Kubemend(ctx, "many", nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -86,7 +87,7 @@ var _ = Describe("A thousand hosts", func() {
 		}
 		Expect(spent.here()/few).To(BeNumerically("<=", callsHere), spent.each(few))
 		Expect(spent.there()/few).To(BeNumerically("<=", callsThere), spent.each(few))
-	}, SpecTimeout(6*time.Minute))
+	}, SpecTimeout(12*time.Minute))
 })
 
 func machineName(n int) string { return fmt.Sprintf("machine-%04d", n) }

@@ -26,12 +26,12 @@ var _ = Describe("A host or node that is not like the others", func() {
 
 		rem := rack.byHand(ctx, name)
 
-		Eventually(step(ctx, rem)).Should(Equal("Succeeded"))
+		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Reset}))
 		Expect(saidOf(ctx, rem, infrav1.PoweredOffCondition)()).To(Equal("False/CannotBeProven"))
 		Expect(saidOf(ctx, rem, infrav1.WorkloadMovedCondition)()).To(Equal("False/CannotBeProven"))
 		Expect(saidOf(ctx, rem, infrav1.NodeHealthyCondition)()).To(Equal("True/MachineWell"))
-		Eventually(func() map[string]int { return rack.events(ctx, ours.name, name, began) }).Should(And(
+		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(
 			HaveKeyWithValue("PowerOffDisabled", 1), HaveKeyWithValue("RebootRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("PowerOffRequested"))))
 		rack.nothingIsLeft(ctx, host, name)
 		Consistently(func() int { return len(host.History().Since(began)) }).Should(Equal(1), "rebooted once")
@@ -48,7 +48,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 
 		rem := rack.byHand(ctx, name)
 
-		Eventually(step(ctx, rem)).Should(Equal("Succeeded"))
+		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 		Expect(here.Delete(ctx, rem)).To(Succeed())
 		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
@@ -56,8 +56,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		node := rack.node(ctx, name)
 		Expect(outOfService(node)).To(BeTrue(), "it is not ours to take away")
 		Expect(node.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
-		told := rack.events(ctx, ours.name, name, began)
-		Expect(told).To(And(HaveKeyWithValue("WorkloadMoved", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
+		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("WorkloadMoved", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
 	}, SpecTimeout(specPatience))
 
 	It("is deleted and gets its labels and annotations back, if nodes are fenced like that", func(ctx SpecContext) {
@@ -76,7 +75,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 
 		rem := rack.byHand(ctx, name)
 
-		Eventually(step(ctx, rem)).Should(Equal("Succeeded"))
+		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 		after := rack.node(ctx, name)
 		Expect(after.UID).NotTo(Equal(before.UID), "the node was deleted")

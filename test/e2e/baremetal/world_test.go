@@ -276,6 +276,17 @@ func step(ctx context.Context, rem client.Object) func() string {
 	}
 }
 
+// ends waits until a remediation has come to a final step, and has nothing more to do.
+func ends(ctx context.Context, rem client.Object, at string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := &mendv1.HostRemediation{}
+		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), now)).To(Succeed())
+		g.Expect(now.Status.Step).To(Equal(at))
+		g.Expect(now.Finalizers).To(BeEmpty())
+	}).WithTimeout(3 * time.Minute).Should(Succeed())
+}
+
 // saidOf is what a condition of a remediation says, as "Status/Reason".
 func saidOf(ctx context.Context, rem client.Object, condition string) func() string {
 	return func() string {
@@ -299,6 +310,11 @@ func (w *world) gone(ctx context.Context, k kind, name string) bool {
 	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, k.empty()))
 }
 
+// told is events, for Eventually: an event is sent after what it tells of.
+func (w *world) told(ctx context.Context, kind, name string, since time.Time) func() map[string]int {
+	return func() map[string]int { return w.events(ctx, kind, name, since) }
+}
+
 // events counts the events about an object since a moment, by reason.
 func (w *world) events(ctx context.Context, kind, name string, since time.Time) map[string]int {
 	GinkgoHelper()
@@ -309,7 +325,7 @@ func (w *world) events(ctx context.Context, kind, name string, since time.Time) 
 		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
 			told[e.Reason]++
 			if e.Series != nil {
-				told[e.Reason] += int(e.Series.Count)
+				told[e.Reason] += int(e.Series.Count) - 1
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,10 +33,12 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		takesItsTime(hostOf(name))
 		silence(name)
 		requested(ctx, host, namespace, name)
+		Eventually(hostOf(name).Powered).Should(BeFalse())
 
 		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
+		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue), "its host is let go of")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 
@@ -44,6 +47,7 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		takesItsTime(hostOf(name))
 		silence(name)
 		asked := requested(ctx, host, namespace, name)
+		Eventually(hostOf(name).Powered).Should(BeFalse())
 		manager.Kill()
 
 		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
@@ -51,6 +55,7 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		startManager(ctx)
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
+		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue), "its host is let go of")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 })

@@ -82,7 +82,7 @@ func comesBack(ctx context.Context, name string) {
 	Eventually(func() []nhcv1.UnhealthyNode { return check(ctx, sample).Status.UnhealthyNodes }).Should(BeEmpty())
 	Eventually(told(ctx, sample, nhcv1.EventRemediationCreated)).Should(Equal(1))
 	Eventually(told(ctx, sample, nhcv1.EventRemediationRemoved)).Should(Equal(1))
-	Expect(check(ctx, sample).Status.Phase).To(Equal(nhcv1.PhaseEnabled))
+	Eventually(func() nhcv1.Phase { return check(ctx, sample).Status.Phase }).Should(Equal(nhcv1.PhaseEnabled))
 	log, err := os.ReadFile(manager.Log)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(string(log)).NotTo(MatchRegexp(`cannot (create|update|patch|delete)`))

@@ -31,10 +31,11 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
-	specPatience = 3 * time.Minute
+	specPatience = 6 * time.Minute
 	// user is who the manager is to the API server.
 	user = "kubemend-under-test"
 	// agentTakes is how long the agent on a node works until it has failed: long enough to kill the manager meanwhile.
@@ -68,7 +69,7 @@ var (
 func TestNodes(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
 	RunSpecs(t, "Nodes")
@@ -97,7 +98,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startManager(ctx)
 	build(ctx)
 	create(ctx, "testdata/self-node-remediator.yaml")
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(5*time.Minute))
 
 // Whatever failed, the log of the manager says most.
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -148,7 +149,7 @@ func startWorld() {
 		starts = append(starts, remediator.Start)
 	}
 	for _, start := range starts {
-		inBackground(start)
+		spec.Beside(start)
 	}
 }
 
@@ -159,15 +160,4 @@ func restart(node string) bool {
 		kubelet.Start()
 	}
 	return kubelet != nil
-}
-
-// inBackground runs something until the suite ends.
-func inBackground(start func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- start(ctx) }()
-	DeferCleanup(func() {
-		stop()
-		Expect(<-ended).To(Succeed())
-	})
 }

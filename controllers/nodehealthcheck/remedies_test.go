@@ -1,0 +1,63 @@
+package nodehealthcheck
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// What disables a check says which of its templates that is, and of which step: with one letter wrong in a namespace as in a name.
+func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
+	elsewhere, homeless := refTo("Reboot", "reboot"), refTo("Reboot", "reboot")
+	elsewhere.Namespace, homeless.Namespace = "nowhere", ""
+	broken := template("Pray", "broken", false)
+	unstructured.RemoveNestedField(broken.Object, "spec", "template")
+	for name, row := range map[string]struct {
+		bad        corev1.ObjectReference
+		alone, two string
+	}{
+		"a name that no template has": {
+			refTo("Reboot", "nope"),
+			`Remediation template not found: "RebootTemplate remedies/nope: reboottemplates.remedy.example.org \"nope\" not found"`,
+			`Remediation template not found: "RebootTemplate remedies/nope (order 1): reboottemplates.remedy.example.org \"nope\" not found"`,
+		},
+		"a namespace that has none": {
+			elsewhere,
+			`Remediation template not found: "RebootTemplate nowhere/reboot: reboottemplates.remedy.example.org \"reboot\" not found"`,
+			`Remediation template not found: "RebootTemplate nowhere/reboot (order 1): reboottemplates.remedy.example.org \"reboot\" not found"`,
+		},
+		"no namespace": {
+			homeless,
+			`Remediation template not found: "RebootTemplate reboot: remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
+			`Remediation template not found: "RebootTemplate reboot (order 1): remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
+		},
+		"a kind of requests that may not be read": {
+			refTo("Replace", "replace"),
+			`Replace may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: "true" has to allow it, ` +
+				`as the remediator brings one: "ReplaceTemplate remedies/replace: Replace.remedy.example.org is forbidden: <nil>"`,
+			`Replace may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: "true" has to allow it, ` +
+				`as the remediator brings one: "ReplaceTemplate remedies/replace (order 1): Replace.remedy.example.org is forbidden: <nil>"`,
+		},
+		"a template without content": {
+			refTo("Pray", "broken"),
+			`Remediation template is invalid: "invalid template remedies/broken, didn't find spec.template.spec"`,
+			`Remediation template is invalid: "invalid template remedies/broken, didn't find spec.template.spec", of PrayTemplate remedies/broken (order 1)`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("w0"), template("Reboot", "reboot", false), template("Pray", "pray", false), broken,
+				check("alone", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &row.bad }), check("two", ladder(refTo("Pray", "pray"), row.bad)))...)
+			k.deny("Replace")
+			for check, want := range map[string]string{"alone": row.alone, "two": row.two} {
+				k.passes(check)
+				if c := meta.FindStatusCondition(k.check(check).Status.Conditions, nhcv1.DisabledCondition); c == nil || c.Message != want {
+					t.Errorf("%s: %+v, want\n%s", check, c, want)
+				}
+			}
+		})
+	}
+}

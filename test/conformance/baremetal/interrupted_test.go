@@ -1,0 +1,140 @@
+package baremetal
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// Whatever stops a remediation for a while: a pause, a move to another cluster, the death of its controllers.
+var _ = Describe("Better than CAPM3 does, a remediation", func() {
+	bothKinds("N10: does nothing while the cluster is paused", func(ctx context.Context, s *scene) {
+		s.pause(ctx, true)
+		s.start()
+		m := s.worker(ctx, "w")
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("paused"))
+		s.clock.Step(timeout)
+		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()))
+		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
+
+		s.pause(ctx, false)
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+	})
+
+	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.host.Die(true)
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+
+		s.pause(ctx, true)
+		m.mayBeMoved(ctx)
+		m.isMoved(ctx)
+		m.host.Die(false)
+		Consistently(m.holds).WithArguments(ctx).Should(BeFalse())
+		s.pause(ctx, false)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.says(ctx).Retries).To(BeZero(), "the attempt is not counted again")
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *scene) {
+		s.start()
+		m := s.worker(ctx, "w")
+		m.pod(ctx)
+		m.fails(ctx)
+		m.remediate(ctx)
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+		s.pause(ctx, true)
+		Consistently(m.remediation).WithArguments(ctx).Should(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+		Expect(m.holds(ctx)).To(BeTrue(), "to let it on now could run the pod twice")
+		m.evict(ctx)
+		m.mayBeMoved(ctx)
+		Eventually(m.isFenced).WithArguments(ctx).Should(BeFalse())
+		m.isMoved(ctx)
+		s.pause(ctx, false)
+
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	atEvery("N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
+		s := m.scene
+		s.kill()
+		m.isMoved(ctx)
+		s.begin(0, "")
+		s.start()
+		st.resume(ctx, m)
+
+		m.ends(ctx, st.ends)
+		if st.cycles > 0 {
+			Expect(m.power()).To(Equal(cycled(st.cycles)))
+		}
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+
+	atEvery("N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
+		s := m.scene
+		s.kill()
+		s.begin(0, "")
+		s.start()
+		st.resume(ctx, m)
+
+		m.ends(ctx, st.ends)
+		if st.cycles > 0 {
+			Expect(m.power()).To(Equal(cycled(st.cycles)))
+		} else {
+			Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset}))
+		}
+		Expect(m.traces(ctx)).To(BeEmpty())
+	})
+})
+
+// mayBeMoved waits until clusterctl would move the remediation: it must hold on to nothing by a name that it is about to lose.
+func (m *member) mayBeMoved(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(m.remediation).WithArguments(ctx).ShouldNot(HaveField("ObjectMeta.Annotations", HaveKey(blockMove)))
+	Expect(m.holds(ctx)).To(BeFalse())
+}
+
+// isMoved makes the remediation be another object of the same content, without a status, as clusterctl does.
+func (m *member) isMoved(ctx context.Context) {
+	GinkgoHelper()
+	was := m.remediation(ctx)
+	is := was.DeepCopyObject().(client.Object)
+	is.SetUID("")
+	is.SetResourceVersion("")
+	is.SetGeneration(0)
+	is.SetCreationTimestamp(metav1.Time{})
+	is.SetManagedFields(nil)
+	letGo := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	Expect(here.Delete(ctx, was)).To(Succeed())
+	Expect(client.IgnoreNotFound(here.Patch(ctx, was, letGo))).To(Succeed())
+	Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
+	Expect(here.Create(ctx, is)).To(Succeed())
+}
+
+// pause sets or clears spec.paused of the Cluster.
+func (s *scene) pause(ctx context.Context, paused bool) {
+	GinkgoHelper()
+	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.cluster.Name}}
+	patch := `{"spec":{"paused":false}}`
+	if paused {
+		patch = `{"spec":{"paused":true}}`
+	}
+	Expect(here.Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
