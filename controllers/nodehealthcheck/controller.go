@@ -15,13 +15,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -52,6 +52,8 @@ type Reconciler struct {
 	Mapper   meta.RESTMapper
 	Kinds    *Kinds
 	Requests *request.Requests
+	// Discovery finds the kinds of requests that are left from before the start.
+	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name.
 	Installed func(ctx context.Context, name string) (bool, error)
 	Recorder  events.EventRecorder
@@ -63,8 +65,9 @@ type Reconciler struct {
 	Resync time.Duration
 
 	memory memory
+	search search
 	idle   atomic.Bool
-	// resumed wakes all checks when they are ours again.
+	// resumed wakes all checks when they are ours again, and when it was searched for what those before us have left behind.
 	resumed chan event.GenericEvent
 }
 
@@ -72,10 +75,7 @@ type Reconciler struct {
 // orders.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
-		select {
-		case r.resumed <- event.GenericEvent{Object: &nhcv1.NodeHealthCheck{}}:
-		default: // it is to be woken already
-		}
+		r.wakeAll()
 	}
 }
 

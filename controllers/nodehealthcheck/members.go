@@ -23,8 +23,9 @@ type members struct {
 	total, healthy int
 	// busy are those that are being remediated, by whomever, and how that is seen.
 	busy map[string]string
-	// unknown is why it could not be looked at; empty if it was.
+	// unknown is why it could not be looked at; empty if it was. brief says that it will be known in a moment, and that nobody needs to hear of it.
 	unknown string
+	brief   bool
 }
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
@@ -32,6 +33,9 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 	w.first = w.firstMember()
 	if w.first == nil {
 		return
+	}
+	if w.members.unknown, w.members.brief = r.search.open(); w.members.unknown != "" {
+		return // its end wakes us
 	}
 	list := &corev1.NodeList{}
 	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
@@ -72,11 +76,16 @@ func (w *world) goesBefore(a, b *target) bool {
 }
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
-// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started.
+// remediating a node of the control plane, and nobody has looked at its kinds since the manager was started; or one that is gone.
 func (r *Reconciler) readAll(ctx context.Context, w *world) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
+		if isRequest(kind) {
+			w.awaits(kind, w.requests.read[kind.GroupKind()])
+		}
 	}
 	for i := range list.Items {
 		for _, kind := range kindsOf(&list.Items[i]) {

@@ -50,6 +50,7 @@ type rack struct {
 	made  []string // requests in the order in which they were made
 	// denied is a kind that may not be read.
 	denied string
+	apis   apis
 	// writes is how many there were, of the test too.
 	writes int
 }
@@ -144,15 +145,16 @@ func newRack(t tester, objects ...client.Object) *rack {
 			},
 		}).Build()
 	synced := true
-	informers := &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
-	k.informers = informers
+	k.informers = &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
 	k.r = &Reconciler{
 		Client: k.client, Management: k.client, Live: k.client, Mapper: testrestmapper.TestOnlyStaticRESTMapper(scheme),
 		Kinds:     k.kinds(),
 		Requests:  &request.Requests{Client: k.client, Live: k.client},
+		Discovery: &k.apis,
 		Installed: func(context.Context, string) (bool, error) { return false, nil },
 		Recorder:  k.recorder, Clock: k.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
 	}
+	k.search()
 	return k
 }
 
@@ -167,9 +169,6 @@ func (k *rack) fail(verb string, obj client.Object) error {
 func (k *rack) kinds() *Kinds {
 	return request.NewKinds(k.informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 }
-
-// restart forgets all that the controller remembers.
-func (k *rack) restart() { k.r.memory, k.r.Kinds = memory{}, k.kinds() }
 
 // deny makes a kind unreadable for those who have not read it yet.
 func (k *rack) deny(kind string) { k.denied = kind }

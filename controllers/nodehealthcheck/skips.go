@@ -35,6 +35,9 @@ func (w *world) mayBegin(s summary, t *target) *skip {
 	if !controlPlane(t.node) {
 		return nil
 	}
+	if w.members.brief {
+		return &skip{again: quorumRetry}
+	}
 	why := w.members.forbids(t.node, t.name)
 	switch {
 	case why == "" && t != w.first:

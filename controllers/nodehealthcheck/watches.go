@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -50,12 +51,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
 		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(machineChanges())).
-		WatchesRawSource(source.Channel(r.resumed, handler.EnqueueRequestsFromMapFunc(r.everyCheck))).
+		WatchesRawSource(source.Channel(r.resumed, handler.EnqueueRequestsFromMapFunc(r.everybody))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
 	r.Kinds.Notify(built, wake.Merged[*unstructured.Unstructured](r.checksOfRequest))
+	if err := mgr.Add(manager.RunnableFunc(r.searchLeftovers)); err != nil {
+		return fmt.Errorf("set up the search for what NodeHealthChecks have left behind: %w", err)
+	}
 	return nil
 }
 

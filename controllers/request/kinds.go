@@ -124,6 +124,19 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
+// Unread returns the kinds of requests that are watched, and of which the first list was not read yet.
+func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var kinds []schema.GroupVersionKind
+	for kind, informer := range k.known {
+		if !strings.HasSuffix(kind.Kind, TemplateSuffix) && !informer.HasSynced() {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
 // Discover finds, of the kinds in lists, those of requests of which there are some with one of the marks, and watches them. It is for the
 // start of the manager: a check that was deleted while nobody ran can no longer say of what kind its requests were.
 //

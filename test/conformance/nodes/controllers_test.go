@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
@@ -101,11 +102,14 @@ func (s *scene) control(mgr ctrl.Manager) {
 	if !s.wanted.mute {
 		s.tells.EventRecorder = mgr.GetEventRecorder("NodeHealthCheck")
 	}
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	Expect(err).NotTo(HaveOccurred())
 	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	s.ears = &ears{scene: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper, Kinds: kinds,
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
+		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
 		Recorder:  s.tells, Clock: s.clock, LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue})).To(Succeed())
