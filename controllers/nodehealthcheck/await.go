@@ -42,5 +42,5 @@ func pendingMessage(w *world) string {
 		kinds = append(kinds, kind.GroupKind().String())
 	}
 	slices.Sort(kinds)
-	return fmt.Sprintf("Nothing is decided until all objects of these kinds were read, which the API server has not allowed so far: %s", strings.Join(kinds, ", "))
+	return "Nothing is decided until all objects of these kinds were read, which the API server has not allowed so far: " + strings.Join(kinds, ", ")
 }

@@ -55,12 +55,14 @@ func TestTheLeaseOfANodeThatNothingIsDoneAboutIsGivenBack(t *testing.T) {
 			k.pass("nhc")
 			leave(k)
 			k.pass("nhc")
-			if k.wants("what has begun goes on", "Reboot/b"); len(k.leases()) != 1 {
+			k.wants("what has begun goes on", "Reboot/b")
+			if len(k.leases()) != 1 {
 				t.Fatal("the node is remediated, and its lease is not held")
 			}
 			k.remove(k.objects()[0])
 			k.minutes(2, "nhc")
-			if k.wants("nobody asks for it again"); len(k.leases()) != 0 {
+			k.wants("nobody asks for it again")
+			if len(k.leases()) != 0 {
 				t.Error("nothing is done about the node, and its lease is held")
 			}
 		})
@@ -269,7 +271,8 @@ func TestAFenceThatDeletesItsNodeMakesNoOrphan(t *testing.T) {
 	k.wants("its Machine is there: it goes on", "Reboot/b")
 	k.remove(machine)
 	k.pass("nhc")
-	if k.wants("its Machine is going: it is over"); len(k.leases()) != 0 {
+	k.wants("its Machine is going: it is over")
+	if len(k.leases()) != 0 {
 		t.Errorf("left behind: %v", k.leases())
 	}
 }
@@ -317,5 +320,32 @@ func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
 func TestALeaseOfAnyTimeoutIsOne(t *testing.T) {
 	if got := (term{length: 999999 * time.Hour}).seconds(); got <= 0 {
 		t.Errorf("a lease of %d s", got)
+	}
+}
+
+func TestANodeThatComesBackUnderTheNameOfOneThatIsGoneBeginsAtTheFirstRemedy(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+	k.bad("b")
+	k.pass("nhc")
+	former := k.objects()[0]
+	former.SetFinalizers([]string{"example.org/at-work"})
+	k.update(former)
+	k.remove(node("b", nil))
+	k.pass("nhc")
+	again := node("b", nil)
+	again.UID = "another"
+	if err := k.client.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	k.turn("b", corev1.ConditionUnknown)
+	k.pass("nhc")
+	former = k.objects()[0]
+	former.SetFinalizers(nil)
+	k.update(former)
+	k.after(10 * time.Minute)
+	k.pass("nhc")
+	if want := []string{"Reboot/b", "Reboot/b"}; !slices.Equal(k.made, want) {
+		t.Errorf("made %v, want %v", k.made, want)
 	}
 }

@@ -37,7 +37,7 @@ type term struct {
 
 // seconds is how long a lease for the term lasts.
 func (t term) seconds() int32 {
-	return int32(min((t.length+leaseBuffer)/time.Second, math.MaxInt32)) //nolint:gosec // it is bounded
+	return int32(min((t.length+leaseBuffer)/time.Second, math.MaxInt32))
 }
 
 // whileClimbing is t as long as there is a step left: the lease is kept for it, whatever holds it up.

@@ -57,11 +57,11 @@ func (n *telling) add(t *target, kind, reason, action, text string) {
 }
 
 // once tells a text that is about what goes on, known by key, unless that was told lately.
-func (n *telling) once(key, text string, tell func()) {
+func (n *telling) once(key, text string, say func()) {
 	is := n.told[key]
 	if is.again(text, n.now) {
 		is = told{text, n.now}
-		tell()
+		say()
 	}
 	n.holds[key] = is
 }
