@@ -63,7 +63,10 @@ func fleet() dashboard {
 		row{"The manager", []panel{
 			list("Kinds", "1 if a kind is served; the reason says why not.", third, `max by (kind, reason) (kubemend_kind_served)`),
 			course("Passes that failed, per second", "By controller.", "none", third,
-				query{`sum by (controller) (rate(controller_runtime_reconcile_errors_total{controller=~"` + controllers + `"}[$__rate_interval]))`, "{{controller}}"}),
+				query{
+					`sum by (controller) (rate(controller_runtime_reconcile_errors_total{controller=~"` + controllers + `"}[$__rate_interval]))`,
+					"{{controller}}",
+				}),
 			course("Work that waits", "By controller.", "none", third,
 				query{`sum by (controller) (workqueue_depth{controller=~"` + controllers + `"})`, "{{controller}}"}),
 		}},
@@ -84,12 +87,14 @@ func check() dashboard {
 		row{"MachineHealthCheck $check", []panel{
 			number("Holds back", "Its condition RemediationAllowed has the sum.", `max(kubemend_machinehealthcheck_short_circuited{`+ofCheck+`})`, true),
 			number("In flight", "Remediations begun and not over.", `max(kubemend_remediations_in_flight{`+ofCheck+`})`, false),
-			value("Remediations that its limits allow", "From its status.", `max(capi_machinehealthcheck_status_remediations_allowed{`+ofCheckState+`})`, "none"),
+			value("Remediations that its limits allow", "From its status.",
+				`max(capi_machinehealthcheck_status_remediations_allowed{`+ofCheckState+`})`, "none"),
 			value("Next deadline in", "When time alone makes a machine unhealthy.",
 				`min(kubemend_machinehealthcheck_next_deadline_timestamp_seconds{`+ofCheck+`} > 0) - time()`, "s"),
 			value("Oldest request", "How old it is.", `time() - min(kubemend_remediation_request_oldest_timestamp_seconds{`+ofCheck+`} > 0)`, "s"),
 			value("Healthy", "From its status.",
-				`max(capi_machinehealthcheck_status_current_healthy{`+ofCheckState+`}) / max(capi_machinehealthcheck_status_expected_machines{`+ofCheckState+`})`,
+				`max(capi_machinehealthcheck_status_current_healthy{`+ofCheckState+`})`+
+					` / max(capi_machinehealthcheck_status_expected_machines{`+ofCheckState+`})`,
 				"percentunit"),
 			course("Machines by state", "", "none", half, query{`max by (state) (kubemend_machinehealthcheck_targets{` + ofCheck + `})`, "{{state}}"}),
 			course("Remediations, per hour", "By kind and result.", "none", half,
@@ -99,11 +104,13 @@ func check() dashboard {
 				query{`max by (type) (capi_machinehealthcheck_status_condition{` + ofCheckState + `, status="True"})`, "{{type}}"}),
 		}},
 		row{"NodeHealthCheck $nodecheck", []panel{
-			number("Holds back", "Its condition RemediationAllowed has the reason.", `max(kubemend_nodehealthcheck_short_circuited{name="$nodecheck"})`, true),
+			number("Holds back", "Its condition RemediationAllowed has the reason.",
+				`max(kubemend_nodehealthcheck_short_circuited{name="$nodecheck"})`, true),
 			number("Nodes under remediation", "", `max(kubemend_nodehealthcheck_remediations_in_flight{name="$nodecheck"})`, false),
 			value("Next deadline in", "When time alone makes a node unhealthy.",
 				`min(kubemend_nodehealthcheck_next_deadline_timestamp_seconds{name="$nodecheck"} > 0) - time()`, "s"),
-			value("Oldest request", "How old it is.", `time() - min(kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="$nodecheck"} > 0)`, "s"),
+			value("Oldest request", "How old it is.",
+				`time() - min(kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="$nodecheck"} > 0)`, "s"),
 			value("Healthy", "From its status.",
 				`max(capi_nodehealthcheck_status_healthy_nodes{name="$nodecheck"}) / max(capi_nodehealthcheck_status_observed_nodes{name="$nodecheck"})`,
 				"percentunit"),
@@ -122,9 +129,11 @@ func check() dashboard {
 // ofCheckState is ofCheck, for what kube-state-metrics says: the label of the cluster has another name there.
 const ofCheckState = `namespace=~"$namespace", cluster_name=~"$cluster", name="$check"`
 
+const theHost = `capi_hostremediation_status_host{namespace=~"$namespace", cluster_name=~"$cluster", host="$host"}`
+
 // ofHost picks, of what kube-state-metrics says of a HostRemediation, that of the host: its remediations remember it.
 func ofHost(metric string) string {
-	return fmt.Sprintf(`%s * on (namespace, name, uid) group_left (host) capi_hostremediation_status_host{namespace=~"$namespace", cluster_name=~"$cluster", host="$host"}`, metric)
+	return fmt.Sprintf("%s * on (namespace, name, uid) group_left (host) %s", metric, theHost)
 }
 
 func host() dashboard {
@@ -144,18 +153,21 @@ func host() dashboard {
 			value("Attempt began", "How long ago.", `time() - max by (name) (`+ofHost("capi_hostremediation_status_started")+`)`, "s"),
 			value("Remediation made", "How long ago.", `time() - max by (name) (`+ofHost("capi_hostremediation_created")+`)`, "s"),
 			list("Remediations of this host", "And the step that each is at.", half,
-				`max by (namespace, name, step, cluster_name) (capi_hostremediation_status_host{namespace=~"$namespace", cluster_name=~"$cluster", host="$host"})`),
+				`max by (namespace, name, step, cluster_name) (`+theHost+`)`),
 			states("Phase", "", half, query{`max by (name, phase) (` + ofHost("capi_hostremediation_status_phase") + `)`, "{{name}}: {{phase}}"}),
 			states("Conditions", "1 while a condition is true: what is behind it.", columns,
 				query{`max by (name, type) (` + ofHost(`capi_hostremediation_status_condition{status="True"}`) + `)`, "{{name}}: {{type}}"}),
 		}},
 		row{"All hosts of the namespace", []panel{
-			course("Hosts held off", "", "none", third, query{`sum by (namespace) (max by (namespace, kind) (kubemend_hosts_held_off{namespace=~"$namespace"}))`, "{{namespace}}"}),
+			course("Hosts held off", "", "none", third,
+				query{`sum by (namespace) (max by (namespace, kind) (kubemend_hosts_held_off{namespace=~"$namespace"}))`, "{{namespace}}"}),
 			course("The longest that one is held off", "", "s", third, query{`time() - min by (namespace, kind) (` + held + `)`, "{{namespace}}: {{kind}}"}),
 			course("Stuck", "Past their deadline, and refused what they ask for.", "none", third,
 				query{`max by (namespace, kind) (kubemend_host_remediations_stuck{namespace=~"$namespace"})`, "{{namespace}}: {{kind}}"}),
 			course("Attempts, per hour", "", "none", third,
-				query{`sum by (namespace, kind) (rate(kubemend_host_remediation_attempts_total{namespace=~"$namespace"}[1h])) * 3600`, "{{namespace}}: {{kind}}"}),
+				query{
+					`sum by (namespace, kind) (rate(kubemend_host_remediation_attempts_total{namespace=~"$namespace"}[1h])) * 3600`, "{{namespace}}: {{kind}}",
+				}),
 			course("Attempts that fenced no node, per hour", "By reason.", "none", third,
 				query{`sum by (reason) (rate(kubemend_host_remediation_attempts_unfenced_total{namespace=~"$namespace"}[1h])) * 3600`, "{{reason}}"}),
 			course("Fences that stayed, per day", "", "none", third,

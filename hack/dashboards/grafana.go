@@ -178,7 +178,7 @@ func (d *dashboard) put(p panel, at position) {
 type query struct{ expr, legend string }
 
 func targets(instant bool, format string, queries []query) []target {
-	var all []target
+	all := make([]target, 0, len(queries))
 	for i, q := range queries {
 		all = append(all, target{
 			RefID: string(rune('A' + i)), Datasource: chosen, Expr: q.expr, LegendFormat: q.legend, Instant: instant, Format: format,

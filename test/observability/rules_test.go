@@ -1,7 +1,6 @@
 package observability
 
 import (
-	"context"
 	"net/url"
 	"slices"
 	"strings"
@@ -266,7 +265,7 @@ func (s story) tell(t *testing.T, r rulefmt.Rule) {
 	last := s.end(t, every)
 	for at := time.Duration(0); at <= last; at += every {
 		now := time.Unix(0, 0).Add(at)
-		if _, err := rule.Eval(context.Background(), 0, now, query, &url.URL{}, 0); err != nil {
+		if _, err := rule.Eval(t.Context(), 0, now, query, &url.URL{}, 0); err != nil {
 			t.Fatal(err)
 		}
 		firing := firing(rule)
