@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // These are the few parts of Grafana's dashboard model that are used here, in its spelling.
 
 type dashboard struct {
@@ -121,12 +123,12 @@ var chosen = datasource{Type: "prometheus", UID: "${datasource}"}
 
 // board is a dashboard with the variables that all have, and then these.
 func board(name, title, description string, more []variable, rows ...row) dashboard {
-	variables := []variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}}
+	source := variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}
 	d := dashboard{
 		UID: "kubemend-" + name, Title: "kubemend / " + title, Description: description, Tags: []string{"kubemend"},
 		SchemaVersion: 39, Editable: true, Refresh: "30s", Time: timeRange{From: "now-6h", To: "now"},
 		Links:      []link{{Title: "kubemend", Type: "dashboards", Tags: []string{"kubemend"}, AsDropdown: true, KeepTime: true, IncludeVars: true}},
-		Templating: templating{List: append(variables, more...)},
+		Templating: templating{List: slices.Concat([]variable{source}, more)},
 	}
 	y := 0
 	for _, r := range rows {
