@@ -37,6 +37,10 @@ MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -no
 # Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
 CODE_MODULES = $(filter-out hack/tools test/rig/kube,$(MODULES))
 
+# Modules with tests: `go test ./...` does not look into other modules. They are run one after the other, as one stream for one summary.
+TEST_MODULES = . test/observability
+EACH_TEST_MODULE = failed=0; for module in $(TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; exit $$failed
+
 # Everything outside test/, and the checks of the code itself directly in test/: no control plane, so seconds.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/')
 
@@ -72,7 +76,8 @@ image: ## Build the container image of the manager (IMG=name:tag)
 
 .PHONY: test
 test: build rig $(GOTESTSUM) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS) ./...
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
+		bash -c '$(EACH_TEST_MODULE)' go-test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
@@ -85,7 +90,7 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 ##@ Generate and check
 
 .PHONY: generate
-generate: generate-manifests generate-docs ## Rewrite all that is generated
+generate: generate-manifests generate-docs generate-dashboards ## Rewrite all that is generated
 
 .PHONY: generate-manifests
 generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC role and webhooks, and CRDs and deepcopy functions of our own kinds
@@ -115,6 +120,10 @@ DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir=
 generate-docs: $(MOCKGEN) ## Rewrite the documents that the program is the source of, and run the go:generate lines
 	$(GO) generate ./...
 	$(if $(DOCUMENTED),$(GO) test -count=1 -run 'AreDocumented$$' $(DOCUMENTED) -update)
+
+.PHONY: generate-dashboards
+generate-dashboards: ## Rewrite the dashboards for Grafana
+	$(GO) -C hack/dashboards run . -out $(CURDIR)/config/observability/dashboards
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -20,7 +21,7 @@ import (
 )
 
 // described is what a collector says of itself. Prometheus offers it in one string only.
-var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)", (?:unit: "[^"]*", )?constLabels: {}, variableLabels: {([^}]*)}`)
+var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)", (?:unit: "[^"]*", )?constLabels: {[^}]*}, variableLabels: {([^}]*)}`)
 
 type metric struct{ name, kind, labels, help string }
 
@@ -49,45 +50,88 @@ func allMetrics(t *testing.T) []metric {
 	return all
 }
 
-func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
+// othersMetrics are all that are registered besides ours: those of controller-runtime, client-go and Cluster API. Of Go's runtime and of the
+// process they leave out what every Go program exports.
+func othersMetrics(t *testing.T) []metric {
+	t.Helper()
+	ours := map[string]bool{}
 	for _, m := range allMetrics(t) {
-		if slices.Contains(medik8s, m.name) {
+		ours[m.name] = true
+	}
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		metrics.Registry.(prometheus.Collector).Describe(descriptions)
+		close(descriptions)
+	}()
+	var others []metric
+	for d := range descriptions {
+		m := described.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Errorf("cannot read the description %s", d)
 			continue
 		}
+		if ours[m[1]] || strings.HasPrefix(m[1], "go_") || strings.HasPrefix(m[1], "process_") {
+			continue
+		}
+		others = append(others, metric{name: m[1], labels: strings.ReplaceAll(m[3], ",", ", "), help: m[2]})
+	}
+	slices.SortFunc(others, func(a, b metric) int { return strings.Compare(a.name, b.name) })
+	return others
+}
+
+// medik8s are metrics that are known by the names that they have in medik8s' operator, with what Prometheus says against these: whoever
+// has dashboards and alerts for that operator keeps them.
+var medik8s = map[string]string{
+	"nodehealthcheck_old_remediation_cr":              `counter metrics should have "_total" suffix`,
+	"nodehealthcheck_ongoing_remediation":             "",
+	"nodehealthcheck_unhealthy_node_duration_seconds": "",
+}
+
+func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
+	for _, m := range allMetrics(t) {
 		family := &dto.MetricFamily{Name: ptr.To(m.name), Help: ptr.To(m.help), Type: ptr.To(map[string]dto.MetricType{
 			"gauge": dto.MetricType_GAUGE, "counter": dto.MetricType_COUNTER, "histogram": dto.MetricType_HISTOGRAM,
 		}[m.kind])}
 		problems, err := promlint.NewWithMetricFamilies([]*dto.MetricFamily{family}).Lint()
-		if err != nil || len(problems) > 0 {
-			t.Errorf("%s: %v %v", m.name, problems, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !strings.HasPrefix(m.name, "kubemend_") {
+		var found []string
+		for _, problem := range problems {
+			found = append(found, problem.Text)
+		}
+		allowed, foreign := medik8s[m.name]
+		if got := strings.Join(found, "; "); got != allowed {
+			t.Errorf("%s: %q, want %q", m.name, got, allowed)
+		}
+		if !foreign && !strings.HasPrefix(m.name, "kubemend_") {
 			t.Errorf("%s does not begin with kubemend_", m.name)
+		}
+	}
+	for _, m := range othersMetrics(t) {
+		if strings.HasPrefix(m.name, "kubemend_") || strings.HasPrefix(m.name, "nodehealthcheck_") {
+			t.Errorf("%s is registered, and no package offers it for documentation", m.name)
 		}
 	}
 }
 
-// medik8s are metrics that are known by the names that they have in medik8s' operator.
-var medik8s = []string{"nodehealthcheck_old_remediation_cr", "nodehealthcheck_ongoing_remediation", "nodehealthcheck_unhealthy_node_duration_seconds"}
-
-// The table in docs/metrics.md says what the program exports.
+// The tables in docs/metrics.md say what the program exports.
 func TestMetricsAreDocumented(t *testing.T) {
-	const path, begin, end = "docs/metrics.md", "<!-- begin generated -->\n", "<!-- end generated -->\n"
-	var table strings.Builder
-	table.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
-	for _, m := range allMetrics(t) {
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)
-	}
+	const path = "docs/metrics.md"
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(content), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s has no generated part", path)
+	var ours, others strings.Builder
+	ours.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, m := range allMetrics(t) {
+		fmt.Fprintf(&ours, "| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)
 	}
-	want := before + begin + table.String() + end + after
+	others.WriteString("| metric | labels | meaning |\n|---|---|---|\n")
+	for _, m := range othersMetrics(t) {
+		fmt.Fprintf(&others, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
+	}
+	want := withTable(t, withTable(t, string(content), "generated", ours.String()), "generated others", others.String())
 	if want == string(content) {
 		return
 	}
@@ -97,4 +141,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withTable is a document with table in the place that is marked with name.
+func withTable(t *testing.T, document, name, table string) string {
+	t.Helper()
+	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
+	before, rest, found := strings.Cut(document, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("no place for the table %q", name)
+	}
+	return before + begin + table + end + after
 }

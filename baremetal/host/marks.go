@@ -204,6 +204,14 @@ func MarkedFor(host *bmov1alpha1.BareMetalHost) types.UID {
 	return types.UID(host.Annotations[mendv1.MarkedForAnnotation])
 }
 
+// Unhealthy reports whether host is marked as unhealthy, for any generation of CAPM3 and by whomever: no machine is put on it then.
+func Unhealthy(host *bmov1alpha1.BareMetalHost) bool {
+	return slices.ContainsFunc(unhealthyKeys, func(key string) bool {
+		_, marked := host.Annotations[key]
+		return marked
+	})
+}
+
 // HeldByOthers returns the UID of a remediation other than by, ours or of CAPM3, that keeps host off; empty if none does.
 func HeldByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID {
 	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {

@@ -6,11 +6,13 @@ import (
 	"sync"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -31,6 +33,22 @@ var (
 		Buckets: []float64{0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
 	}, []string{"state"})
 
+	unfenced = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_host_remediation_attempts_unfenced_total",
+		Help: "Number of attempts to power-cycle a host that could not fence its node, so that what ran there does not move, by the reason: " +
+			"HostNotReady, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), PowerOffDisabled.",
+	}, []string{"namespace", "kind", "reason"})
+
+	fencesLeft = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubemend_host_fences_left_total",
+		Help: "Number of remediations of hosts that are over and could not take the fence off the node in time; it may be there still.",
+	}, []string{"namespace", "kind"})
+
+	exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_host_exhausted",
+		Help: "1 for a BareMetalHost that is marked as unhealthy, because power-cycling it did not help or by somebody else: no machine is put on it.",
+	}, []string{"namespace", "name"})
+
 	current = &underWay{clock: clock.RealClock{}}
 )
 
@@ -38,12 +56,12 @@ func init() { metrics.Registry.MustRegister(Metrics()...) }
 
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{attempts, ends, stateDuration, current}
+	return []prometheus.Collector{attempts, ends, stateDuration, unfenced, fencesLeft, exhausted, current}
 }
 
 // measure exports what a step has changed, once it is remembered.
 func (r *Reconciler) measure(w *world, step powercycle.Step) {
-	namespace, kind, was := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State
+	namespace, kind, was, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
 	if step.Do == powercycle.BeginAttempt {
 		attempts.WithLabelValues(namespace, kind).Inc()
 	}
@@ -53,12 +71,50 @@ func (r *Reconciler) measure(w *world, step powercycle.Step) {
 	if step.Next.Final() && !was.Final() {
 		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), step.Reason).Inc()
 	}
+	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && current.of(kind, key).fenced
+	if reason := unfencedFor(w, step, fenced); reason != "" {
+		unfenced.WithLabelValues(namespace, kind, reason).Inc()
+	}
+	if step.Reason == fenceStays {
+		fencesLeft.WithLabelValues(namespace, kind).Inc()
+	}
 	held := holds(w, step)
 	if step.Next.Final() && !held {
-		current.forget(kind, client.ObjectKeyFromObject(w.rem))
+		current.forget(kind, key)
 		return
 	}
-	current.note(kind, client.ObjectKeyFromObject(w.rem), standing{state: step.Next, held: held, due: stuckAt(w)})
+	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w)}
+	if held {
+		is.held, is.since = true, w.record.Asked
+	}
+	current.note(kind, key, is)
+}
+
+// unfencedFor is why step leaves the point at which the node of an attempt is fenced without that having been done; empty if it was done,
+// or may be yet. A node that is gone needs no fence.
+func unfencedFor(w *world, step powercycle.Step, fenced bool) string {
+	given := false
+	switch was := w.facts.State; {
+	case was == powercycle.Preparing:
+		given = step.Next == powercycle.Rebooting || step.Reason == "HostNotReady" && step.Do != powercycle.Wait
+	case was == powercycle.PoweringOff:
+		given = step.Reason == "PowerOffTimedOut"
+	case was == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
+		given = !fenced && w.facts.Node != powercycle.NodeAbsent
+	}
+	if !given {
+		return ""
+	}
+	return step.Reason
+}
+
+// measureHost exports whether the BareMetalHost called key is marked as unhealthy. h is nil if it is gone.
+func measureHost(key client.ObjectKey, h *bmov1alpha1.BareMetalHost) {
+	if h == nil || !host.Unhealthy(h) {
+		exhausted.DeleteLabelValues(key.Namespace, key.Name)
+		return
+	}
+	exhausted.WithLabelValues(key.Namespace, key.Name).Set(1)
 }
 
 // stuckAt is when a remediation counts as stuck if it is still in its state then: every state has the patience of an attempt, and one in
@@ -87,8 +143,11 @@ type standingKey struct {
 
 type standing struct {
 	state powercycle.State
-	held  bool
-	due   time.Time // zero: never
+	// fenced says that the node was fenced while the workload moves.
+	fenced bool
+	held   bool
+	since  time.Time // the host was asked to power off; zero if it is not held
+	due    time.Time // zero: never
 }
 
 func (u *underWay) note(kind string, key client.ObjectKey, s standing) {
@@ -98,6 +157,13 @@ func (u *underWay) note(kind string, key client.ObjectKey, s standing) {
 		u.all = map[standingKey]standing{}
 	}
 	u.all[standingKey{kind, key}] = s
+}
+
+// of returns what was noted of a remediation last; nothing if it is new to this process.
+func (u *underWay) of(kind string, key client.ObjectKey) standing {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.all[standingKey{kind, key}]
 }
 
 func (u *underWay) forget(kind string, key client.ObjectKey) {
@@ -118,6 +184,9 @@ var (
 		"Number of remediations of hosts that are not over, by their state in the power cycle.", []string{"namespace", "kind", "state"}, nil)
 	heldDesc = prometheus.NewDesc("kubemend_hosts_held_off",
 		"Number of hosts that are held off now.", []string{"namespace", "kind"}, nil)
+	oldestDesc = prometheus.NewDesc("kubemend_hosts_held_off_oldest_timestamp_seconds",
+		"Unix time at which the host that has been held off for longest was asked to power off; there is none while no host is held off.",
+		[]string{"namespace", "kind"}, nil)
 	stuckDesc = prometheus.NewDesc("kubemend_host_remediations_stuck",
 		"Number of remediations of hosts that have been in their state for a minute longer than their timeout allows; something refuses what they ask for.",
 		[]string{"namespace", "kind"}, nil)
@@ -127,6 +196,7 @@ var (
 func (u *underWay) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- underWayDesc
 	descriptions <- heldDesc
+	descriptions <- oldestDesc
 	descriptions <- stuckDesc
 }
 
@@ -139,11 +209,14 @@ func (u *underWay) Collect(out chan<- prometheus.Metric) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	states, held, stuck := map[at]float64{}, map[place]float64{}, map[place]float64{}
+	states, held, stuck, oldest := map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
 	for key, s := range u.all {
 		p := place{key.Namespace, key.kind}
 		states[at{p, s.state}]++
 		held[p], stuck[p] = held[p]+number(s.held), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
+		if was, known := oldest[p]; !s.since.IsZero() && (!known || s.since.Before(was)) {
+			oldest[p] = s.since
+		}
 	}
 	for a, n := range states {
 		out <- prometheus.MustNewConstMetric(underWayDesc, prometheus.GaugeValue, n, a.namespace, a.kind, string(a.state))
@@ -151,6 +224,9 @@ func (u *underWay) Collect(out chan<- prometheus.Metric) {
 	for p := range held {
 		out <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, held[p], p.namespace, p.kind)
 		out <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, stuck[p], p.namespace, p.kind)
+	}
+	for p, since := range oldest {
+		out <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, float64(since.Unix()), p.namespace, p.kind)
 	}
 }
 

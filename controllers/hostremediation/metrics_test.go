@@ -1,15 +1,25 @@
 package hostremediation
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -39,10 +49,10 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
 	u := &underWay{clock: clock}
 	for name, s := range map[string]standing{
-		"a": {powercycle.MovingWorkload, true, noon.Add(time.Hour)},
-		"b": {powercycle.MovingWorkload, true, noon.Add(2 * time.Hour)},
-		"c": {powercycle.Pending, false, time.Time{}},
-		"d": {powercycle.Booting, false, noon},
+		"a": {state: powercycle.MovingWorkload, held: true, since: noon.Add(-time.Minute), due: noon.Add(time.Hour)},
+		"b": {state: powercycle.MovingWorkload, held: true, since: noon.Add(-time.Hour), due: noon.Add(2 * time.Hour)},
+		"c": {state: powercycle.Pending},
+		"d": {state: powercycle.Booting, due: noon},
 	} {
 		u.note("Own", client.ObjectKey{Namespace: "ns", Name: name}, s)
 	}
@@ -51,6 +61,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	want := map[string]float64{
 		"kubemend_host_remediations Own ns MovingWorkload": 2, "kubemend_host_remediations Own ns Pending": 1,
 		"kubemend_hosts_held_off Own ns": 2, "kubemend_host_remediations_stuck Own ns": 0,
+		"kubemend_hosts_held_off_oldest_timestamp_seconds Own ns": float64(noon.Add(-time.Hour).Unix()),
 	}
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -59,6 +70,152 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	want["kubemend_host_remediations_stuck Own ns"] = 1
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("an hour later %v, want %v", got, want)
+	}
+	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "a"})
+	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "b"})
+	want = map[string]float64{
+		"kubemend_host_remediations Own ns Pending": 1, "kubemend_hosts_held_off Own ns": 0, "kubemend_host_remediations_stuck Own ns": 0,
+	}
+	if got := gathered(t, u); !maps.Equal(got, want) {
+		t.Errorf("when no host is held off any more %v, want %v", got, want)
+	}
+}
+
+func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
+	past := func(next powercycle.State, reason string) powercycle.Step {
+		return powercycle.Step{Do: powercycle.Advance, Next: next, Reason: reason}
+	}
+	for name, tc := range map[string]struct {
+		was    powercycle.State
+		step   powercycle.Step
+		node   powercycle.Node
+		fenced bool
+		want   string
+	}{
+		"the BMC did not answer in time":           {was: powercycle.PoweringOff, step: past(powercycle.HandingOver, "PowerOffTimedOut"), want: "PowerOffTimedOut"},
+		"one that may answer yet is waited for":    {was: powercycle.PoweringOff, step: powercycle.Step{Do: powercycle.Wait, Next: powercycle.PoweringOff, Reason: "PowerOffFailed"}},
+		"nobody acted on the host in time":         {was: powercycle.Preparing, step: past(powercycle.HandingOver, "HostNotReady"), want: "HostNotReady"},
+		"somebody may act yet":                     {was: powercycle.Preparing, step: powercycle.Step{Do: powercycle.Wait, Next: powercycle.Preparing, Reason: "HostNotReady"}},
+		"the host must not be powered off":         {was: powercycle.Preparing, step: past(powercycle.Rebooting, "PowerOffDisabled"), want: "PowerOffDisabled"},
+		"the cluster could not be asked":           {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "ClusterUnreachable"), node: powercycle.NodeUnseen, want: "ClusterUnreachable"},
+		"the fence was refused":                    {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "WorkloadStuck"), want: "WorkloadStuck"},
+		"a node that is fenced, and not yet empty": {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "WorkloadStuck"), fenced: true},
+		"a node that is gone needs no fence":       {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "NodeGone"), node: powercycle.NodeAbsent},
+		"an end that somebody else made":           {was: powercycle.MovingWorkload, step: past(powercycle.Ended, "Cancelled")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{facts: powercycle.Facts{Memory: powercycle.Memory{State: tc.was}, Node: tc.node}}
+			if got := unfencedFor(w, tc.step, tc.fenced); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnAttemptWhoseHostIsNotSeenOffCountsAsUnfenced(t *testing.T) {
+	const name = "kubemend_host_remediation_attempts_unfenced_total HostRemediation ns PowerOffTimedOut"
+	before := gathered(t, unfenced)[name]
+	k := rackOf(t)
+	k.holdsOff().Times(2)
+	k.releases().Times(2)
+	k.marks()
+	k.pass()
+	k.wait(10 * time.Minute)
+	k.wait(10 * time.Minute)
+	if got := gathered(t, unfenced)[name]; got != before+2 {
+		t.Errorf("%g of two attempts count", got-before)
+	}
+}
+
+func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
+	const name = "kubemend_host_fences_left_total HostRemediation ns"
+	before, unfencedBefore := gathered(t, fencesLeft)[name], gathered(t, unfenced)
+	k := rackOf(t)
+	k.holdsOff()
+	k.fences()
+	k.releases()
+	k.pass()
+	k.power(false)
+	k.pass()
+	fenced := k.seen
+	k.seen = fence.Seen{Presence: fence.Unseen}
+	k.wait(10 * time.Minute) // the workload is not waited for any longer
+	if got := gathered(t, unfenced); !maps.Equal(got, unfencedBefore) {
+		t.Errorf("its node, which was fenced, counts as unfenced: %v", got)
+	}
+	k.edit(func(rem *mendv1.HostRemediation) {
+		rem.Annotations[nhcv1.TimedOutAnnotation] = "now" // it stops, and stays
+	})
+	k.pass()
+	if got := gathered(t, fencesLeft)[name]; got != before {
+		t.Error("it counts while the node may be seen again in time")
+	}
+	k.wait(10 * time.Minute)
+	if got := gathered(t, fencesLeft)[name]; got != before+1 {
+		t.Errorf("%g fences stay, want 1", got-before)
+	}
+	k.unfences()
+	k.seen = fenced
+	k.wait(10 * time.Minute)
+	if got := gathered(t, fencesLeft)[name]; got != before+1 {
+		t.Errorf("%g fences stay, want the same one still", got-before)
+	}
+}
+
+func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
+	const name = "kubemend_host_exhausted host-1 ns"
+	marks := map[string]string{infrav1.UnhealthyAnnotation: "x", mendv1.MarkedForAnnotation: "machine-that-was-replaced"}
+	for does, ends := range map[string]func(context.Context, client.Client, *bmov1alpha1.BareMetalHost) error{
+		"somebody repairs it": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
+			delete(h.Annotations, infrav1.UnhealthyAnnotation)
+			return c.Update(ctx, h)
+		},
+		"it is deleted": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
+			return c.Delete(ctx, h)
+		},
+	} {
+		t.Run(does, func(t *testing.T) {
+			s, c, _ := sweeperOf(t, marks)
+			sweep(t, s, c)
+			if got := gathered(t, exhausted); got[name] != 1 {
+				t.Errorf("got %v, want the host", got)
+			}
+			h := &bmov1alpha1.BareMetalHost{}
+			key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
+			if err := errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+				t.Fatal(err)
+			}
+			if got := gathered(t, exhausted); len(got) != 0 {
+				t.Errorf("got %v afterwards, want none", got)
+			}
+		})
+	}
+}
+
+func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
+	hostWith := func(annotations ...string) *bmov1alpha1.BareMetalHost {
+		h := &bmov1alpha1.BareMetalHost{}
+		for _, key := range annotations {
+			metav1.SetMetaDataAnnotation(&h.ObjectMeta, key, "x")
+		}
+		return h
+	}
+	for name, tc := range map[string]struct {
+		was, is *bmov1alpha1.BareMetalHost
+		passes  bool
+	}{
+		"marked":         {hostWith(), hostWith(infrav1.LegacyUnhealthyAnnotation), true},
+		"still marked":   {hostWith(mendv1.MarkedForAnnotation), hostWith(mendv1.MarkedForAnnotation), true},
+		"repaired":       {hostWith(infrav1.UnhealthyAnnotation), hostWith(), true},
+		"let go":         {hostWith(holdOff + "uid"), hostWith(), true},
+		"none of either": {hostWith("note"), hostWith(), false},
+	} {
+		if got := marked().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.passes {
+			t.Errorf("%s: it is looked at: %t, want %t", name, got, tc.passes)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -59,9 +60,13 @@ const marksRecheck = 10 * time.Minute
 // Reconcile looks at the host called req.
 func (s *Sweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	h := &bmov1alpha1.BareMetalHost{}
-	if err := s.Client.Get(ctx, req.NamespacedName, h); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := s.Client.Get(ctx, req.NamespacedName, h); apierrors.IsNotFound(err) {
+		measureHost(req.NamespacedName, nil)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("read BareMetalHost %s: %w", req.NamespacedName, err)
 	}
+	measureHost(req.NamespacedName, h)
 	result, err := s.letGo(ctx, h)
 	waits, takeErr := s.takeBack(ctx, h)
 	if waits && (result.RequeueAfter == 0 || result.RequeueAfter > marksRecheck) {
@@ -251,12 +256,8 @@ func (s *Sweeper) forget(uid types.UID) {
 
 // SetupWithManager makes s a controller of mgr.
 func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	marked := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		h := o.(*bmov1alpha1.BareMetalHost)
-		return len(host.AllMarks(h)) > 0 || host.MarkedFor(h) != ""
-	})
 	b := ctrl.NewControllerManagedBy(mgr).Named("hostsweep").WithOptions(options).
-		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked)).
+		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(s.markedFor), builder.WithPredicates(recoveries()))
 	kinds, err := s.Installed()
 	if err != nil {
@@ -269,6 +270,17 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 		return fmt.Errorf("set up the controller that lets go of orphaned hosts: %w", err)
 	}
 	return nil
+}
+
+// marked passes a host that bears a mark, and one that has borne one until now.
+func marked() predicate.Predicate {
+	is := func(o client.Object) bool {
+		h := o.(*bmov1alpha1.BareMetalHost)
+		return len(host.AllMarks(h)) > 0 || host.MarkedFor(h) != "" || host.Unhealthy(h)
+	}
+	passes := predicate.NewPredicateFuncs(is)
+	passes.UpdateFunc = func(e event.UpdateEvent) bool { return is(e.ObjectOld) || is(e.ObjectNew) }
+	return passes
 }
 
 // markedFor maps a machine to the host that is marked as unhealthy for it.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -38,6 +39,11 @@ var (
 		Help: "Number of remediations of a MachineHealthCheck that were begun and are not over.",
 	}, []string{"namespace", "name", "cluster"})
 
+	oldestRequest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_remediation_request_oldest_timestamp_seconds",
+		Help: "Unix time at which the oldest remediation request for a machine of a MachineHealthCheck was made; 0 if there is none.",
+	}, []string{"namespace", "name", "cluster"})
+
 	started = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediations_started_total",
 		Help: "Number of remediations begun, by kind: Owner, or the kind of the remediation request.",
@@ -66,7 +72,7 @@ func init() {
 
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{targetsByState, shortCircuited, nextDeadline, inFlight, started, finished, dueToActed, reachable}
+	return []prometheus.Collector{targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
 }
 
 // measure exports what a pass saw and did, and remembers it for the next one.
@@ -97,6 +103,7 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	}
 	if w.remedy.seen() {
 		inFlight.WithLabelValues(labels...).Set(float64(s.population.InFlight + begun))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets)))
 	}
 	for over, n := range results {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
@@ -117,6 +124,17 @@ func measureState(w *world, s summary, labels []string) {
 	if w.initialized {
 		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
 	}
+}
+
+// madeFirst is when the oldest of the targets' requests was made; zero if there is none.
+func madeFirst(targets []target) time.Time {
+	var first time.Time
+	for i := range targets {
+		if req := targets[i].request; req != nil {
+			first = health.Earliest(first, req.GetCreationTimestamp().Time)
+		}
+	}
+	return first
 }
 
 func number(b bool) float64 {
@@ -141,7 +159,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	}
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	for _, series := range []*prometheus.MetricVec{
-		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, started.MetricVec, finished.MetricVec,
+		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
+		finished.MetricVec,
 	} {
 		series.DeletePartialMatch(labels)
 	}

@@ -49,6 +49,10 @@ var (
 		Name: "kubemend_nodehealthcheck_remediations_in_flight",
 		Help: "Number of nodes of a NodeHealthCheck that there are remediation requests for.",
 	}, []string{"name"})
+	oldestRequest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_nodehealthcheck_request_oldest_timestamp_seconds",
+		Help: "Unix time at which the oldest remediation request for a node of a NodeHealthCheck was made; 0 if there is none.",
+	}, []string{"name"})
 	started = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_nodehealthcheck_remediations_started_total",
 		Help: "Number of remediation requests made for a NodeHealthCheck, by kind.",
@@ -70,7 +74,7 @@ func init() { metrics.Registry.MustRegister(Metrics()...) }
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		oldRequests, ongoingRemediation, unhealthyDuration,
-		targetsByState, shortCircuited, nextDeadline, inFlight, started, finished, dueToActed,
+		targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed,
 	}
 }
 
@@ -135,9 +139,12 @@ func (r *Reconciler) measureRequests(w *world, outcomes []outcome) {
 			nodes[outcomes[i].target.name] = true
 		}
 	}
+	var first time.Time
 	for _, o := range is {
 		ongoingRemediation.WithLabelValues(o.node, o.namespace, o.kind).Set(1)
+		first = health.Earliest(first, o.since)
 	}
+	oldestRequest.WithLabelValues(w.check.Name).Set(unix(first))
 	last := r.memory.of(w.check.Name)
 	over := map[string]bool{}
 	for uid, was := range last.begun {
@@ -181,7 +188,8 @@ func (r *Reconciler) forget(name string) {
 		ongoingRemediation.DeleteLabelValues(was.node, was.namespace, was.kind)
 	}
 	for _, series := range []*prometheus.MetricVec{
-		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, started.MetricVec, finished.MetricVec,
+		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
+		finished.MetricVec,
 	} {
 		series.DeletePartialMatch(prometheus.Labels{"name": name})
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // The other specs run the manager as `make run` does. An installed one elects a leader, lets only those who may read its metrics, and
@@ -93,13 +94,14 @@ func token(ctx context.Context, of *corev1.ServiceAccount) string {
 	return request.Status.Token
 }
 
-// mayRead gives a ServiceAccount the right that docs/metrics.md names.
+// mayRead gives a ServiceAccount the right that ships for Prometheus.
 func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
 	GinkgoHelper()
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-metrics-reader"},
-		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
-	}
+	content, err := os.ReadFile("../../config/observability/prometheus-rbac.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	shipped, _, _ := strings.Cut(string(content), "\n---\n")
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict([]byte(shipped), role)).To(Succeed())
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},

@@ -1,0 +1,56 @@
+package nodehealthcheck
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// oldest is what is exported of the oldest request of the check nhc; false if nothing is.
+func oldest(t *testing.T) (time.Time, bool) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(oldestRequest)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == "oldest" {
+				return time.Unix(int64(m.GetGauge().GetValue()), 0), true
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+func TestTheOldestRequestIsExportedUntilTheCheckGoes(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("oldest"))...)
+	k.pass("oldest")
+	if at, exported := oldest(t); !exported || at.Unix() != 0 {
+		t.Errorf("without requests %s, %t; want zero", at, exported)
+	}
+	k.bad("a")
+	k.pass("oldest")
+	first := k.clock.Now()
+	k.clock.SetTime(first.Add(time.Hour))
+	k.bad("b")
+	k.pass("oldest")
+	if at, _ := oldest(t); !at.Equal(first) || len(k.requests()) != 2 {
+		t.Errorf("of the requests %v, the oldest is said to be of %s, want %s", k.requests(), at, first)
+	}
+	if err := k.client.Delete(t.Context(), k.check("oldest")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "oldest"}}); err != nil {
+		t.Fatal(err)
+	}
+	if at, exported := oldest(t); exported {
+		t.Errorf("without the check %s is exported, want nothing", at)
+	}
+}

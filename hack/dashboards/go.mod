@@ -1,0 +1,3 @@
+module github.com/kubemend/kubemend/hack/dashboards
+
+go 1.26.0

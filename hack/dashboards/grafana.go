@@ -1,0 +1,237 @@
+package main
+
+import "slices"
+
+// These are the few parts of Grafana's dashboard model that are used here, in its spelling.
+
+type dashboard struct {
+	UID           string     `json:"uid"`
+	Title         string     `json:"title"`
+	Description   string     `json:"description"`
+	Tags          []string   `json:"tags"`
+	SchemaVersion int        `json:"schemaVersion"`
+	Editable      bool       `json:"editable"`
+	Refresh       string     `json:"refresh"`
+	Time          timeRange  `json:"time"`
+	Links         []link     `json:"links"`
+	Templating    templating `json:"templating"`
+	Panels        []panel    `json:"panels"`
+}
+
+type timeRange struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// link leads to the dashboards with a tag.
+type link struct {
+	Title       string   `json:"title"`
+	Type        string   `json:"type"`
+	Tags        []string `json:"tags"`
+	AsDropdown  bool     `json:"asDropdown"`
+	KeepTime    bool     `json:"keepTime"`
+	IncludeVars bool     `json:"includeVars"`
+}
+
+type templating struct {
+	List []variable `json:"list"`
+}
+
+type variable struct {
+	Name       string      `json:"name"`
+	Label      string      `json:"label"`
+	Type       string      `json:"type"`
+	Datasource *datasource `json:"datasource,omitempty"`
+	Query      string      `json:"query"`
+	Definition string      `json:"definition,omitempty"`
+	Refresh    int         `json:"refresh,omitempty"`
+	Sort       int         `json:"sort,omitempty"`
+	Multi      bool        `json:"multi"`
+	IncludeAll bool        `json:"includeAll"`
+	AllValue   string      `json:"allValue,omitempty"`
+	Current    *choice     `json:"current,omitempty"`
+}
+
+type choice struct {
+	Text  string `json:"text"`
+	Value string `json:"value"`
+}
+
+type datasource struct {
+	Type string `json:"type"`
+	UID  string `json:"uid"`
+}
+
+type panel struct {
+	ID          int         `json:"id"`
+	Type        string      `json:"type"`
+	Title       string      `json:"title"`
+	Description string      `json:"description,omitempty"`
+	Datasource  *datasource `json:"datasource,omitempty"`
+	GridPos     position    `json:"gridPos"`
+	Targets     []target    `json:"targets,omitempty"`
+	FieldConfig *fields     `json:"fieldConfig,omitempty"`
+	Options     any         `json:"options,omitempty"`
+}
+
+type position struct {
+	H int `json:"h"`
+	W int `json:"w"`
+	X int `json:"x"`
+	Y int `json:"y"`
+}
+
+type target struct {
+	RefID        string     `json:"refId"`
+	Datasource   datasource `json:"datasource"`
+	Expr         string     `json:"expr"`
+	LegendFormat string     `json:"legendFormat,omitempty"`
+	Instant      bool       `json:"instant,omitempty"`
+	Format       string     `json:"format,omitempty"`
+}
+
+type fields struct {
+	Defaults defaults `json:"defaults"`
+}
+
+type defaults struct {
+	Unit       string      `json:"unit,omitempty"`
+	Min        *float64    `json:"min,omitempty"`
+	Thresholds *thresholds `json:"thresholds,omitempty"`
+}
+
+type thresholds struct {
+	Mode  string      `json:"mode"`
+	Steps []threshold `json:"steps"`
+}
+
+type threshold struct {
+	Color string   `json:"color"`
+	Value *float64 `json:"value"`
+}
+
+const (
+	columns   = 24
+	statWidth = 4
+	height    = 8
+	refreshOn = 2 // variables are asked for anew when the time range changes
+	byName    = 1
+)
+
+// chosen is the data source that the user has chosen.
+var chosen = datasource{Type: "prometheus", UID: "${datasource}"}
+
+// board is a dashboard with the variables that all have, and then these.
+func board(name, title, description string, more []variable, rows ...row) dashboard {
+	source := variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}
+	d := dashboard{
+		UID: "kubemend-" + name, Title: "kubemend / " + title, Description: description, Tags: []string{"kubemend"},
+		SchemaVersion: 39, Editable: true, Refresh: "30s", Time: timeRange{From: "now-6h", To: "now"},
+		Links:      []link{{Title: "kubemend", Type: "dashboards", Tags: []string{"kubemend"}, AsDropdown: true, KeepTime: true, IncludeVars: true}},
+		Templating: templating{List: slices.Concat([]variable{source}, more)},
+	}
+	y := 0
+	for _, r := range rows {
+		y = d.add(r, y)
+	}
+	return d
+}
+
+// anyOf is a variable of which any number of values may be chosen, all at first.
+func anyOf(name, label, query string) variable {
+	return variable{
+		Name: name, Label: label, Type: "query", Datasource: &chosen, Query: query, Definition: query, Refresh: refreshOn, Sort: byName,
+		Multi: true, IncludeAll: true, AllValue: ".*", Current: &choice{Text: "All", Value: "$__all"},
+	}
+}
+
+// oneOf is a variable of which one value is chosen.
+func oneOf(name, label, query string) variable {
+	return variable{Name: name, Label: label, Type: "query", Datasource: &chosen, Query: query, Definition: query, Refresh: refreshOn, Sort: byName}
+}
+
+// row is a heading, and the panels below it from left to right.
+type row struct {
+	title  string
+	panels []panel
+}
+
+// add adds a row below y, and returns where the next one begins.
+func (d *dashboard) add(r row, y int) int {
+	d.put(panel{Type: "row", Title: r.title}, position{H: 1, W: columns, X: 0, Y: y})
+	y++
+	x, tallest := 0, 0
+	for _, p := range r.panels {
+		if x+p.GridPos.W > columns {
+			x, y, tallest = 0, y+tallest, 0
+		}
+		d.put(p, position{H: p.GridPos.H, W: p.GridPos.W, X: x, Y: y})
+		x, tallest = x+p.GridPos.W, max(tallest, p.GridPos.H)
+	}
+	return y + tallest
+}
+
+func (d *dashboard) put(p panel, at position) {
+	p.ID, p.GridPos = len(d.Panels)+1, at
+	d.Panels = append(d.Panels, p)
+}
+
+// query is an expression, and what its series are called.
+type query struct{ expr, legend string }
+
+func targets(instant bool, format string, queries []query) []target {
+	all := make([]target, 0, len(queries))
+	for i, q := range queries {
+		all = append(all, target{
+			RefID: string(rune('A' + i)), Datasource: chosen, Expr: q.expr, LegendFormat: q.legend, Instant: instant, Format: format,
+		})
+	}
+	return all
+}
+
+// number shows how many there are of something. With bad, any is too many.
+func number(title, description, expr string, bad bool) panel {
+	steps := []threshold{{Color: "green"}}
+	if bad {
+		one := 1.0
+		steps = append(steps, threshold{Color: "red", Value: &one})
+	}
+	p := value(title, description, expr, "none")
+	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: steps}
+	return p
+}
+
+// value shows the last value of an expression.
+func value(title, description, expr, unit string) panel {
+	return panel{
+		Type: "stat", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height / 2, W: statWidth},
+		Targets: targets(true, "", []query{{expr: expr}}), FieldConfig: &fields{Defaults: defaults{Unit: unit}},
+		Options: map[string]any{"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}}, "colorMode": "value"},
+	}
+}
+
+// course shows how expressions change with time.
+func course(title, description, unit string, width int, queries ...query) panel {
+	zero := 0.0
+	return panel{
+		Type: "timeseries", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height, W: width},
+		Targets: targets(false, "", queries), FieldConfig: &fields{Defaults: defaults{Unit: unit, Min: &zero}},
+		Options: map[string]any{"legend": map[string]any{"displayMode": "list", "placement": "bottom"}, "tooltip": map[string]any{"mode": "multi"}},
+	}
+}
+
+// states shows by bars of time which of several things was so.
+func states(title, description string, width int, queries ...query) panel {
+	return panel{
+		Type: "state-timeline", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height, W: width},
+		Targets: targets(false, "", queries), FieldConfig: &fields{},
+	}
+}
+
+// list shows the labels of all series that there are now.
+func list(title, description string, width int, expr string) panel {
+	return panel{
+		Type: "table", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height, W: width},
+		Targets: targets(true, "table", []query{{expr: expr}}), FieldConfig: &fields{},
+	}
+}

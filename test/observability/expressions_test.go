@@ -1,0 +1,247 @@
+package observability
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v3"
+)
+
+var promQL = parser.NewParser(parser.Options{})
+
+// rulesOf are the alerts, as Prometheus itself reads them.
+func rulesOf(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	var object struct {
+		Spec yaml.Node `yaml:"spec"`
+	}
+	if err := yaml.Unmarshal(read(t, "config", "observability", "prometheus-rule.yaml"), &object); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := yaml.Marshal(&object.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse(spec, false, model.LegacyValidation, promQL, promslog.NewNopLogger())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var all []rulefmt.Rule
+	for _, group := range groups.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatal("there are no rules")
+	}
+	return all
+}
+
+type dashboard struct {
+	UID        string `json:"uid"`
+	Title      string `json:"title"`
+	Templating struct {
+		List []struct {
+			Name  string `json:"name"`
+			Type  string `json:"type"`
+			Query string `json:"query"`
+		} `json:"list"`
+	} `json:"templating"`
+	Panels []struct {
+		ID      int    `json:"id"`
+		Title   string `json:"title"`
+		GridPos struct{ H, W, X, Y int }
+		Targets []struct {
+			Datasource struct{ UID string }
+			Expr       string
+		} `json:"targets"`
+	} `json:"panels"`
+}
+
+func dashboards(t *testing.T) []dashboard {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "config", "observability", "dashboards", "*.json"))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("dashboards are %v, %v; want three", files, err)
+	}
+	var all []dashboard
+	for _, file := range files {
+		var d dashboard
+		if err := json.Unmarshal(read(t, "config", "observability", "dashboards", filepath.Base(file)), &d); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// filledIn is an expression of a dashboard as Grafana would send it.
+func filledIn(expr string, d dashboard) string {
+	expr = strings.ReplaceAll(expr, "$__rate_interval", "5m")
+	for _, v := range d.Templating.List {
+		expr = strings.ReplaceAll(expr, "$"+v.Name, "x")
+	}
+	return expr
+}
+
+// asked is everything that is asked of Prometheus, by where that is.
+func asked(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, r := range rulesOf(t) {
+		all["alert "+r.Alert] = r.Expr
+	}
+	for _, d := range dashboards(t) {
+		for _, v := range d.Templating.List {
+			if series, label, is := labelValues(v.Query); is {
+				all[fmt.Sprintf("dashboard %s, variable %s", d.Title, v.Name)] = "count by (" + label + ") (" + filledIn(series, d) + ")"
+			} else if v.Type != "datasource" {
+				t.Errorf("dashboard %s, variable %s: cannot read %q", d.Title, v.Name, v.Query)
+			}
+		}
+		for _, p := range d.Panels {
+			for i, target := range p.Targets {
+				all[fmt.Sprintf("dashboard %s, panel %d %s, query %d", d.Title, p.ID, p.Title, i)] = filledIn(target.Expr, d)
+			}
+		}
+	}
+	return all
+}
+
+// labelValues reads Grafana's way to ask for the values of a label, which is not Prometheus'.
+func labelValues(query string) (series, label string, is bool) {
+	inner, is := strings.CutPrefix(query, "label_values(")
+	inner, closed := strings.CutSuffix(inner, ")")
+	at := strings.LastIndex(inner, ", ")
+	if !is || !closed || at < 0 {
+		return "", "", false
+	}
+	return inner[:at], inner[at+2:], true
+}
+
+func TestEveryExpressionAsksForMetricsAndLabelsThatExist(t *testing.T) {
+	all, k := asked(t), exported(t)
+	if len(all) < 60 {
+		t.Errorf("%d expressions were found, which cannot be all", len(all))
+	}
+	for where, expr := range all {
+		if strings.Contains(expr, "$") {
+			t.Errorf("%s: a variable is not there: %s", where, expr)
+			continue
+		}
+		for _, wrong := range faultsOf(expr, k) {
+			t.Errorf("%s: %s", where, wrong)
+		}
+	}
+}
+
+// faultsOf are what is wrong with an expression: it does not parse, or it asks for a metric or a label that does not exist.
+func faultsOf(expr string, k known) []string {
+	parsed, err := promQL.ParseExpr(expr)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var faults []string
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			if k[n.Name] == nil {
+				faults = append(faults, fmt.Sprintf("there is no metric %q", n.Name))
+				break
+			}
+			for _, m := range n.LabelMatchers {
+				if m.Name != "__name__" && !k.has(n.Name, m.Name) {
+					faults = append(faults, fmt.Sprintf("%s has no label %q", n.Name, m.Name))
+				}
+			}
+		case *parser.AggregateExpr:
+			faults = append(faults, withoutMetric(n.Expr, n.Grouping, k)...)
+		case *parser.BinaryExpr:
+			if n.VectorMatching != nil && n.VectorMatching.On {
+				faults = append(faults, withoutMetric(n.LHS, n.VectorMatching.MatchingLabels, k)...)
+				faults = append(faults, withoutMetric(n.RHS, n.VectorMatching.MatchingLabels, k)...)
+			}
+		}
+		return nil
+	})
+	return faults
+}
+
+// withoutMetric are the labels that none of the metrics in expr has.
+func withoutMetric(expr parser.Expr, labels []string, k known) []string {
+	var faults []string
+	for _, label := range labels {
+		found := false
+		for _, matchers := range parser.ExtractSelectors(expr) {
+			for _, m := range matchers {
+				found = found || m.Name == "__name__" && k.has(m.Value, label)
+			}
+		}
+		if !found {
+			faults = append(faults, fmt.Sprintf("no metric in %s has the label %q", expr, label))
+		}
+	}
+	return faults
+}
+
+// Without this, a check that sees nothing would find nothing wrong.
+func TestAnExpressionThatIsWrongIsSeen(t *testing.T) {
+	k := known{}
+	k.add("there", "name")
+	for what, expr := range map[string]string{
+		"a metric that does not exist":              `max(gone)`,
+		"one in a subquery":                         `max_over_time(gone[1h:1m])`,
+		"a label that does not exist":               `there{gone="x"}`,
+		"one that it is summed up by":               `sum by (gone) (there)`,
+		"one that two are matched on":               `there unless on (gone) there`,
+		"an expression that does not parse":         `sum by (name) there`,
+		"a variable of Grafana's that nobody fills": `there{name="$gone}`,
+	} {
+		if len(faultsOf(expr, k)) == 0 {
+			t.Errorf("%s: nobody noticed: %s", what, expr)
+		}
+	}
+	if faults := faultsOf(`sum by (name, namespace) (rate(there{name=~"x", pod="y"}[5m]))`, k); len(faults) > 0 {
+		t.Errorf("nothing is wrong here: %v", faults)
+	}
+}
+
+func TestDashboardsAreWellFormed(t *testing.T) {
+	for _, d := range dashboards(t) {
+		var variables []string
+		for _, v := range d.Templating.List {
+			variables = append(variables, v.Name)
+		}
+		for _, want := range []string{"datasource", "namespace", "cluster"} {
+			if !slices.Contains(variables, want) {
+				t.Errorf("%s has no variable %s", d.Title, want)
+			}
+		}
+		taken := map[[2]int]string{}
+		for i, p := range d.Panels {
+			if p.ID != i+1 {
+				t.Errorf("%s: panel %q has the ID %d, want %d", d.Title, p.Title, p.ID, i+1)
+			}
+			for _, target := range p.Targets {
+				if target.Datasource.UID != "${datasource}" {
+					t.Errorf("%s: panel %q asks %q, and not the data source that was chosen", d.Title, p.Title, target.Datasource.UID)
+				}
+			}
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+					if other, is := taken[[2]int{x, y}]; is || x >= 24 {
+						t.Fatalf("%s: panel %q lies on %q, or reaches out of the board", d.Title, p.Title, other)
+					}
+					taken[[2]int{x, y}] = p.Title
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package observability
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// These are the parts of the configuration of kube-state-metrics that are used here (its docs/metrics/extend/customresourcestate-metrics.md).
+type (
+	resource struct {
+		GroupVersionKind struct{ Group, Version, Kind string } `yaml:"groupVersionKind"`
+		Prefix           string                                `yaml:"metricNamePrefix"`
+		Labels           map[string][]string                   `yaml:"labelsFromPath"`
+		Metrics          []generator                           `yaml:"metrics"`
+	}
+	generator struct {
+		Name string `yaml:"name"`
+		Help string `yaml:"help"`
+		Each struct {
+			Type     string  `yaml:"type"`
+			Gauge    *source `yaml:"gauge"`
+			Info     *source `yaml:"info"`
+			StateSet *source `yaml:"stateSet"`
+		} `yaml:"each"`
+	}
+	source struct {
+		Path      []string            `yaml:"path"`
+		ValueFrom []string            `yaml:"valueFrom"`
+		Labels    map[string][]string `yaml:"labelsFromPath"`
+		LabelName string              `yaml:"labelName"`
+		List      []string            `yaml:"list"`
+	}
+)
+
+func (g generator) source() *source {
+	switch {
+	case g.Each.Type == "Gauge" && g.Each.Info == nil && g.Each.StateSet == nil:
+		return g.Each.Gauge
+	case g.Each.Type == "Info" && g.Each.Gauge == nil && g.Each.StateSet == nil:
+		return g.Each.Info
+	case g.Each.Type == "StateSet" && g.Each.Gauge == nil && g.Each.Info == nil:
+		return g.Each.StateSet
+	}
+	return nil
+}
+
+// customResources is the configuration of kube-state-metrics. A field that it does not know fails.
+func customResources(t *testing.T) []resource {
+	t.Helper()
+	var config struct {
+		Kind string
+		Spec struct{ Resources []resource }
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(read(t, "config", "observability", "kube-state-metrics.yaml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&config); err != nil {
+		t.Fatal(err)
+	}
+	if config.Kind != "CustomResourceStateMetrics" || len(config.Spec.Resources) == 0 {
+		t.Fatalf("it is a %s with %d resources", config.Kind, len(config.Spec.Resources))
+	}
+	return config.Spec.Resources
+}
+
+// labelsOf are the labels of a metric. kube-state-metrics itself adds those of the kind.
+func labelsOf(r resource, m generator) []string {
+	labels := append(slices.Collect(maps.Keys(r.Labels)), "customresource_group", "customresource_kind", "customresource_version")
+	if s := m.source(); s != nil {
+		labels = append(labels, slices.Collect(maps.Keys(s.Labels))...)
+		if s.LabelName != "" {
+			labels = append(labels, s.LabelName)
+		}
+	}
+	return labels
+}
+
+// schema is a part of the schema of a kind.
+type schema struct {
+	Type       string            `yaml:"type"`
+	Format     string            `yaml:"format"`
+	RawEnum    []any             `yaml:"enum"`
+	Properties map[string]schema `yaml:"properties"`
+	Items      *schema           `yaml:"items"`
+	Additional *yaml.Node        `yaml:"additionalProperties"`
+}
+
+// metadata is what every object has, of which a CRD says nothing. Any annotation or label may be there.
+var metadata = schema{Type: "object", Properties: map[string]schema{
+	"name": {Type: "string"}, "namespace": {Type: "string"}, "uid": {Type: "string"}, "creationTimestamp": {Type: "string", Format: "date-time"},
+	"annotations": {Type: "object", Properties: map[string]schema{"cluster.x-k8s.io/paused": {Type: "string"}}},
+	"labels":      {Type: "object", Properties: map[string]schema{"cluster.x-k8s.io/cluster-name": {Type: "string"}}},
+	"ownerReferences": {Type: "array", Items: &schema{Type: "object", Properties: map[string]schema{
+		"controller": {Type: "boolean"}, "kind": {Type: "string"}, "name": {Type: "string"}, "uid": {Type: "string"},
+	}}},
+}}
+
+// at follows a path. Of a list it goes on with the elements, as kube-state-metrics does at the end of a path.
+func (s schema) at(path []string) (schema, error) {
+	for i, name := range path {
+		if s.Items != nil {
+			s = *s.Items
+		}
+		next, is := s.Properties[name]
+		if !is {
+			return s, fmt.Errorf("there is no %s", strings.Join(path[:i+1], "."))
+		}
+		s = next
+	}
+	return s, nil
+}
+
+type crd struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Spec     struct {
+		Group, Scope string
+		Names        struct{ Kind, Plural string }
+		Versions     []struct {
+			Name    string
+			Storage bool
+			Schema  struct {
+				Schema schema `yaml:"openAPIV3Schema"`
+			}
+		}
+	}
+}
+
+// clusterAPI is where the module of Cluster API is that the manager is built with.
+func clusterAPI(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("find the module of Cluster API: %v\n%s", err, stderr.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// installed are the CRDs of this project and of Cluster API, by kind.
+func installed(t *testing.T) map[string]crd {
+	t.Helper()
+	all := map[string]crd{}
+	for _, folder := range []string{filepath.Join(root, "config", "crd", "bases"), filepath.Join(clusterAPI(t), "core", "config", "crd", "bases")} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no CRDs in %s: %v", folder, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var c crd
+			if err := yaml.Unmarshal(content, &c); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			all[c.Spec.Group+"/"+c.Spec.Names.Kind] = c
+		}
+	}
+	return all
+}
+
+// stored is the schema of the version that is stored, and its name.
+func (c crd) stored() (schema, string) {
+	for _, v := range c.Spec.Versions {
+		if v.Storage {
+			s := v.Schema.Schema
+			s.Properties = maps.Clone(s.Properties)
+			s.Properties["metadata"] = metadata
+			return s, v.Name
+		}
+	}
+	return schema{}, ""
+}
+
+func TestWhatKubeStateMetricsReadsIsInTheSchemasThatAreStored(t *testing.T) {
+	crds := installed(t)
+	for _, r := range customResources(t) {
+		t.Run(r.GroupVersionKind.Kind, func(t *testing.T) {
+			c, is := crds[r.GroupVersionKind.Group+"/"+r.GroupVersionKind.Kind]
+			whole, version := c.stored()
+			if !is || version != r.GroupVersionKind.Version {
+				t.Fatalf("stored is version %q, and read %q", version, r.GroupVersionKind.Version)
+			}
+			if want := "capi_" + strings.ToLower(r.GroupVersionKind.Kind); r.Prefix != want {
+				t.Errorf("the prefix is %s, want %s", r.Prefix, want)
+			}
+			if _, namespaced := r.Labels["namespace"]; namespaced != (c.Spec.Scope == "Namespaced") {
+				t.Errorf("its metrics have a namespace: %t; its scope is %s", namespaced, c.Spec.Scope)
+			}
+			for label, path := range r.Labels {
+				if at, err := whole.at(path); err != nil || at.Type != "string" {
+					t.Errorf("label %s: %v, %q", label, err, at.Type)
+				}
+			}
+			for _, m := range r.Metrics {
+				for _, fault := range m.faults(whole) {
+					t.Errorf("%s: %s", m.Name, fault)
+				}
+			}
+		})
+	}
+}
+
+// faults are what is wrong with a metric of a kind.
+func (g generator) faults(kind schema) []string {
+	s := g.source()
+	if s == nil || g.Help == "" {
+		return []string{"it has no help, or not just the one source that its type asks for"}
+	}
+	at, err := kind.at(s.Path)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var faults []string
+	for label, path := range s.Labels {
+		if _, err := at.at(path); err != nil {
+			faults = append(faults, fmt.Sprintf("label %s: %v", label, err))
+		}
+	}
+	value, err := at.at(s.ValueFrom)
+	if err != nil {
+		return append(faults, err.Error())
+	}
+	switch number := value.Type == "integer" || value.Type == "number" || value.Format == "date-time"; {
+	case g.Each.Type == "Gauge" && !number:
+		faults = append(faults, fmt.Sprintf("a %s is no number", value.Type))
+	case g.Each.Type == "StateSet" && value.Type != "string":
+		faults = append(faults, fmt.Sprintf("a %s is no state", value.Type))
+	case g.Each.Type == "StateSet" && len(value.RawEnum) > 0 && !sameNames(s.List, value.RawEnum):
+		faults = append(faults, fmt.Sprintf("the states are %v, and it lists %v", value.RawEnum, s.List))
+	}
+	return faults
+}
+
+func sameNames(a []string, b []any) bool {
+	var names []string
+	for _, name := range b {
+		names = append(names, fmt.Sprint(name))
+	}
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(names)))
+}
+
+// Without this, a check that sees nothing would find nothing wrong.
+func TestAMetricThatReadsNothingIsSeen(t *testing.T) {
+	kind, _ := installed(t)["kubemend.io/HostRemediation"].stored()
+	gauge := func(path ...string) (g generator) {
+		g.Help, g.Each.Type, g.Each.Gauge = "x", "Gauge", &source{Path: path}
+		return g
+	}
+	states := func(list ...string) (g generator) {
+		g.Help, g.Each.Type, g.Each.StateSet = "x", "StateSet", &source{Path: []string{"status", "phase"}, List: list}
+		return g
+	}
+	missing := gauge("status", "attempt")
+	missing.Each.Type = "Info"
+	for what, g := range map[string]generator{
+		"a field that is not there": gauge("status", "gone"),
+		"a field that is no number": gauge("status", "host"),
+		"a phase that is left out":  states("Running", "Waiting", "Failed"),
+		"a source of another type":  missing,
+	} {
+		if len(g.faults(kind)) == 0 {
+			t.Errorf("%s: nobody noticed", what)
+		}
+	}
+	if faults := gauge("status", "attempt").faults(kind); len(faults) > 0 {
+		t.Errorf("nothing is wrong here: %v", faults)
+	}
+}

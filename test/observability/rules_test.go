@@ -1,0 +1,326 @@
+package observability
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+)
+
+// story is what Prometheus has recorded, in the notation of its own tests, and when an alert begins to fire on that, and stops.
+type story struct {
+	name  string
+	every time.Duration // the distance of samples, and of evaluations; a minute if it is zero
+	// recorded are series: a selector, a space, and values such as _x5 0x10 1x30 stale (nothing five times, 0 and ten more of it, 1 and
+	// thirty more, and then it is gone).
+	recorded []string
+	// turns are the moments at which it begins to fire, stops, begins again, and so on; none if it never fires.
+	turns []time.Duration
+	// says is in what people read then.
+	says string
+}
+
+// quiet is a story in which an alert never fires.
+func quiet(name string, recorded ...string) story {
+	return story{name: name, recorded: recorded}
+}
+
+var stories = map[string][]story{
+	"KubemendMachineHealthCheckShortCircuited": {
+		{
+			name:     "a check that holds back for half an hour",
+			recorded: []string{`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1", pod="a"} 0x9 1x49 0x20`},
+			turns:    []time.Duration{40 * time.Minute, 60 * time.Minute}, says: "MachineHealthCheck ns/workers of cluster c1",
+		},
+		{
+			name: "while the leader changes",
+			recorded: []string{
+				`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1", pod="a"} 1x20 stale`,
+				`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1", pod="b"} _x20 1x40`,
+			},
+			turns: []time.Duration{30 * time.Minute},
+		},
+		quiet("a check that does so for a moment now and then",
+			`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1"} 1x20 0x2 1x20 0x2 1x20 0x2`),
+	},
+	"KubemendNodeHealthCheckShortCircuited": {
+		{
+			name: "too many, and then a storm",
+			recorded: []string{
+				`kubemend_nodehealthcheck_short_circuited{name="nhc", reason=""} 0x4 stale`,
+				`kubemend_nodehealthcheck_short_circuited{name="nhc", reason="TooManyUnhealthy"} _x5 1x14 stale`,
+				`kubemend_nodehealthcheck_short_circuited{name="nhc", reason="StormRecovery"} _x20 1x29 stale`,
+				`kubemend_nodehealthcheck_short_circuited{name="nhc", reason=""} _x50 0x10`,
+			},
+			turns: []time.Duration{35 * time.Minute, 50 * time.Minute}, says: "NodeHealthCheck nhc",
+		},
+		quiet("one that was paused", `kubemend_nodehealthcheck_short_circuited{name="nhc", reason="PauseRequested"} 1x60`),
+		quiet("one that waits for an upgrade", `kubemend_nodehealthcheck_short_circuited{name="nhc", reason="ClusterUpgrading"} 1x60`),
+		quiet("one that goes about its work", `kubemend_nodehealthcheck_short_circuited{name="nhc", reason=""} 0x60`),
+	},
+	"KubemendMachineRemediationStuck": {
+		{
+			name: "one that never ends",
+			recorded: []string{
+				`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 0x39 1x149 0x20`,
+				`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} 4x189 5x20`,
+			},
+			turns: []time.Duration{160 * time.Minute, 190 * time.Minute}, says: "ns/workers of cluster c1 has 1 remediations in flight",
+		},
+		quiet("one after another, each of which ends",
+			`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x240`,
+			`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} 4x60 5x60 6x60 7x60`),
+		{
+			name: "the first of all that end counts too",
+			recorded: []string{
+				`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x240`,
+				`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} _x60 1x181`,
+			},
+			turns: []time.Duration{210 * time.Minute}, // two hours after the half hour in which it ended
+		},
+	},
+	"KubemendNodeRemediationStuck": {
+		{
+			name: "one that never ends",
+			recorded: []string{
+				`kubemend_nodehealthcheck_remediations_in_flight{name="nhc"} 0x39 2x149 0x20`,
+				`kubemend_nodehealthcheck_remediations_finished_total{name="nhc", result="recovered"} 4x210`,
+			},
+			turns: []time.Duration{160 * time.Minute, 190 * time.Minute}, says: "NodeHealthCheck nhc has 2 nodes",
+		},
+		quiet("one after another, each of which ends",
+			`kubemend_nodehealthcheck_remediations_in_flight{name="nhc"} 1x240`,
+			`kubemend_nodehealthcheck_remediations_finished_total{name="nhc", result="recovered"} _x60 1x60 2x60 3x60`),
+	},
+	"KubemendHostRemediationStuck": {
+		{
+			name:     "a release that is refused",
+			recorded: []string{`kubemend_host_remediations_stuck{namespace="ns", kind="HostRemediation"} 0x9 1x19 0x10`},
+			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "1 HostRemediations in ns",
+		},
+		quiet("none", `kubemend_host_remediations_stuck{namespace="ns", kind="HostRemediation"} 0x30`),
+	},
+	"KubemendHostHeldOffTooLong": {
+		{
+			name: "one that was asked to power off ten minutes after midnight",
+			recorded: []string{
+				`kubemend_hosts_held_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} _x10 600x89 stale`,
+			},
+			turns: []time.Duration{76 * time.Minute, 100 * time.Minute}, says: "A host in ns has been held off by a HostRemediation",
+		},
+		quiet("one after another", `kubemend_hosts_held_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} 0x40 2400x40 4800x40`),
+	},
+	"KubemendHostExhausted": {
+		{
+			name:     "one that is repaired in the end",
+			recorded: []string{`kubemend_host_exhausted{namespace="ns", name="host-1"} _x5 1x39 stale`},
+			turns:    []time.Duration{20 * time.Minute, 45 * time.Minute}, says: "BareMetalHost ns/host-1",
+		},
+		quiet("one whose mark is taken back", `kubemend_host_exhausted{namespace="ns", name="host-1"} 1x10 stale`),
+	},
+	"KubemendFencingImpossible": {
+		{
+			name:     "the first time",
+			recorded: []string{`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x10 1x120`},
+			turns:    []time.Duration{10 * time.Minute, 70 * time.Minute}, says: "1 attempts of HostRemediations in ns could not fence their node: PowerOffTimedOut",
+		},
+		{
+			name:     "another time",
+			recorded: []string{`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} 3x99 4x120`},
+			// At first too: a Prometheus that has just been started takes all that there is for new.
+			turns: []time.Duration{0, 60 * time.Minute, 100 * time.Minute, 159 * time.Minute},
+		},
+		{
+			name: "by a new leader",
+			recorded: []string{
+				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x5 3x99 stale`,
+				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffTimedOut", pod="b"} _x105 1x10`,
+			},
+			turns: []time.Duration{5 * time.Minute, 65 * time.Minute, 105 * time.Minute},
+		},
+		quiet("a host that must not be powered off",
+			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", kind="HostRemediation", reason="PowerOffDisabled"} _x10 1x60`),
+	},
+	"KubemendTaintLeft": {
+		{
+			name: "one stays", every: 10 * time.Minute,
+			recorded: []string{`kubemend_host_fences_left_total{namespace="ns", kind="Metal3Remediation"} _x6 1x200`},
+			turns:    []time.Duration{time.Hour, 25 * time.Hour}, says: "1 Metal3Remediations in ns",
+		},
+	},
+	"KubemendRemediationRequestOld": {
+		{
+			name: "of a machine", every: 30 * time.Minute,
+			recorded: []string{`kubemend_remediation_request_oldest_timestamp_seconds{namespace="ns", name="workers", cluster="c1"} 0x1 3600x120 0x5`},
+			turns:    []time.Duration{49*time.Hour + 30*time.Minute, 61*time.Hour + 30*time.Minute}, says: "A remediation request of health check workers is 2d",
+		},
+		{
+			name: "of a node", every: 30 * time.Minute,
+			recorded: []string{`kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="nhc"} 0x1 3600x120 0x5`},
+			turns:    []time.Duration{49*time.Hour + 30*time.Minute, 61*time.Hour + 30*time.Minute}, says: "A remediation request of health check nhc is 2d",
+		},
+		{
+			name: "none", every: time.Hour,
+			recorded: []string{`kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="nhc"} 0x60`}, turns: []time.Duration{},
+		},
+	},
+	"KubemendWorkloadClusterUnreachable": {
+		{
+			name:     "one that is gone for half an hour",
+			recorded: []string{`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x9 0x29 1x10`},
+			turns:    []time.Duration{25 * time.Minute, 40 * time.Minute}, says: "Cluster ns/c1",
+		},
+		quiet("one that misses a few probes", `kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x9 0x9 1x20`),
+	},
+	"KubemendKindNotServed": {
+		{
+			name: "one that could not be started",
+			recorded: []string{
+				`kubemend_kind_served{kind="hostremediations.kubemend.io", reason="Failed"} 0x29 stale`,
+				`kubemend_kind_served{kind="hostremediations.kubemend.io", reason=""} _x30 1x10`,
+			},
+			turns: []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "hostremediations.kubemend.io is installed, and its controller does not run: Failed",
+		},
+		{
+			name: "one that waits for others, while there are objects of it",
+			recorded: []string{
+				`kubemend_kind_served{kind="hostremediations.kubemend.io", reason="Waiting"} 0x60`,
+				`capi_hostremediation_info{namespace="ns", name="r"} _x10 1x29 stale`,
+			},
+			turns: []time.Duration{25 * time.Minute, 40 * time.Minute},
+		},
+		{
+			name: "one that is switched off, while there are objects of it",
+			recorded: []string{
+				`kubemend_kind_served{kind="nodehealthchecks.remediation.medik8s.io", reason="Off"} 0x60`,
+				`capi_nodehealthcheck_info{name="nhc"} 1x60`,
+			},
+			turns: []time.Duration{15 * time.Minute},
+		},
+		quiet("one that waits where there are no hosts", `kubemend_kind_served{kind="hostremediations.kubemend.io", reason="Waiting"} 0x60`),
+		quiet("one that others serve, and one that is not installed",
+			`kubemend_kind_served{kind="metal3remediations.infrastructure.cluster.x-k8s.io", reason="Foreign"} 0x60`,
+			`kubemend_kind_served{kind="nodehealthchecks.remediation.medik8s.io", reason="NotInstalled"} 0x60`),
+	},
+	"KubemendNoLeader": {
+		{
+			name: "both replicas wait for a lease that nobody has",
+			recorded: []string{
+				`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 0x50`,
+				`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="b"} 0x29 1x30`,
+			},
+			turns: []time.Duration{15 * time.Minute, 30 * time.Minute},
+		},
+		{
+			name:     "none is there",
+			recorded: []string{`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 stale _x19 1x20`},
+			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "nothing is mended",
+		},
+		quiet("the lead passes on",
+			`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"} 1x9 stale`,
+			`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="b"} 0x11 1x30`,
+			`leader_election_master_status{name="another", namespace="other", pod="c"} 0x50`),
+	},
+}
+
+func TestAlertsFireAndStopAsTheirStoriesTell(t *testing.T) {
+	told := map[string]bool{}
+	for _, r := range rulesOf(t) {
+		told[r.Alert] = true
+		if !slices.ContainsFunc(stories[r.Alert], func(s story) bool { return len(s.turns) > 0 }) {
+			t.Errorf("%s: there is no story in which it fires", r.Alert)
+		}
+		for _, s := range stories[r.Alert] {
+			t.Run(r.Alert+"/"+s.name, func(t *testing.T) { s.tell(t, r) })
+		}
+	}
+	for alert := range stories {
+		if !told[alert] {
+			t.Errorf("there is no alert %s", alert)
+		}
+	}
+}
+
+// tell evaluates the rule as Prometheus does, over all that was recorded and a little longer.
+func (s story) tell(t *testing.T, r rulefmt.Rule) {
+	every := s.every
+	if every == 0 {
+		every = time.Minute
+	}
+	storage := promqltest.LoadedStorage(t, "load "+every.String()+"\n  "+strings.Join(s.recorded, "\n  ")+"\n")
+	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000)
+	if every > time.Minute { // a sample counts until the next one comes
+		engine = promqltest.NewTestEngine(t, false, every, 1_000_000)
+	}
+	query := rules.EngineQueryFunc(engine, storage)
+	rule := ruleOf(t, r)
+	var turns []time.Duration
+	last := s.end(t, every)
+	for at := time.Duration(0); at <= last; at += every {
+		now := time.Unix(0, 0).Add(at)
+		if _, err := rule.Eval(t.Context(), 0, now, query, &url.URL{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		firing := firing(rule)
+		if begun := len(turns)%2 == 1; begun == (len(firing) > 0) {
+			continue
+		}
+		turns = append(turns, at)
+		if len(turns) == 1 {
+			s.check(t, firing[0])
+		}
+	}
+	if !slices.Equal(turns, s.turns) {
+		t.Errorf("it fires, and stops, after %v; want %v", turns, s.turns)
+	}
+}
+
+// end is when the longest of the series ends.
+func (s story) end(t *testing.T, every time.Duration) time.Duration {
+	t.Helper()
+	longest := 0
+	for _, line := range s.recorded {
+		_, values, err := promQL.ParseSeriesDesc(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, len(values))
+	}
+	return time.Duration(longest-1) * every
+}
+
+func ruleOf(t *testing.T, r rulefmt.Rule) *rules.AlertingRule {
+	t.Helper()
+	expr, err := promQL.ParseExpr(r.Expr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.NewAlertingRule(r.Alert, expr, time.Duration(r.For), time.Duration(r.KeepFiringFor),
+		labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true, promslog.NewNopLogger())
+}
+
+func firing(rule *rules.AlertingRule) []*rules.Alert {
+	return slices.DeleteFunc(rule.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
+}
+
+// check looks at what people read when the alert fires.
+func (s story) check(t *testing.T, alert *rules.Alert) {
+	t.Helper()
+	description := alert.Annotations.Get("description")
+	for _, name := range []string{"summary", "description", "runbook_url"} {
+		text := alert.Annotations.Get(name)
+		if text == "" || strings.Contains(text, "<no value>") || strings.Contains(text, "<error") || strings.Contains(text, "  ") {
+			t.Errorf("its %s is %q", name, text)
+		}
+	}
+	if !strings.Contains(description, s.says) {
+		t.Errorf("its description is %q, want it to say %q", description, s.says)
+	}
+}
