@@ -25,6 +25,7 @@ TOOLS := .tools/bin
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
+KUSTOMIZE := $(TOOLS)/kustomize
 MOCKGEN := $(TOOLS)/mockgen
 export PATH := $(CURDIR)/$(TOOLS):$(PATH)
 
@@ -71,7 +72,7 @@ image: ## Build the container image of the manager (IMG=name:tag)
 ##@ Test
 
 .PHONY: test
-test: build rig $(GOTESTSUM) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
+test: build rig $(GOTESTSUM) $(KUSTOMIZE) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS) ./...
 
 .PHONY: test-unit
@@ -171,7 +172,7 @@ verify-tidy: ## Check that every go.mod and go.sum is tidy
 ##@ Prepare and clean up
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(MOCKGEN) ## Build the pinned tools into .tools/bin/
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) ## Build the pinned tools into .tools/bin/
 
 # Recipe and prerequisites of `rig` are in test/rig/rig.mk.
 .PHONY: rig
@@ -182,11 +183,15 @@ include test/rig/rig.mk
 clean: ## Remove all that was built: bin/, .rig/, .tools/
 	rm -rf bin .rig .tools
 
+# The name of the program that a package makes: of a path that ends with a major version, the part before.
+program = $(notdir $(patsubst %/v5,%,$(1)))
+
 define tool
-$(TOOLS)/$(notdir $(1)): hack/tools/go.mod hack/tools/go.sum
+$(TOOLS)/$(call program,$(1)): hack/tools/go.mod hack/tools/go.sum
 	$(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$$@ $(1)
 endef
 $(eval $(call tool,sigs.k8s.io/controller-tools/cmd/controller-gen))
 $(eval $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint))
 $(eval $(call tool,gotest.tools/gotestsum))
 $(eval $(call tool,go.uber.org/mock/mockgen))
+$(eval $(call tool,sigs.k8s.io/kustomize/kustomize/v5))
