@@ -22,8 +22,8 @@ import (
 
 const root = "../.."
 
-// run runs one of the tools in .tools/bin at the top of the project.
-func run(t *testing.T, tool string, args ...string) []byte {
+// command is one of the tools in .tools/bin, at the top of the project.
+func command(t *testing.T, tool string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, ".tools", "bin", tool))
 	if err != nil {
@@ -34,6 +34,12 @@ func run(t *testing.T, tool string, args ...string) []byte {
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Dir = root
+	return cmd
+}
+
+func run(t *testing.T, tool string, args ...string) []byte {
+	t.Helper()
+	cmd := command(t, tool, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
