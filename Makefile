@@ -202,7 +202,7 @@ release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a rele
 	$(if $(wildcard config/observability/kustomization.yaml),$(call release-build,observability,kubemend-observability.yaml))
 	cp metadata.yaml templates/*.yaml $(RELEASE)
 	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml
-	render -package '$(VERSION)' -out $(RELEASE)
+	render -package '$(VERSION)' -image '$(IMAGE)' -out $(RELEASE)
 
 .PHONY: $(PROGRAMS)
 $(PROGRAMS): out/bin/manager-linux-%:

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
@@ -23,16 +26,18 @@ func main() {
 	folder := flag.String("chart", "charts/kubemend", "folder of the chart")
 	namespace := flag.String("namespace", "kubemend-system", "namespace of the release")
 	values := flag.String("values", "", "file with values; if empty, the chart's own")
-	version := flag.String("package", "", "pack the chart as this version, with or without a v, instead of rendering it")
-	out := flag.String("out", "out", "folder of the packed chart")
+	var p packing
+	flag.StringVar(&p.version, "package", "", "pack the chart as this version, instead of rendering it")
+	flag.StringVar(&p.image, "image", "", "image that the packed chart takes, without a tag; if empty, that of its values")
+	flag.StringVar(&p.out, "out", "out", "folder of the packed chart")
 	flag.Parse()
-	if err := run(*folder, *namespace, *values, *version, *out); err != nil {
+	if err := run(*folder, *namespace, *values, p); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
 		os.Exit(1)
 	}
 }
 
-func run(folder, namespace, values, version, out string) error {
+func run(folder, namespace, values string, p packing) error {
 	c, err := loader.Load(folder)
 	if err != nil {
 		return fmt.Errorf("load the chart: %w", err)
@@ -40,21 +45,48 @@ func run(folder, namespace, values, version, out string) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("check the chart: %w", err)
 	}
-	if version != "" {
-		return pack(c, version, out)
+	if p.version != "" {
+		return p.pack(c)
 	}
 	return render(c, namespace, values)
 }
 
+// packing is how a chart is packed.
+type packing struct{ version, image, out string }
+
 // pack names the image of that version: without a tag among the values, the chart takes its application's version.
-func pack(c *chart.Chart, version, out string) error {
-	c.Metadata.Version, c.Metadata.AppVersion = strings.TrimPrefix(version, "v"), version
-	path, err := chartutil.Save(c, out)
+func (p packing) pack(c *chart.Chart) error {
+	c.Metadata.Version, c.Metadata.AppVersion = strings.TrimPrefix(p.version, "v"), p.version
+	if _, err := semver.StrictNewVersion(c.Metadata.Version); err != nil {
+		c.Metadata.Version = "0.0.0-dev-" + c.Metadata.Version // the name of a commit
+	}
+	if p.image != "" {
+		if err := rename(c, p.image); err != nil {
+			return err
+		}
+	}
+	path, err := chartutil.Save(c, p.out)
 	if err != nil {
 		return fmt.Errorf("pack the chart: %w", err)
 	}
 	fmt.Println(path)
 	return nil
+}
+
+// rename changes the image in the file of values: that is what is packed, and not what was read from it.
+func rename(c *chart.Chart, image string) error {
+	values, is := c.Values["image"].(map[string]any)
+	if !is {
+		return errors.New("the chart has no value image.repository")
+	}
+	old := fmt.Appendf(nil, "repository: %v\n", values["repository"])
+	for _, f := range c.Raw {
+		if f.Name == chartutil.ValuesfileName && bytes.Contains(f.Data, old) {
+			f.Data = bytes.Replace(f.Data, old, fmt.Appendf(nil, "repository: %s\n", image), 1)
+			return nil
+		}
+	}
+	return fmt.Errorf("the chart's file of values has no line %q", old)
 }
 
 func render(c *chart.Chart, namespace, path string) error {
