@@ -55,9 +55,10 @@ func conditionOf(name string) string {
 }
 
 func digWebhooks(o tree) string {
-	var hooks []any
+	asked := at(o, "webhooks").([]any)
+	hooks := make([]any, 0, 3*len(asked))
 	conditions := map[string]bool{}
-	for _, hook := range at(o, "webhooks").([]any) {
+	for _, hook := range asked {
 		condition := conditionOf(at(hook, "name").(string))
 		conditions[condition] = true
 		hooks = append(hooks, begin+condition+mark, hook, end)

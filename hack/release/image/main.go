@@ -39,7 +39,7 @@ func main() {
 	seconds := flag.Int64("created", 0, "when, in seconds since 1970; usually the time of the commit")
 	out := flag.String("out", "", "archive to write")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: image [flags] ARCHITECTURE=PROGRAM...")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: image [flags] ARCHITECTURE=PROGRAM...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
