@@ -8,7 +8,12 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
-IMG ?= kubemend/kubemend:$(VERSION)
+
+# What a release ships, where `make release` puts it, and the name of its image without the tag, which is the version. The folder is one that
+# clusterctl reads as a local repository.
+RELEASE = out/addon-kubemend/$(VERSION)
+IMAGE ?= kubemend/kubemend
+ARCHITECTURES ?= amd64 arm64
 
 # Arguments of the manager for `make run`, of the program for `make bench`, and of `go test` for the test targets.
 ARGS ?=
@@ -25,7 +30,11 @@ TOOLS := .tools/bin
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
+KUSTOMIZE := $(TOOLS)/kustomize
 MOCKGEN := $(TOOLS)/mockgen
+
+# The programs of hack/release: what they are for is above the main function of each.
+RELEASE_TOOLS := $(addprefix $(TOOLS)/,chart image inventory render)
 export PATH := $(CURDIR)/$(TOOLS):$(PATH)
 
 # A cache for this folder alone: golangci-lint remembers findings with the path of the copy that they were found in.
@@ -68,14 +77,10 @@ run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
 demo: build rig ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
 	$(GO) run ./test/demo
 
-.PHONY: image
-image: ## Build the container image of the manager (IMG=name:tag)
-	docker build --build-arg VERSION=$(VERSION) -t $(IMG) .
-
 ##@ Test
 
 .PHONY: test
-test: build rig $(GOTESTSUM) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
+test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c '$(EACH_TEST_MODULE)' go-test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
 
@@ -90,7 +95,7 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 ##@ Generate and check
 
 .PHONY: generate
-generate: generate-manifests generate-docs generate-dashboards ## Rewrite all that is generated
+generate: generate-manifests generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
 
 .PHONY: generate-manifests
 generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC role and webhooks, and CRDs and deepcopy functions of our own kinds
@@ -124,6 +129,12 @@ generate-docs: $(MOCKGEN) ## Rewrite the documents that the program is the sourc
 .PHONY: generate-dashboards
 generate-dashboards: ## Rewrite the dashboards for Grafana
 	$(GO) -C hack/dashboards run . -out $(CURDIR)/config/observability/dashboards
+
+# After the others, since the chart is made of what they write.
+.PHONY: generate-chart
+generate-chart: $(KUSTOMIZE) $(TOOLS)/chart ## Rewrite the Helm chart from config/standalone
+	@built=$$(mktemp) && trap 'rm -f "$$built"' EXIT; set -x; \
+	$(KUSTOMIZE) build config/standalone > "$$built" && chart -manifests "$$built"
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
@@ -177,10 +188,58 @@ verify-tidy: ## Check that every go.mod and go.sum is tidy
 	done; \
 	if [ -n "$$untidy" ]; then echo "go.mod or go.sum not tidy in:$$untidy; mend with: make tidy" >&2; exit 1; fi
 
+##@ Release
+
+# As of the commit, so that the same commit makes the same files.
+COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
+COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+PROGRAMS = $(foreach architecture,$(ARCHITECTURES),out/bin/manager-linux-$(architecture))
+
+# $(call release-build,folder of config/,file): with the image of this version.
+define release-build
+@mkdir -p out/kustomize $(RELEASE)
+@printf 'resources: [../../config/%s]\nimages: [{name: kubemend/kubemend, newName: "%s", newTag: "%s"}]\n' \
+	$(1) '$(IMAGE)' '$(VERSION)' > out/kustomize/kustomization.yaml
+$(KUSTOMIZE) build out/kustomize > $(RELEASE)/$(2)
+endef
+
+.PHONY: release-manifests
+release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a release, its chart and templates to out/ (VERSION=v0.1.0, IMAGE=name)
+	$(call release-build,clusterctl,addon-components.yaml)
+	$(call release-build,default,kubemend.yaml)
+	$(call release-build,standalone,kubemend-standalone.yaml)
+	$(if $(wildcard config/observability/kustomization.yaml),$(call release-build,observability,kubemend-observability.yaml))
+	cp metadata.yaml templates/*.yaml $(RELEASE)
+	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml
+	render -package '$(VERSION)' -image '$(IMAGE)' -out $(RELEASE)
+
+.PHONY: $(PROGRAMS)
+$(PROGRAMS): out/bin/manager-linux-%:
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ .
+
+.PHONY: inventory
+inventory: $(PROGRAMS) $(TOOLS)/inventory ## Write what the manager is built from, and all licences, to out/
+	@mkdir -p $(RELEASE)
+	inventory -version '$(VERSION)' -created $(COMMITTED) -out $(RELEASE) $(PROGRAMS)
+
+.PHONY: image
+image: inventory $(TOOLS)/image ## Write the container image of the manager to out/, without an engine (VERSION=v0.1.0, IMAGE=name, ARCHITECTURES=amd64)
+	image -name '$(IMAGE)' -version '$(VERSION)' -revision '$(COMMIT)' -created $(COMMITTED) -out $(RELEASE)/kubemend-image.tar \
+		-licenses LICENSE,$(RELEASE)/THIRD-PARTY-LICENSES.txt \
+		$(foreach architecture,$(ARCHITECTURES),$(architecture)=out/bin/manager-linux-$(architecture))
+
+.PHONY: image-docker
+image-docker: ## Build the container image of the manager with docker
+	docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$(COMMIT) -t $(IMAGE):$(VERSION) .
+
+.PHONY: release
+release: release-manifests image ## Write all that a release ships to out/, with checksums (VERSION=v0.1.0)
+	cd $(RELEASE) && rm -f SHA256SUMS && sha256sum * > SHA256SUMS
+
 ##@ Prepare and clean up
 
 .PHONY: tools
-tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(MOCKGEN) ## Build the pinned tools into .tools/bin/
+tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) $(RELEASE_TOOLS) ## Build the pinned tools into .tools/bin/
 
 # Recipe and prerequisites of `rig` are in test/rig/rig.mk.
 .PHONY: rig
@@ -188,14 +247,24 @@ rig: ## Build etcd, kube-apiserver and the other parts of the test rig into .rig
 include test/rig/rig.mk
 
 .PHONY: clean
-clean: ## Remove all that was built: bin/, .rig/, .tools/
-	rm -rf bin .rig .tools
+clean: ## Remove all that was built: bin/, out/, .rig/, .tools/
+	rm -rf bin out .rig .tools
+
+# The name of the program that a package makes: of a path that ends with a major version, the part before.
+program = $(notdir $(patsubst %/v5,%,$(1)))
 
 define tool
-$(TOOLS)/$(notdir $(1)): hack/tools/go.mod hack/tools/go.sum
+$(TOOLS)/$(call program,$(1)): hack/tools/go.mod hack/tools/go.sum
 	$(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$$@ $(1)
 endef
 $(eval $(call tool,sigs.k8s.io/controller-tools/cmd/controller-gen))
 $(eval $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint))
 $(eval $(call tool,gotest.tools/gotestsum))
 $(eval $(call tool,go.uber.org/mock/mockgen))
+$(eval $(call tool,sigs.k8s.io/kustomize/kustomize/v5))
+
+define release-tool
+$(TOOLS)/$(1): hack/release/go.mod hack/release/go.sum $(wildcard hack/release/$(1)/*.go)
+	$(GO) -C hack/release build -ldflags '-s -w' -o $(CURDIR)/$$@ ./$(1)
+endef
+$(foreach tool,$(notdir $(RELEASE_TOOLS)),$(eval $(call release-tool,$(tool))))

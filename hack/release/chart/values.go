@@ -1,0 +1,199 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// A value is one setting of the chart. Its default is that of the manifests wherever these have one.
+type value struct {
+	path    string // with dots
+	meaning string
+	initial any
+	schema  tree
+}
+
+var (
+	text   = tree{"type": "string"}
+	digest = tree{"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
+	yes    = tree{"type": "boolean"}
+	list   = tree{"type": "array", "items": tree{"type": "object"}}
+	labels = tree{"type": "object", "additionalProperties": text}
+	object = tree{"type": "object"}
+)
+
+// valuesOf are all settings, in the order of the documents.
+func valuesOf(objects []tree) ([]value, error) {
+	deployment, certificate := find(objects, "Deployment"), find(objects, "Certificate")
+	pod := at(deployment, "spec", "template", "spec")
+	container := at(pod, "containers")
+	repository, _, found := strings.Cut(fmt.Sprint(at(container, "image")), ":")
+	if !found {
+		return nil, fmt.Errorf("the image %v has no tag", at(container, "image"))
+	}
+	return []value{
+		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
+		{"kinds.metal3Remediation", "Install those of Metal3Remediation and its template, and their webhooks. They are CAPM3's: never beside it.", false, yes},
+		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. They are those of medik8s' operator: never beside it.", false, yes},
+		{"kinds.keep", "Leave the CRDs, and with them all that was made of them, when the release is uninstalled.", true, yes},
+		{"flags", "Flags of the manager, name and value, as listed in docs/flags.md; null takes one of these away.", given(container), nil},
+		{"replicas", "How many managers run. One of them acts.", at(deployment, "spec", "replicas"), tree{"type": "integer", "minimum": 0}},
+		{"image.repository", "Where the image is.", repository, text},
+		{"image.tag", "Its tag. If empty, the version of the chart's application.", "", text},
+		{"image.digest", "Its digest, sha256:..., which counts and not the tag. If empty, the tag counts.", "", digest},
+		{"image.pullPolicy", "When it is pulled.", at(container, "imagePullPolicy"), tree{"enum": []string{"Always", "IfNotPresent", "Never"}}},
+		{"image.pullSecrets", "Secrets with which it is pulled, such as {name: registry}.", []any{}, list},
+		{"webhooks.enabled", "Serve webhooks, with a certificate by cert-manager. Needed for Metal3Remediations.", true, yes},
+		{"webhooks.issuerRef", "Who signs the certificate of the webhooks.", at(certificate, "spec", "issuerRef"), object},
+		{"serviceAccount.annotations", "Annotations of the manager's ServiceAccount.", tree{}, labels},
+		{"resources", "What the manager asks for. No limits: who is throttled while many nodes fail is of no use then.", at(container, "resources"), object},
+		{"env", "Further environment variables, such as those of a proxy.", []any{}, list},
+		{"priorityClassName", "How important the manager is when there is no room.", at(pod, "priorityClassName"), text},
+		{"tolerations", "Taints of nodes on which it may run all the same.", at(pod, "tolerations"), list},
+		{"nodeSelector", "Labels of the nodes on which it may run.", tree{}, labels},
+		{"affinity", "Where it would rather run.", tree{}, object},
+		{"topologySpreadConstraints", "How replicas are spread.", at(pod, "topologySpreadConstraints"), list},
+		{"podDisruptionBudget.enabled", "Let drains evict one replica at a time.", true, yes},
+		{"networkPolicy.enabled", "Close all ports but those of webhooks, metrics and health.", true, yes},
+	}, nil
+}
+
+func find(objects []tree, kind string) tree {
+	return objects[slices.IndexFunc(objects, func(o tree) bool { return o["kind"] == kind })]
+}
+
+// given are the flags that the manifests set. Those with a truth value have one in the chart as well.
+func given(container any) tree {
+	flags := tree{}
+	for _, arg := range at(container, "args").([]any) {
+		name, set, _ := strings.Cut(strings.TrimPrefix(arg.(string), "--"), "=")
+		flags[name] = set
+		if set == "true" || set == "false" {
+			flags[name] = set == "true"
+		}
+	}
+	return flags
+}
+
+var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `[^`]*` \\| (.*) \\|$")
+
+// readFlags are the flags of the manager with their meaning.
+func readFlags(path string) (map[string]string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the flags: %w", err)
+	}
+	flags := map[string]string{}
+	for _, row := range flagRow.FindAllSubmatch(content, -1) {
+		flags[string(row[1])] = strings.ReplaceAll(string(row[2]), "<br>", "\n")
+	}
+	if len(flags) == 0 {
+		return nil, fmt.Errorf("read the flags: %s lists none", path)
+	}
+	return flags, nil
+}
+
+// schema refuses what is not a setting, a flag that the manager does not have among it.
+func schema(values []value, flags map[string]string) ([]byte, error) {
+	// Without the webhook the API server would drop what the versions of Metal3Remediation do not have in common.
+	unconverted := tree{"properties": tree{
+		"kinds":    tree{"properties": tree{"metal3Remediation": tree{"const": true}}},
+		"webhooks": tree{"properties": tree{"enabled": tree{"const": false}}},
+	}}
+	top := tree{
+		"not":     unconverted,
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Values of the Helm chart of kubemend",
+		"type": "object", "additionalProperties": false, "properties": tree{"global": tree{"type": "object"}},
+	}
+	for _, v := range values {
+		into := top
+		way := strings.Split(v.path, ".")
+		for _, step := range way[:len(way)-1] {
+			if at(into, "properties", step) == nil {
+				into["properties"].(tree)[step] = tree{"type": "object", "additionalProperties": false, "properties": tree{}}
+			}
+			into = at(into, "properties", step).(tree)
+		}
+		own := maps.Clone(v.schema)
+		if v.path == "flags" {
+			own = flagSchema(flags)
+		}
+		own["description"] = v.meaning
+		into["properties"].(tree)[way[len(way)-1]] = own
+	}
+	content, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the schema: %w", err)
+	}
+	return content, nil
+}
+
+func flagSchema(flags map[string]string) tree {
+	properties := tree{}
+	for name, meaning := range flags {
+		properties[name] = tree{"description": meaning, "type": []string{"string", "number", "boolean", "null"}}
+	}
+	return tree{"type": "object", "additionalProperties": false, "properties": properties}
+}
+
+// document is values.yaml.
+func document(values []value) ([]byte, error) {
+	var b strings.Builder
+	b.WriteString("# Code generated by make generate-chart. DO NOT EDIT. The defaults are those of config/default.\n")
+	group := ""
+	for _, v := range values {
+		parent, name, nested := strings.Cut(v.path, ".")
+		indent := ""
+		if !nested {
+			name, parent = parent, ""
+		} else {
+			indent = "  "
+		}
+		if parent != group || !nested {
+			b.WriteString("\n")
+		}
+		if nested && parent != group {
+			b.WriteString(parent + ":\n")
+		}
+		group = parent
+		content, err := yaml.Marshal(tree{name: v.initial})
+		if err != nil {
+			return nil, fmt.Errorf("write the default of %s: %w", v.path, err)
+		}
+		b.WriteString(indent + "# " + v.meaning + "\n" + indent + strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n"+indent) + "\n")
+	}
+	return []byte(b.String()), nil
+}
+
+// readme is the page of the chart.
+func readme(values []value) ([]byte, error) {
+	var b strings.Builder
+	b.WriteString(introduction)
+	for _, v := range values {
+		content, err := json.Marshal(v.initial)
+		if err != nil {
+			return nil, fmt.Errorf("write the default of %s: %w", v.path, err)
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", v.path, content, v.meaning)
+	}
+	return []byte(b.String()), nil
+}
+
+const introduction = `# Helm chart of kubemend
+
+Generated by ` + "`make generate-chart`" + ` from config/standalone: with the same settings it installs the same objects.
+[Installing](../../docs/install.md#helm) says how, and what has to be there before.
+
+Its objects have fixed names, so there is one release of it in a cluster.
+A value that is not listed here, or a flag that the manager does not have, is refused by the schema.
+
+| value | default | meaning |
+|---|---|---|
+`

@@ -1,0 +1,94 @@
+// Command inventory says what is in a program: the modules that it was built from, as an SPDX document, and their licences, word for word.
+//
+// It asks the program itself, since a go.mod also lists what only tests need.
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	version := flag.String("version", "dev", "version of the program")
+	seconds := flag.Int64("created", 0, "when, in seconds since 1970; usually the time of the commit")
+	out := flag.String("out", "out", "folder to write to")
+	flag.Parse()
+	if err := run(context.Background(), *version, time.Unix(*seconds, 0).UTC(), *out, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "inventory:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, version string, created time.Time, out string, programs []string) error {
+	modules, err := builtFrom(programs)
+	if err != nil {
+		return err
+	}
+	if err := locate(ctx, modules); err != nil {
+		return err
+	}
+	var unknown []error
+	for _, m := range modules {
+		if err := m.readLicences(); err != nil {
+			unknown = append(unknown, err)
+		}
+	}
+	if err := errors.Join(unknown...); err != nil {
+		return err
+	}
+	document, err := spdx(version, created, modules)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"kubemend.spdx.json": document, "THIRD-PARTY-LICENSES.txt": notices(modules)} {
+		if err := os.WriteFile(filepath.Join(out, name), content, 0o600); err != nil {
+			return fmt.Errorf("write the inventory: %w", err)
+		}
+	}
+	fmt.Printf("%d modules\n", len(modules))
+	return nil
+}
+
+// A module is a part of a program. The standard library is one as well, by the name std.
+type module struct {
+	path, version, folder string
+	licence               string // SPDX expression
+	texts                 []licenceText
+}
+
+type licenceText struct{ name, content string }
+
+// builtFrom lists the modules of all programs, sorted; our own is not among them.
+func builtFrom(programs []string) ([]*module, error) {
+	if len(programs) == 0 {
+		return nil, errors.New("no program to look into")
+	}
+	found := map[string]*module{}
+	for _, program := range programs {
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return nil, fmt.Errorf("read what %s was built from: %w", program, err)
+		}
+		found["std"] = &module{path: "std", version: strings.TrimPrefix(info.GoVersion, "go")}
+		for _, d := range info.Deps {
+			if d.Replace != nil {
+				d = d.Replace
+			}
+			found[d.Path] = &module{path: d.Path, version: d.Version}
+		}
+	}
+	var modules []*module
+	for _, m := range found {
+		modules = append(modules, m)
+	}
+	slices.SortFunc(modules, func(a, b *module) int { return strings.Compare(a.path, b.path) })
+	return modules, nil
+}

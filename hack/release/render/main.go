@@ -1,0 +1,115 @@
+// Command render does with a chart what Helm does, by Helm's own code: it renders it, as `helm template`, or packs it, as `helm package`.
+//
+// Helm's program itself would take minutes to build, most of it for talking to clusters and registries.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+)
+
+func main() {
+	folder := flag.String("chart", "charts/kubemend", "folder of the chart")
+	namespace := flag.String("namespace", "kubemend-system", "namespace of the release")
+	values := flag.String("values", "", "file with values; if empty, the chart's own")
+	var p packing
+	flag.StringVar(&p.version, "package", "", "pack the chart as this version, instead of rendering it")
+	flag.StringVar(&p.image, "image", "", "image that the packed chart takes, without a tag; if empty, that of its values")
+	flag.StringVar(&p.out, "out", "out", "folder of the packed chart")
+	flag.Parse()
+	if err := run(*folder, *namespace, *values, p); err != nil {
+		fmt.Fprintln(os.Stderr, "render:", err)
+		os.Exit(1)
+	}
+}
+
+func run(folder, namespace, values string, p packing) error {
+	c, err := loader.Load(folder)
+	if err != nil {
+		return fmt.Errorf("load the chart: %w", err)
+	}
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("check the chart: %w", err)
+	}
+	if p.version != "" {
+		return p.pack(c)
+	}
+	return render(c, namespace, values)
+}
+
+// packing is how a chart is packed.
+type packing struct{ version, image, out string }
+
+// pack names the image of that version: without a tag among the values, the chart takes its application's version.
+func (p packing) pack(c *chart.Chart) error {
+	c.Metadata.Version, c.Metadata.AppVersion = strings.TrimPrefix(p.version, "v"), p.version
+	if _, err := semver.StrictNewVersion(c.Metadata.Version); err != nil {
+		c.Metadata.Version = "0.0.0-dev-" + c.Metadata.Version // the name of a commit
+	}
+	if p.image != "" {
+		if err := rename(c, p.image); err != nil {
+			return err
+		}
+	}
+	path, err := chartutil.Save(c, p.out)
+	if err != nil {
+		return fmt.Errorf("pack the chart: %w", err)
+	}
+	fmt.Println(path)
+	return nil
+}
+
+// rename changes the image in the file of values: that is what is packed, and not what was read from it.
+func rename(c *chart.Chart, image string) error {
+	values, is := c.Values["image"].(map[string]any)
+	if !is {
+		return errors.New("the chart has no value image.repository")
+	}
+	old := fmt.Appendf(nil, "repository: %v\n", values["repository"])
+	for _, f := range c.Raw {
+		if f.Name == chartutil.ValuesfileName && bytes.Contains(f.Data, old) {
+			f.Data = bytes.Replace(f.Data, old, fmt.Appendf(nil, "repository: %s\n", image), 1)
+			return nil
+		}
+	}
+	return fmt.Errorf("the chart's file of values has no line %q", old)
+}
+
+func render(c *chart.Chart, namespace, path string) error {
+	given := common.Values{}
+	if path != "" {
+		var err error
+		if given, err = common.ReadValuesFile(path); err != nil {
+			return fmt.Errorf("read the values: %w", err)
+		}
+	}
+	release := common.ReleaseOptions{Name: "kubemend", Namespace: namespace, Revision: 1, IsInstall: true}
+	values, err := util.ToRenderValues(c, given, release, nil) // also holds them to the schema
+	if err != nil {
+		return fmt.Errorf("take the values: %w", err)
+	}
+	files, err := engine.Render(c, values)
+	if err != nil {
+		return fmt.Errorf("render the chart: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(files[name]) != "" {
+			fmt.Printf("---\n# Source: %s\n%s", name, files[name])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package packages
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// everyKind makes of the chart what config/standalone is.
+const everyKind = "kinds: {metal3Remediation: true, nodeHealthCheck: true}\n"
+
+// rendered is the chart as Helm renders it with these values. Helm makes the namespace itself, or the user does.
+func rendered(t *testing.T, values string, args ...string) []object {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, run(t, "render", append([]string{"-values", path}, args...)...))
+}
+
+// Whoever changes from kustomize to Helm, or back, changes nothing in the cluster.
+func TestTheChartGivesWhatKustomizeGives(t *testing.T) {
+	for name, row := range map[string]struct {
+		values string
+		want   []object
+	}{
+		"by itself":      {"", beside(t)},
+		"with all kinds": {everyKind, standalone(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(byID(row.want), byID(rendered(t, row.values))); diff != "" {
+				t.Errorf("objects (-kustomize +chart):\n%s", diff)
+			}
+		})
+	}
+}
+
+// byID leaves out the namespace, and the one thing that the chart says to Helm.
+func byID(all []object) map[string]any {
+	found := map[string]any{}
+	for i := range all {
+		o := all[i].DeepCopy()
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "helm.sh/resource-policy")
+		if len(o.GetAnnotations()) == 0 {
+			unstructured.RemoveNestedField(o.Object, "metadata", "annotations")
+		}
+		found[id(o)] = o.Object
+	}
+	return found
+}
+
+func TestTheChartObeysTheRulesInAnotherNamespace(t *testing.T) {
+	all := rendered(t, everyKind, "-namespace=elsewhere")
+	for i := range all {
+		if content, err := json.Marshal(all[i].Object); err != nil || strings.Contains(string(content), namespace) {
+			t.Errorf("%s still names %s (%v)", id(&all[i]), namespace, err)
+		}
+	}
+}
+
+func TestWhatTheValuesOfTheChartChange(t *testing.T) {
+	kinds := func(all []object) string {
+		var kinds []string
+		for i := range all {
+			kinds = append(kinds, all[i].GetKind())
+		}
+		slices.Sort(kinds)
+		return strings.Join(slices.Compact(kinds), " ")
+	}
+	args := func(all []object) string {
+		_, c := manager(t, all)
+		return strings.Join(c.Args, " ")
+	}
+	image := func(all []object) string {
+		_, c := manager(t, all)
+		return c.Image
+	}
+	pod := func(field string) func([]object) string {
+		return func(all []object) string {
+			part, _, err := unstructured.NestedFieldNoCopy(ofKind(all, "Deployment")[0].Object, podPath(field)...)
+			if err != nil {
+				return err.Error()
+			}
+			content, err := json.Marshal(part)
+			if err != nil {
+				return err.Error()
+			}
+			return string(content)
+		}
+	}
+	for name, row := range map[string]struct {
+		values string
+		look   func([]object) string
+		want   string
+	}{
+		"a flag more": {
+			"flags: {watch-filter: shard-1, kube-api-burst: 1000000, clustercache-client-qps: 2.5}", args,
+			"--clustercache-client-qps=2.5 --diagnostics-address=:8443 --kube-api-burst=1000000 --leader-elect=true --watch-filter=shard-1 --webhook-cert-dir=/etc/kubemend/webhook",
+		},
+		"a flag less":           {"flags: {leader-elect: null}", args, "--diagnostics-address=:8443 --webhook-cert-dir=/etc/kubemend/webhook"},
+		"an image of one's own": {"image: {repository: registry.example.org/kubemend, tag: v1.2.3}", image, "registry.example.org/kubemend:v1.2.3"},
+		"an image by its digest": {
+			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
+		},
+		"no webhooks": {
+			"webhooks: {enabled: false}", kinds,
+			"ClusterRole ClusterRoleBinding CustomResourceDefinition Deployment NetworkPolicy PodDisruptionBudget ServiceAccount",
+		},
+		"no certificate without webhooks": {"webhooks: {enabled: false}", args, "--diagnostics-address=:8443 --leader-elect=true"},
+		"no volume without webhooks":      {"webhooks: {enabled: false}", pod("volumes"), "null"},
+		"no kinds, budget and policy": {
+			"kinds: {hostRemediation: false}\npodDisruptionBudget: {enabled: false}\nnetworkPolicy: {enabled: false}", kinds,
+			"Certificate ClusterRole ClusterRoleBinding Deployment Issuer Service ServiceAccount",
+		},
+		"a node selector": {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
+		"no tolerations":  {"tolerations: []", pod("tolerations"), "null"},
+		"pull secrets":    {"image: {pullSecrets: [{name: registry}]}", pod("imagePullSecrets"), `[{"name":"registry"}]`},
+		"a proxy": {"env: [{name: HTTPS_PROXY, value: \"http://proxy:3128\"}]", func(all []object) string {
+			_, c := manager(t, all)
+			return environment(t, c, "HTTPS_PROXY")
+		}, "http://proxy:3128"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, row.look(rendered(t, row.values))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheChartRefusesWhatItDoesNotKnow(t *testing.T) {
+	for name, row := range map[string]struct{ values, want string }{
+		"a value that is none":            {"replica: 3", "replica"},
+		"a flag that the manager has not": {"flags: {leader-election: true}", "leader-election"},
+		"a number of another kind":        {"replicas: many", "replicas"},
+		"kinds that nobody would convert": {everyKind + "webhooks: {enabled: false}", "not"},
+		"a digest that is none":           {"image: {digest: latest}", "digest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(path, []byte(row.values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := command(t, "render", "-values", path).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), row.want) {
+				t.Errorf("got %v and %s, want a refusal that names %s", err, out, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,275 @@
+package packages
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// files are the regular files of an archive.
+func files(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatalf("read the archive: %v", err)
+		}
+		if found[header.Name], err = io.ReadAll(r); err != nil {
+			t.Fatalf("read %s: %v", header.Name, err)
+		}
+	}
+}
+
+// descriptor is how a part of an image names another one.
+type descriptor struct {
+	Digest      string            `json:"digest"`
+	Annotations map[string]string `json:"annotations"`
+	Platform    struct {
+		OS           string `json:"os"`
+		Architecture string `json:"architecture"`
+	} `json:"platform"`
+}
+
+// manifest is an index, or an image, as far as it is looked at here.
+type manifest struct {
+	Manifests []descriptor `json:"manifests"`
+	Config    descriptor   `json:"config"`
+	Layers    []descriptor `json:"layers"`
+}
+
+type imageConfig struct {
+	OS           string `json:"os"`
+	Architecture string `json:"architecture"`
+	Config       struct {
+		User       string            `json:"User"`
+		Entrypoint []string          `json:"Entrypoint"`
+		Env        []string          `json:"Env"`
+		Labels     map[string]string `json:"Labels"`
+	} `json:"config"`
+	RootFS struct {
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+// blob is a part of an image, which has to be what its digest says.
+func blob[T any](t *testing.T, layout map[string][]byte, digest string) T {
+	t.Helper()
+	content := raw(t, layout, digest)
+	var part T
+	if err := json.Unmarshal(content, &part); err != nil {
+		t.Fatalf("read %s: %v", digest, err)
+	}
+	return part
+}
+
+func raw(t *testing.T, layout map[string][]byte, digest string) []byte {
+	t.Helper()
+	content := layout["blobs/"+strings.Replace(digest, ":", "/", 1)]
+	if got := fmt.Sprintf("sha256:%x", sha256.Sum256(content)); got != digest {
+		t.Fatalf("%s has the digest %s", digest, got)
+	}
+	return content
+}
+
+// image makes one of two programs, one for each platform, and returns the archive.
+func image(t *testing.T) []byte {
+	t.Helper()
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	for _, name := range []string{"amd64", "arm64", "LICENSE"} {
+		if err := os.WriteFile(path(name), []byte("for "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200", "-licenses="+path("LICENSE"),
+		"-out="+path("image.tar"), "amd64="+path("amd64"), "arm64="+path("arm64"))
+	content, err := os.ReadFile(path("image.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// An engine starts what the manifests say: /manager, as nobody, with certificates and with nothing to write to.
+func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
+	layout := files(t, image(t))
+	var top manifest
+	if err := json.Unmarshal(layout["index.json"], &top); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"io.containerd.image.name": "registry.example.org/mend:v1.2.3", "org.opencontainers.image.ref.name": "v1.2.3",
+	}, top.Manifests[0].Annotations); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	index := blob[manifest](t, layout, top.Manifests[0].Digest)
+	if len(index.Manifests) != 2 {
+		t.Fatalf("the image is for %d platforms", len(index.Manifests))
+	}
+	for i, architecture := range []string{"amd64", "arm64"} {
+		described := index.Manifests[i]
+		one := blob[manifest](t, layout, described.Digest)
+		config := blob[imageConfig](t, layout, one.Config.Digest)
+		if described.Platform.OS != "linux" || described.Platform.Architecture != architecture || config.Architecture != architecture || config.OS != "linux" {
+			t.Errorf("image %d is for %+v, and says %s/%s", i, described.Platform, config.OS, config.Architecture)
+		}
+		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/manager" {
+			t.Errorf("%s runs %q as %s", architecture, c.Entrypoint, c.User)
+		}
+		root := rootFS(t, layout, one, config)
+		if got := string(root["manager"]); got != "for "+architecture {
+			t.Errorf("the program for %s is that %s", architecture, got)
+		}
+		if got := string(root["licenses/LICENSE"]); got != "for LICENSE" {
+			t.Errorf("its licence is %q", got)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(root["etc/ssl/certs/ca-certificates.crt"]) {
+			t.Error("it trusts nobody")
+		}
+		want := map[string]string{
+			"title": "kubemend", "description": config.Config.Labels["org.opencontainers.image.description"], "licenses": "Apache-2.0",
+			"source": "https://github.com/kubemend/kubemend", "version": "v1.2.3", "revision": "abc", "created": "2026-01-01T11:00:00Z",
+		}
+		for name, value := range want {
+			if got := config.Config.Labels["org.opencontainers.image."+name]; got != value || got == "" {
+				t.Errorf("label %s is %q, want %q", name, got, value)
+			}
+		}
+	}
+}
+
+// rootFS is what all layers together hold.
+func rootFS(t *testing.T, layout map[string][]byte, one manifest, config imageConfig) map[string][]byte {
+	t.Helper()
+	root := map[string][]byte{}
+	for i, layer := range one.Layers {
+		r, err := gzip.NewReader(bytes.NewReader(raw(t, layout, layer.Digest)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("sha256:%x", sha256.Sum256(content)); got != config.RootFS.DiffIDs[i] {
+			t.Errorf("layer %d is %s, and said to be %s", i, got, config.RootFS.DiffIDs[i])
+		}
+		for name, content := range files(t, content) {
+			root[name] = content
+		}
+	}
+	return root
+}
+
+func TestTheSameProgramsMakeTheSameImage(t *testing.T) {
+	if !bytes.Equal(image(t), image(t)) {
+		t.Error("two images of the same programs differ")
+	}
+}
+
+// The Dockerfile is for whoever has an engine, and says the same.
+func TestTheDockerfileMakesTheSameImage(t *testing.T) {
+	dockerfile := string(read(t, "Dockerfile"))
+	for _, line := range []string{"USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0", "-X main.version=${VERSION}"} {
+		if !strings.Contains(dockerfile, line) {
+			t.Errorf("the Dockerfile has no %q", line)
+		}
+	}
+	layout := files(t, image(t))
+	var top manifest
+	if err := json.Unmarshal(layout["index.json"], &top); err != nil {
+		t.Fatal(err)
+	}
+	one := blob[manifest](t, layout, blob[manifest](t, layout, top.Manifests[0].Digest).Manifests[0].Digest)
+	for label := range blob[imageConfig](t, layout, one.Config.Digest).Config.Labels {
+		// Docker writes the time into the image itself.
+		if !strings.Contains(dockerfile, label+"=") && !strings.HasSuffix(label, ".created") {
+			t.Errorf("the Dockerfile sets no label %s", label)
+		}
+	}
+}
+
+var required = regexp.MustCompile(`(?m)^\t(sigs\.k8s\.io/(?:controller-runtime|cluster-api)|k8s\.io/client-go) (v\S+)$`)
+
+// Whoever has to know what runs in a cluster asks the inventory: all modules of the program, with their versions and licences.
+func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
+	folder := t.TempDir()
+	manager, err := filepath.Abs(filepath.Join(root, "bin", "manager"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(manager); err != nil {
+		t.Fatalf("%v: run make build", err)
+	}
+	run(t, "inventory", "-version=v1.2.3", "-out="+folder, manager)
+	content, err := os.ReadFile(filepath.Join(folder, "kubemend.spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		SPDXVersion string `json:"spdxVersion"`
+		Packages    []struct {
+			ID       string `json:"SPDXID"`
+			Name     string `json:"name"`
+			Version  string `json:"versionInfo"`
+			Declared string `json:"licenseDeclared"`
+		} `json:"packages"`
+		Relationships []struct {
+			To string `json:"relatedSpdxElement"`
+		} `json:"relationships"`
+	}
+	if err := json.Unmarshal(content, &document); err != nil || document.SPDXVersion != "SPDX-2.3" {
+		t.Fatalf("this is %q: %v", document.SPDXVersion, err)
+	}
+	licences, err := os.ReadFile(filepath.Join(folder, "THIRD-PARTY-LICENSES.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions, related := map[string]string{}, map[string]bool{}
+	for _, r := range document.Relationships {
+		related[r.To] = true
+	}
+	for _, p := range document.Packages {
+		versions[p.Name] = p.Version
+		if p.Declared == "" || !related[p.ID] {
+			t.Errorf("%s: licence %q, related: %t", p.Name, p.Declared, related[p.ID])
+		}
+		if heading := "\n" + p.Name + " " + p.Version + ": "; p.Name != module && !strings.Contains(string(licences), heading) {
+			t.Errorf("%s: its licence is not there", p.Name)
+		}
+	}
+	wanted := required.FindAllStringSubmatch(string(read(t, "go.mod")), -1)
+	if len(wanted) != 3 {
+		t.Fatalf("go.mod requires %v", wanted)
+	}
+	for _, m := range wanted {
+		if versions[m[1]] != m[2] {
+			t.Errorf("%s is of version %q, and required in %s", m[1], versions[m[1]], m[2])
+		}
+	}
+	if versions["github.com/onsi/ginkgo/v2"] != "" {
+		t.Error("what only tests need is listed")
+	}
+	if versions[module] != "v1.2.3" || versions["std"] == "" {
+		t.Errorf("kubemend is of version %q, the standard library of %q", versions[module], versions["std"])
+	}
+}
+
+const module = "github.com/kubemend/kubemend"

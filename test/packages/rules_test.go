@@ -1,0 +1,274 @@
+package packages
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	namespace    = "kubemend-system"
+	injectCAFrom = "cert-manager.io/inject-ca-from"
+	moveLabel    = "clusterctl.cluster.x-k8s.io/move"
+)
+
+// namespaced says of every kind that is shipped whether it has a namespace.
+var namespaced = map[string]bool{
+	"Namespace": false, "CustomResourceDefinition": false, "ClusterRole": false, "ClusterRoleBinding": false,
+	"MutatingWebhookConfiguration": false, "ValidatingWebhookConfiguration": false,
+	"ServiceAccount": true, "Service": true, "Deployment": true, "PodDisruptionBudget": true, "NetworkPolicy": true, "Certificate": true, "Issuer": true,
+}
+
+// rules are what holds of every package, whoever renders it. A rule returns what it has found wrong.
+var rules = map[string]func(*testing.T, []object) []string{
+	"clusterctl finds one namespace, and all that has one in it": oneNamespace,
+	"every object says whose it is":                              labelled,
+	"the manager is a Deployment that clusterctl and Tilt know":  oneManager,
+	"the manager has no more power over its node than it needs":  secured,
+	"a replica that is lost is not missed":                       redundant,
+	"the manager knows every flag that it is given":              knownFlags,
+	"who is allowed something is there":                          boundAccounts,
+	"selectors select the manager":                               selectedManager,
+	"webhooks are answered, and by whom they can trust":          answeredWebhooks,
+	"no webhook stands between a remediation and its end":        undisturbedRemediations,
+	"kinds of several versions are converted":                    convertedKinds,
+	"Cluster API finds the versions of its contract":             contractLabels,
+	"templates move with their cluster":                          movedTemplates,
+}
+
+func oneNamespace(_ *testing.T, all []object) []string {
+	var found []string
+	if spaces := ofKind(all, "Namespace"); len(spaces) != 1 || spaces[0].GetName() != namespace {
+		found = append(found, fmt.Sprintf("there are %d namespaces, and not %s alone", len(spaces), namespace))
+	}
+	for i := range all {
+		o := &all[i]
+		has, known := namespaced[o.GetKind()]
+		switch {
+		case !known:
+			found = append(found, id(o)+": whether this kind has a namespace is for the test to know")
+		case has && o.GetNamespace() != namespace, !has && o.GetNamespace() != "":
+			found = append(found, fmt.Sprintf("%s: its namespace is %q", id(o), o.GetNamespace()))
+		}
+	}
+	return found
+}
+
+func labelled(_ *testing.T, all []object) []string {
+	var found []string
+	for i := range all {
+		if got := all[i].GetLabels()["cluster.x-k8s.io/provider"]; got != "addon-kubemend" {
+			found = append(found, fmt.Sprintf("%s: provider %q", id(&all[i]), got))
+		}
+	}
+	return found
+}
+
+// manager is the Deployment and its container of that name; nil if there is not one of each.
+func manager(t *testing.T, all []object) (*appsv1.Deployment, *corev1.Container) {
+	t.Helper()
+	deployments := ofKind(all, "Deployment")
+	if len(deployments) != 1 {
+		return nil, nil
+	}
+	d := as[appsv1.Deployment](t, deployments[0])
+	if c := d.Spec.Template.Spec.Containers; len(c) == 1 && c[0].Name == "manager" {
+		return d, &c[0]
+	}
+	return d, nil
+}
+
+func oneManager(t *testing.T, all []object) []string {
+	d, c := manager(t, all)
+	if c == nil {
+		return []string{"there is no Deployment with just one container, named manager"}
+	}
+	var found []string
+	provider := tiltProvider(t)
+	if image, _, _ := strings.Cut(c.Image, ":"); image != provider.Config.Image {
+		found = append(found, fmt.Sprintf("the image is %s, and for Tilt %s", image, provider.Config.Image))
+	}
+	if d.Name != provider.Config.ManagerName {
+		found = append(found, fmt.Sprintf("the Deployment is %s, and for Tilt %s", d.Name, provider.Config.ManagerName))
+	}
+	if !slices.Equal(c.Command, []string{"/manager"}) {
+		found = append(found, fmt.Sprintf("the command is %q, and in the image /manager", c.Command))
+	}
+	return found
+}
+
+func secured(t *testing.T, all []object) []string {
+	d, c := manager(t, all)
+	if c == nil || c.SecurityContext == nil || d.Spec.Template.Spec.SecurityContext == nil {
+		return []string{"there is no security context"}
+	}
+	pod, own := d.Spec.Template.Spec, c.SecurityContext
+	return broken(map[string]bool{
+		"runs as root":                     !ptr.Deref(own.RunAsNonRoot, false) || !ptr.Deref(pod.SecurityContext.RunAsNonRoot, false) || ptr.Deref(own.RunAsUser, 0) == 0,
+		"writes to its root file system":   !ptr.Deref(own.ReadOnlyRootFilesystem, false),
+		"gains privileges":                 ptr.Deref(own.AllowPrivilegeEscalation, true) || ptr.Deref(own.Privileged, false),
+		"keeps capabilities":               own.Capabilities == nil || !slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(own.Capabilities.Add) > 0,
+		"calls the kernel without seccomp": pod.SecurityContext.SeccompProfile == nil || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault,
+		"shares something with its node":   pod.HostNetwork || pod.HostPID || pod.HostIPC || hasHostPath(pod.Volumes),
+		"asks for no resources":            c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero(),
+	})
+}
+
+func hasHostPath(volumes []corev1.Volume) bool {
+	return slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.HostPath != nil })
+}
+
+// broken lists what is true, in order.
+func broken(faults map[string]bool) []string {
+	maps.DeleteFunc(faults, func(_ string, is bool) bool { return !is })
+	return slices.Sorted(maps.Keys(faults))
+}
+
+func redundant(t *testing.T, all []object) []string {
+	d, c := manager(t, all)
+	if c == nil {
+		return []string{"there is no manager"}
+	}
+	pod := d.Spec.Template.Spec
+	return broken(map[string]bool{
+		"there is one replica":             ptr.Deref(d.Spec.Replicas, 1) < 2,
+		"all replicas act":                 flags(c)["leader-elect"] != "true",
+		"replicas are not spread":          len(pod.TopologySpreadConstraints) == 0,
+		"control-plane nodes are shunned":  !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.Key == "node-role.kubernetes.io/control-plane" }),
+		"drains may evict all at once":     len(ofKind(all, "PodDisruptionBudget")) != 1,
+		"nobody notices that it hangs":     c.LivenessProbe == nil || c.ReadinessProbe == nil,
+		"it yields to everything else":     pod.PriorityClassName == "",
+		"it is killed before it has ended": ptr.Deref(pod.TerminationGracePeriodSeconds, 30) <= 30,
+	})
+}
+
+// flags are those that the container is started with; one without a value is true.
+func flags(c *corev1.Container) map[string]string {
+	given := map[string]string{}
+	for _, arg := range c.Args {
+		name, value, has := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !has {
+			value = "true"
+		}
+		given[name] = value
+	}
+	return given
+}
+
+func knownFlags(t *testing.T, all []object) []string {
+	_, c := manager(t, all)
+	if c == nil {
+		return []string{"there is no manager"}
+	}
+	var found []string
+	known := programFlags(t)
+	for _, arg := range c.Args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if _, is := known[name]; !is || !strings.HasPrefix(arg, "--") {
+			found = append(found, arg+" is no flag of the manager")
+		}
+	}
+	if !slices.IsSorted(c.Args) {
+		found = append(found, "the flags are not sorted")
+	}
+	for flag, port := range map[string]string{"webhook-port": "webhook", "diagnostics-address": "metrics", "health-addr": "health"} {
+		want := path.Base(strings.ReplaceAll(firstOf(flags(c)[flag], known[flag]), ":", "/"))
+		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port && fmt.Sprint(p.ContainerPort) == want }) {
+			found = append(found, fmt.Sprintf("there is no port %s, %s, where --%s listens", port, want, flag))
+		}
+	}
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == flags(c)["webhook-cert-dir"] && m.ReadOnly })
+	if !mounted {
+		found = append(found, "--webhook-cert-dir is no folder that is mounted")
+	}
+	return found
+}
+
+func firstOf(values ...string) string {
+	return values[slices.IndexFunc(values, func(v string) bool { return v != "" })]
+}
+
+func boundAccounts(t *testing.T, all []object) []string {
+	d, _ := manager(t, all)
+	if d == nil {
+		return []string{"there is no manager"}
+	}
+	there := map[string]bool{}
+	for i := range all {
+		there[id(&all[i])] = true
+	}
+	var found []string
+	if account := "ServiceAccount " + namespace + "/" + d.Spec.Template.Spec.ServiceAccountName; !there[account] {
+		found = append(found, account+" is not there")
+	}
+	bound := map[string]bool{}
+	for _, o := range ofKind(all, "ClusterRoleBinding") {
+		b := as[rbacv1.ClusterRoleBinding](t, o)
+		if !there["ClusterRole "+b.RoleRef.Name] {
+			found = append(found, fmt.Sprintf("%s: there is no role %s", id(o), b.RoleRef.Name))
+		}
+		for _, s := range b.Subjects {
+			if s.Kind != rbacv1.ServiceAccountKind || s.Namespace != namespace || s.Name != d.Spec.Template.Spec.ServiceAccountName {
+				found = append(found, fmt.Sprintf("%s: %s %s/%s is not the manager", id(o), s.Kind, s.Namespace, s.Name))
+			}
+		}
+		bound[b.RoleRef.Name] = true
+	}
+	for _, role := range []string{"kubemend-manager-role", "kubemend-ext-remediation"} {
+		if !bound[role] {
+			found = append(found, role+" is not bound")
+		}
+	}
+	return found
+}
+
+func selectedManager(t *testing.T, all []object) []string {
+	d, c := manager(t, all)
+	if c == nil {
+		return []string{"there is no manager"}
+	}
+	pod := labels.Set(d.Spec.Template.Labels)
+	selectors := map[string]map[string]string{id(ofKind(all, "Deployment")[0]): d.Spec.Selector.MatchLabels}
+	for _, s := range d.Spec.Template.Spec.TopologySpreadConstraints {
+		selectors["spread over "+s.TopologyKey] = s.LabelSelector.MatchLabels
+	}
+	for _, o := range ofKind(all, "PodDisruptionBudget") {
+		selectors[id(o)] = as[policyv1.PodDisruptionBudget](t, o).Spec.Selector.MatchLabels
+	}
+	var ports []string
+	for _, o := range ofKind(all, "NetworkPolicy") {
+		p := as[networkingv1.NetworkPolicy](t, o)
+		selectors[id(o)] = p.Spec.PodSelector.MatchLabels
+		for _, port := range p.Spec.Ingress[0].Ports {
+			ports = append(ports, port.Port.String())
+		}
+	}
+	for _, o := range ofKind(all, "Service") {
+		s := as[corev1.Service](t, o)
+		selectors[id(o)] = s.Spec.Selector
+		ports = append(ports, s.Spec.Ports[0].TargetPort.String())
+	}
+	var found []string
+	for of, selector := range selectors {
+		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(pod) {
+			found = append(found, of+" selects other pods")
+		}
+	}
+	for _, port := range ports {
+		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port }) {
+			found = append(found, "the container has no port "+port)
+		}
+	}
+	return found
+}

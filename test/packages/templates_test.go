@@ -1,0 +1,103 @@
+package packages
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// templates are the objects of templates/, by their file, for a user who names the cluster and nothing else.
+func templates(t *testing.T) map[string]object {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, "templates"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]object{}
+	for _, e := range entries {
+		content := read(t, filepath.Join("templates", e.Name()))
+		rendered := objects(t, substituted(t, content, map[string]string{"CLUSTER_NAME": "fleet"}))
+		if len(rendered) != 1 {
+			t.Fatalf("%s has %d objects", e.Name(), len(rendered))
+		}
+		all[e.Name()] = rendered[0]
+	}
+	return all
+}
+
+func TestTheNameOfTheClusterIsAllThatATemplateNeeds(t *testing.T) {
+	for name, o := range templates(t) {
+		variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(read(t, filepath.Join("templates", name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for variable, initial := range variables {
+			if (initial == nil) != (variable == "CLUSTER_NAME") {
+				t.Errorf("%s: %s has the default %v", name, variable, initial)
+			}
+		}
+		if !strings.HasPrefix(o.GetName(), "fleet-") {
+			t.Errorf("%s: its object is %s, and of another cluster it would be the same", name, o.GetName())
+		}
+		if !strings.Contains(string(read(t, filepath.Join("templates", name))), "clusterctl generate yaml --from "+name) {
+			t.Errorf("%s does not say how it is applied", name)
+		}
+	}
+}
+
+// A field that the kind does not have would be dropped by the API server without a word.
+func TestEveryFieldOfATemplateIsOneOfItsKind(t *testing.T) {
+	for name, o := range templates(t) {
+		switch o.GetAPIVersion() + " " + o.GetKind() {
+		case "cluster.x-k8s.io/v1beta1 MachineHealthCheck":
+			as[clusterv1beta1.MachineHealthCheck](t, &o)
+		case "cluster.x-k8s.io/v1beta2 MachineHealthCheck":
+			as[clusterv1.MachineHealthCheck](t, &o)
+		case "infrastructure.cluster.x-k8s.io/v1beta2 Metal3RemediationTemplate":
+			as[infrav1.Metal3RemediationTemplate](t, &o)
+		case "kubemend.io/v1alpha1 HostRemediationTemplate":
+			as[mendv1.HostRemediationTemplate](t, &o)
+		case "remediation.medik8s.io/v1alpha1 NodeHealthCheck":
+			as[nhcv1.NodeHealthCheck](t, &o)
+		default:
+			t.Errorf("%s: what is a %s %s?", name, o.GetAPIVersion(), o.GetKind())
+		}
+	}
+}
+
+func TestWhatAChecksTemplateNamesIsAmongTheTemplates(t *testing.T) {
+	all := templates(t)
+	there := map[string]bool{}
+	for _, o := range all {
+		there[o.GetAPIVersion()+" "+o.GetKind()+" "+o.GetName()] = true
+	}
+	named := 0
+	for name, o := range all {
+		for _, way := range [][]string{{"spec", "remediation", "templateRef"}, {"spec", "remediationTemplate"}} {
+			reference, found, err := unstructured.NestedStringMap(o.Object, way...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !found {
+				continue
+			}
+			named++
+			if !there[reference["apiVersion"]+" "+reference["kind"]+" "+reference["name"]] {
+				t.Errorf("%s names %v, which no template makes", name, reference)
+			}
+		}
+	}
+	if named < 7 {
+		t.Errorf("only %d checks name a template", named)
+	}
+}
