@@ -22,6 +22,9 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 			identity := rack.machine(ctx, name).UID
 			rack.watched(ctx, k)
 			host := rack.host(name)
+			// A node that were back before its host is seen on would have its request deleted before that is told.
+			host.Take(simulator.Times{Boot: 5 * time.Second})
+			DeferCleanup(func() { host.Take(simulator.Times{}) })
 			began := time.Now()
 
 			host.Kubelet().Stop()
