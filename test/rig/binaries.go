@@ -29,6 +29,7 @@ const (
 	apiServer         program = "kube-apiserver"
 	controllerManager program = "kube-controller-manager"
 	core              program = "capi-core"
+	clusterctl        program = "clusterctl"
 	leash             program = "leash"
 )
 
@@ -47,7 +48,7 @@ func findBinaries(root string) (binaries, error) {
 	found := binaries{}
 	var missing []string
 	for name, folder := range map[program]string{
-		etcd: assets, apiServer: assets, controllerManager: own, core: own, leash: own,
+		etcd: assets, apiServer: assets, controllerManager: own, core: own, clusterctl: own, leash: own,
 	} {
 		found[name] = filepath.Join(folder, string(name))
 		if _, err := os.Stat(found[name]); err != nil {

@@ -8,7 +8,7 @@ RIG_KUBE := test/rig/kube
 RIG_CAPI := test/rig/capi
 RIG_LEASH := test/rig/leash
 
-RIG_PROGRAMS := kube-controller-manager capi-core leash
+RIG_PROGRAMS := kube-controller-manager capi-core clusterctl leash
 ifndef KUBEBUILDER_ASSETS
 RIG_PROGRAMS := etcd kube-apiserver $(RIG_PROGRAMS)
 endif
@@ -19,6 +19,11 @@ RIG_KUBE_NUMBERS := $(subst ., ,$(RIG_KUBE_VERSION:v%=%))
 RIG_STAMP := -X k8s.io/component-base/version
 RIG_KUBE_LDFLAGS := $(RIG_STAMP).gitVersion=$(RIG_KUBE_VERSION) $(RIG_STAMP).gitTreeState=clean \
 	$(RIG_STAMP).gitMajor=$(word 1,$(RIG_KUBE_NUMBERS)) $(RIG_STAMP).gitMinor=$(word 2,$(RIG_KUBE_NUMBERS))
+
+# clusterctl too goes by its own version.
+RIG_CAPI_VERSION := $(shell awk '$$1 == "sigs.k8s.io/cluster-api" { print $$2 }' $(RIG_CAPI)/go.mod)
+RIG_CLUSTERCTL_LDFLAGS := $(foreach name,gitVersion=$(RIG_CAPI_VERSION) gitMajor=$(word 1,$(subst ., ,$(RIG_CAPI_VERSION:v%=%))) \
+	gitMinor=$(word 2,$(subst ., ,$(RIG_CAPI_VERSION:v%=%))) gitTreeState=clean,-X sigs.k8s.io/cluster-api/version.$(name))
 
 # $(call rig-build,module folder,package,more ldflags,how long): build to another name first, so that what is
 # interrupted leaves nothing that looks finished.
@@ -44,6 +49,9 @@ $(RIG_BIN)/kube-controller-manager: $(RIG_KUBE)/go.mod $(RIG_KUBE)/go.sum
 
 $(RIG_BIN)/capi-core: $(RIG_CAPI)/go.mod $(RIG_CAPI)/go.sum $(wildcard $(RIG_CAPI)/*.go)
 	$(call rig-build,$(RIG_CAPI),.,,about 2 min)
+
+$(RIG_BIN)/clusterctl: $(RIG_CAPI)/go.mod $(RIG_CAPI)/go.sum
+	$(call rig-build,$(RIG_CAPI),sigs.k8s.io/cluster-api/cmd/clusterctl,$(RIG_CLUSTERCTL_LDFLAGS),half a minute)
 
 $(RIG_BIN)/leash: $(filter-out %_test.go,$(wildcard $(RIG_LEASH)/*.go))
 	$(call rig-build,$(RIG_LEASH),.,,a few seconds)
