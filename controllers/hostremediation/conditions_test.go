@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -157,6 +158,26 @@ func TestTheMessageNamesTheCause(t *testing.T) {
 	} {
 		if got := explain(w, powercycle.Step{Reason: reason, Why: "Waiting"}); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestWhoPausesARemediationIsSaid(t *testing.T) {
+	const byItself, withCluster = "by its annotation cluster.x-k8s.io/paused", "with Cluster c"
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		cluster     *clusterv1.Cluster
+		want        string
+	}{
+		"nobody":                      {nil, &clusterv1.Cluster{}, ""},
+		"it is paused itself":         {map[string]string{"cluster.x-k8s.io/paused": ""}, nil, byItself},
+		"its Cluster is":              {nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}, withCluster},
+		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, nil, "because clusterctl has moved it to another management cluster, and deletes it here"},
+	} {
+		rem := Own.New()
+		rem.SetAnnotations(tc.annotations)
+		if got := (&world{rem: rem, cluster: tc.cluster}).pausedBy(); got != tc.want {
+			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,7 +102,10 @@ func (r *Reconciler) untouched(w *world) bool {
 
 // pausedBy says what pauses the remediation; empty if nothing does.
 func (w *world) pausedBy() string {
+	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	switch {
+	case moved: // all other annotations are gone, and with them what is remembered
+		return "because clusterctl has moved it to another management cluster, and deletes it here"
 	case annotations.HasPaused(w.rem):
 		return "by its annotation " + clusterv1.PausedAnnotation
 	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):

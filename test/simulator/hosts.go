@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,13 +77,28 @@ type Hosts struct {
 	options HostsOptions
 	news    chan event.GenericEvent
 	closed  chan struct{}
+	*hall
+}
 
-	mu    sync.Mutex
-	known map[client.ObjectKey]*Host
+// hall is where the hosts stand, whoever looks after them.
+type hall struct {
+	mu      sync.Mutex
+	known   map[client.ObjectKey]*Host
+	lookers []*Hosts
 }
 
 // NewHosts makes the hosts of a management cluster; Start starts them.
 func NewHosts(management *rest.Config, o HostsOptions) (*Hosts, error) {
+	return newHosts(management, o, &hall{known: map[client.ObjectKey]*Host{}})
+}
+
+// SeenFrom are the same hosts, looked after by the Bare Metal Operator of another management cluster, to which their objects may be moved.
+// It is started by itself.
+func (h *Hosts) SeenFrom(management *rest.Config) (*Hosts, error) {
+	return newHosts(management, h.options, h.hall)
+}
+
+func newHosts(management *rest.Config, o HostsOptions, in *hall) (*Hosts, error) {
 	o.complete()
 	manager, err := newManager(management, o.Logger, o.Namespace)
 	if err != nil {
@@ -93,11 +109,14 @@ func NewHosts(management *rest.Config, o HostsOptions) (*Hosts, error) {
 		options: o,
 		news:    make(chan event.GenericEvent, newsRoom),
 		closed:  make(chan struct{}),
-		known:   map[client.ObjectKey]*Host{},
+		hall:    in,
 	}
 	if err := (&operator{Hosts: h, client: manager.GetClient(), live: manager.GetAPIReader()}).setUp(manager); err != nil {
 		return nil, err
 	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.lookers = append(in.lookers, h)
 	return h, nil
 }
 
@@ -131,8 +150,17 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	return h.known[key]
 }
 
-// wake has a host looked at now.
+// wake has a host looked at now, by whoever looks after it.
 func (h *Hosts) wake(key client.ObjectKey) {
+	h.mu.Lock()
+	lookers := slices.Clone(h.lookers)
+	h.mu.Unlock()
+	for _, looker := range lookers {
+		looker.look(key)
+	}
+}
+
+func (h *Hosts) look(key client.ObjectKey) {
 	news := event.GenericEvent{Object: &bmov1alpha1.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 	}}

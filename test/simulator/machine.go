@@ -74,17 +74,25 @@ func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !infra.GetDeletionTimestamp().IsZero() {
-		return ctrl.Result{}, p.leave(ctx, infra)
-	}
 	machine, cluster, err := p.owners(ctx, infra)
-	if err != nil || machine == nil || cluster == nil {
+	if err != nil || movedAway(infra) {
 		return ctrl.Result{}, err
 	}
-	waits := !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) ||
-		machine.Spec.Bootstrap.DataSecretName == nil
-	if waits || annotations.IsPaused(cluster, infra) {
+	paused := cluster != nil && annotations.IsPaused(cluster, infra)
+	if p.pool != nil && cluster != nil {
+		if err := p.pool.pause(ctx, infra, paused); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	switch {
+	case paused:
 		return ctrl.Result{}, nil // a change of either wakes us
+	case !infra.GetDeletionTimestamp().IsZero():
+		return ctrl.Result{}, p.leave(ctx, infra)
+	case machine == nil || cluster == nil,
+		!ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false),
+		machine.Spec.Bootstrap.DataSecretName == nil:
+		return ctrl.Result{}, nil // what is missing wakes us
 	}
 	site := p.site(client.ObjectKeyFromObject(cluster))
 	if site == nil {
@@ -219,6 +227,12 @@ func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletO
 	carried := host.Kubelet()
 	i.mu.Lock()
 	if t := i.tenants[machine]; t != nil && t.host == host && t.kubelet == carried {
+		i.mu.Unlock()
+		return
+	}
+	if carried != nil && carried.Node() == o.Node {
+		// The machine was put there from another management cluster, and moved since.
+		i.tenants[machine] = &tenancy{kubelet: carried, host: host}
 		i.mu.Unlock()
 		return
 	}

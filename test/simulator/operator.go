@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
@@ -71,11 +74,17 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if err := o.live.Get(ctx, request.NamespacedName, bmh); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if _, paused := bmh.Annotations[bmov1alpha1.PausedAnnotation]; paused {
+	if _, paused := bmh.Annotations[bmov1alpha1.PausedAnnotation]; paused || movedAway(bmh) {
 		return ctrl.Result{}, nil
 	}
-	host := o.Host(request.NamespacedName)
 	before := bmh.DeepCopy()
+	if kept, has := bmh.Annotations[bmov1alpha1.StatusAnnotation]; has {
+		delete(bmh.Annotations, bmov1alpha1.StatusAnnotation)
+		if err := restore(bmh, kept); err != nil {
+			return ctrl.Result{}, reconcile.TerminalError(fmt.Errorf("restore the status of host %s: %w", request.NamespacedName, err))
+		}
+	}
+	host := o.Host(request.NamespacedName)
 	var next outlook
 	if bmh.DeletionTimestamp.IsZero() {
 		controllerutil.AddFinalizer(bmh, bmov1alpha1.BareMetalHostFinalizer)
@@ -91,6 +100,21 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	}
 	o.tell(bmh, before)
 	return next.result(), nil
+}
+
+// movedAway tells that clusterctl deletes an object only because it has moved it. All other annotations, that of a pause among them, are gone.
+func movedAway(object client.Object) bool {
+	_, moved := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
+	return moved
+}
+
+// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. Whoever paused the
+// host wrote it down.
+func restore(bmh *bmov1alpha1.BareMetalHost, kept string) error {
+	if !bmh.Status.LastUpdated.IsZero() {
+		return nil // it was paused, and not moved
+	}
+	return json.Unmarshal([]byte(kept), &bmh.Status)
 }
 
 // save takes annotations away before it tells the state in which they are gone.

@@ -3,6 +3,7 @@ package simulator
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -104,6 +106,37 @@ func (p *pool) take(ctx context.Context, host *bmov1alpha1.BareMetalHost, infra 
 	host.Spec.Image, host.Spec.Online = image.DeepCopy(), true
 	if err := p.client.Patch(ctx, host, patch); err != nil {
 		return fmt.Errorf("take host %s for %s: %w", host.Name, infra.GetName(), err)
+	}
+	return nil
+}
+
+// pausedByProvider is what CAPM3 pauses a host with.
+const pausedByProvider = "metal3.io/capm3"
+
+// pause has the host of a Metal3Machine paused with its Cluster, and no longer than that. What is known of the host is written down, so
+// that it can be moved to another management cluster.
+func (p *pool) pause(ctx context.Context, infra *unstructured.Unstructured, paused bool) error {
+	host, err := p.hostOf(ctx, infra)
+	if err != nil || host == nil || !consumedBy(host, infra) {
+		return err
+	}
+	by, is := host.Annotations[bmov1alpha1.PausedAnnotation]
+	before := host.DeepCopy()
+	switch {
+	case paused && !is:
+		status, err := json.Marshal(host.Status)
+		if err != nil {
+			return fmt.Errorf("write down the status of host %s: %w", host.Name, err)
+		}
+		metav1.SetMetaDataAnnotation(&host.ObjectMeta, bmov1alpha1.PausedAnnotation, pausedByProvider)
+		metav1.SetMetaDataAnnotation(&host.ObjectMeta, bmov1alpha1.StatusAnnotation, string(status))
+	case !paused && by == pausedByProvider:
+		delete(host.Annotations, bmov1alpha1.PausedAnnotation)
+	default:
+		return nil
+	}
+	if err := p.client.Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("pause host %s, or end its pause: %w", host.Name, err)
 	}
 	return nil
 }

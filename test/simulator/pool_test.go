@@ -236,3 +236,30 @@ func TestAMachineFindsTheHostThatWasTakenForItBefore(t *testing.T) {
 	d.Expect(d.carrier("found-cp-0").name).To(Equal("b"))
 	d.Expect(d.host("a").History()).To(BeEmpty())
 }
+
+func TestAHostIsPausedWithItsClusterAndKeepsItsPower(t *testing.T) {
+	t.Parallel()
+	d := newDatacentre(t, "paused", quick, builders.BareMetalHosts("paused", "host", 1)...)
+	d.Expect(builders.Apply(d.ctx, d.mgmt, builders.ControlPlane(d.cluster, 1)...)).To(Succeed())
+	d.allRun(1)
+	s := d.carrier("paused-cp-0")
+	pause := func(paused bool) {
+		now := d.cluster.DeepCopy()
+		d.Expect(d.mgmt.Get(d.ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
+		before := now.DeepCopy()
+		now.Spec.Paused = &paused
+		d.Expect(d.mgmt.Patch(d.ctx, now, client.MergeFrom(before))).To(Succeed())
+	}
+	pause(true)
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Annotations).To(HaveKeyWithValue(bmov1alpha1.PausedAnnotation, "metal3.io/capm3"))
+		g.Expect(bmh.Annotations).To(HaveKeyWithValue(bmov1alpha1.StatusAnnotation, ContainSubstring(`"poweredOn":true`)), "to be moved along")
+	})
+	s.annotate(suffixed, hard)
+	s.Consistently(s.Powered).Should(BeTrue())
+	pause(false)
+	s.Eventually(s.Powered).Should(BeFalse())
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Annotations).NotTo(Or(HaveKey(bmov1alpha1.PausedAnnotation), HaveKey(bmov1alpha1.StatusAnnotation)))
+	})
+}

@@ -1,0 +1,269 @@
+package baremetal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
+)
+
+var _ = Describe("A cluster that clusterctl moves in the middle of a power cycle", func() {
+	It("waits until its host is let go, and then the power cycle goes on where it was", func(ctx SpecContext) {
+		By("starting the management cluster that it is to be moved to")
+		target := &pivot{}
+		target.start(ctx)
+
+		By("losing a node, of which a volume is not detached")
+		travels := []*journey{target.journey(ctx, ours), target.journey(ctx, theirs)} // together, since each takes minutes
+		for _, j := range travels {
+			j.loseNode(ctx)
+		}
+		for _, j := range travels {
+			Eventually(func() bool { return outOfService(j.node(ctx, j.lost)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+			Expect(j.remembers(ctx, here)).To(Equal(memory{State: "MovingWorkload", Attempt: 1}))
+		}
+
+		By("moving the cluster, which has to wait")
+		for _, j := range travels {
+			j.move(ctx)
+			Eventually(func() *bool { return j.now(ctx, here).Spec.Paused }).Should(HaveValue(BeTrue()))
+		}
+		for _, j := range travels {
+			Consistently(j.ended).ShouldNot(Receive())
+			Expect(j.now(ctx, target.client)).To(BeNil(), "nothing is moved while a host is held off")
+			Expect(j.host(j.lost).Powered()).To(BeFalse())
+		}
+
+		By("detaching the volume")
+		for _, j := range travels {
+			Expect(j.there.Delete(ctx, j.volume)).To(Succeed())
+		}
+		for _, j := range travels {
+			Eventually(j.ended).WithTimeout(3 * time.Minute).Should(Receive(BeNil()))
+			Eventually(func() *clusterv1.Cluster { return j.now(ctx, here) }).Should(BeNil())
+			Expect(j.now(ctx, target.client)).NotTo(BeNil())
+			Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt goes on")
+		}
+
+		By("waiting until the machine is well, in its new management cluster")
+		for _, j := range travels {
+			Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
+			Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a machine that is well is not remediated")
+			Expect(j.ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
+			Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
+			j.nothingIsLeft(ctx)
+		}
+	}, SpecTimeout(specPatience+4*time.Minute))
+})
+
+// pivot is a second management cluster.
+type pivot struct {
+	plane    *rig.ControlPlane
+	client   client.WithWatch
+	provider *simulator.Infrastructure
+}
+
+// journey is a cluster on its way to another management cluster.
+type journey struct {
+	*world
+	kind    kind
+	target  *pivot
+	lost    string // the machine that is power-cycled, and its node
+	carrier *simulator.Host
+	volume  *storagev1.VolumeAttachment
+	began   time.Time
+	ended   chan error // how clusterctl ended
+}
+
+// journey makes a cluster with a check that moves with it, and so does its template.
+func (p *pivot) journey(ctx context.Context, k kind) *journey {
+	GinkgoHelper()
+	name := strings.ToLower(k.name)
+	w := &world{namespace: "moves-" + name, name: "moves-" + name, controlPlanes: 1, workers: 2, plane: rack.plane}
+	w.build(ctx)
+	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.cluster), w.plane.Config())).To(Succeed())
+	w.allWell(ctx)
+	check := builders.MachineHealthCheck(w.cluster, name,
+		builders.Claimed, builders.Patience(2*time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name))
+	patient := infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 300}
+	Expect(builders.Apply(ctx, here, k.template(w.namespace, name, patient), check)).To(Succeed())
+	return &journey{world: w, kind: k, target: p, ended: make(chan error, 1)}
+}
+
+// loseNode hangs the kubelet of a worker with a volume that nobody detaches.
+func (j *journey) loseNode(ctx context.Context) {
+	GinkgoHelper()
+	j.lost, j.carrier = j.aWorker(ctx)
+	// Slowly enough to be seen on its way.
+	j.carrier.Take(simulator.Times{Boot: 10 * time.Second})
+	j.volume = &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "stays-on-" + j.lost},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "nobody", NodeName: j.lost, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+		},
+	}
+	Expect(j.there.Create(ctx, j.volume)).To(Succeed())
+	j.began = time.Now()
+	j.carrier.Kubelet().Stop()
+}
+
+// move has clusterctl move the namespace of the cluster.
+func (j *journey) move(ctx context.Context) {
+	GinkgoHelper()
+	config := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")
+	Expect(os.WriteFile(config, nil, 0o600)).To(Succeed())
+	go func() {
+		_, err := rig.Clusterctl(ctx, config, "move", "--namespace", j.namespace,
+			"--kubeconfig", management.KubeconfigFile(), "--to-kubeconfig", j.target.plane.KubeconfigFile())
+		j.ended <- err
+	}()
+}
+
+// now is the Cluster as a management cluster has it, or nil if it has none.
+func (j *journey) now(ctx context.Context, in client.Client) *clusterv1.Cluster {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	err := in.Get(ctx, client.ObjectKeyFromObject(j.cluster), cluster)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return cluster
+}
+
+func (j *journey) requested() client.ObjectKey {
+	return client.ObjectKey{Namespace: j.namespace, Name: j.lost}
+}
+
+// memory is what a remediation remembers of where it is.
+type memory struct {
+	State   string `json:"state"`
+	Attempt int    `json:"attempt"`
+}
+
+func (j *journey) remembers(ctx context.Context, in client.Client) (m memory) {
+	GinkgoHelper()
+	request := j.kind.empty()
+	Expect(in.Get(ctx, j.requested(), request)).To(Succeed())
+	Expect(json.Unmarshal([]byte(request.GetAnnotations()[mendv1.PowerCycleAnnotation]), &m)).To(Succeed())
+	return m
+}
+
+// says is what a remediation says of itself; nothing when there is none.
+func (j *journey) says(ctx context.Context, in client.Client) string {
+	request := &unstructured.Unstructured{}
+	request.SetAPIVersion(j.kind.apiVersion)
+	request.SetKind(j.kind.name)
+	switch err := in.Get(ctx, j.requested(), request); {
+	case apierrors.IsNotFound(err):
+		return ""
+	case err != nil:
+		return err.Error()
+	}
+	message, _, _ := unstructured.NestedString(request.Object, "status", "message")
+	return cmp.Or(message, "nothing yet")
+}
+
+// nothingIsLeft checks that there is no trace of the remediation on host and node, and none of the host in the old management cluster.
+func (j *journey) nothingIsLeft(ctx context.Context) {
+	GinkgoHelper()
+	source := here
+	here = j.target.client
+	defer func() { here = source }()
+	j.world.nothingIsLeft(ctx, j.carrier, j.lost)
+	left := &bmov1alpha1.BareMetalHostList{}
+	Expect(source.List(ctx, left, client.InNamespace(j.namespace))).To(Succeed())
+	Expect(left.Items).To(BeEmpty())
+}
+
+func (p *pivot) start(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	p.plane, err = control.Management(ctx, rig.ManagementOptions{
+		Name: "target", Core: true, ControllerManager: true, CRDs: []string{ownKinds}, Webhooks: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	p.client = clientFor(p.plane.Config())
+	seen, err := hosts.SeenFrom(p.plane.Config())
+	Expect(err).NotTo(HaveOccurred())
+	p.provider, err = simulator.NewInfrastructure(p.plane.Config(), simulator.InfrastructureOptions{Hosts: seen, Every: 200 * time.Millisecond})
+	Expect(err).NotTo(HaveOccurred())
+	spec.Beside(seen.Start)
+	spec.Beside(p.provider.Start)
+	_, err = p.plane.Kubemend(ctx, "target", nil, p.plane.WebhookFlags()...)
+	Expect(err).NotTo(HaveOccurred())
+	shipped := labelsAsShipped()
+	for _, c := range []client.Client{here, p.client} {
+		labelForMove(ctx, c, shipped)
+	}
+}
+
+// labelForMove gives CRDs the labels by which clusterctl knows what to move: on all that a provider installs, and on hosts, which no Cluster
+// owns, those with which the Bare Metal Operator ships. Ours have what we ship.
+func labelForMove(ctx context.Context, c client.Client, shipped map[string]map[string]string) {
+	GinkgoHelper()
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	Expect(c.List(ctx, list)).To(Succeed())
+	for _, crd := range list.Items {
+		before := crd.DeepCopy()
+		metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlv1.ClusterctlLabel, "")
+		if crd.Name == "baremetalhosts.metal3.io" {
+			metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
+		}
+		for key, value := range shipped[crd.Name] {
+			metav1.SetMetaDataLabel(&crd.ObjectMeta, key, value)
+		}
+		Expect(c.Patch(ctx, &crd, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// labelsAsShipped are those of the CRDs in config/standalone, by name.
+func labelsAsShipped() map[string]map[string]string {
+	GinkgoHelper()
+	root := filepath.Join("..", "..", "..")
+	kustomize := filepath.Join(root, ".tools", "bin", "kustomize")
+	Expect(kustomize).To(BeAnExistingFile(), "run make tools")
+	content, err := exec.Command(kustomize, "build", filepath.Join(root, "config", "standalone")).Output()
+	Expect(err).NotTo(HaveOccurred())
+	found := map[string]map[string]string{}
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		err := documents.Decode(crd)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		Expect(err).NotTo(HaveOccurred())
+		if crd.Kind == "CustomResourceDefinition" {
+			found[crd.Name] = crd.Labels
+		}
+	}
+}
