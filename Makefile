@@ -50,7 +50,7 @@ export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint
 MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.?*')))
 
 # Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
-CODE_MODULES = $(filter-out hack/tools test/rig/kube,$(MODULES))
+CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
 # Modules with tests: `go test ./...` does not look into other modules. They are run one after the other, as one stream for one summary.
 TEST_MODULES = . test/observability
