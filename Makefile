@@ -11,9 +11,15 @@ LDFLAGS = -s -w -X main.version=$(VERSION)
 
 # What a release ships, where `make release` puts it, and the name of its image without the tag, which is the version. The folder is one that
 # clusterctl reads as a local repository.
-RELEASE = out/addon-kubemend/$(VERSION)
-IMAGE ?= kubemend/kubemend
+OUT ?= out
+RELEASE = $(OUT)/addon-kubemend/$(VERSION)
+IMAGE ?= docker.io/kubemend/kubemend
 ARCHITECTURES ?= amd64 arm64
+
+# The same with a host: clusterctl and containerd take an image by no other name. Without one it is Docker's, as Docker itself reads it.
+HOST = $(firstword $(subst /, ,$(IMAGE)))
+HAS_HOST = $(if $(findstring /,$(IMAGE)),$(findstring .,$(HOST))$(findstring :,$(HOST))$(filter localhost,$(HOST)))
+FULL_IMAGE = $(if $(HAS_HOST),,docker.io/$(if $(findstring /,$(IMAGE)),,library/))$(IMAGE)
 
 # Arguments of the manager for `make run`, of the program for `make bench`, and of `go test` for the test targets.
 ARGS ?=
@@ -44,7 +50,7 @@ export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint
 MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.?*')))
 
 # Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
-CODE_MODULES = $(filter-out hack/tools test/rig/kube,$(MODULES))
+CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
 # Modules with tests: `go test ./...` does not look into other modules. They are run one after the other, as one stream for one summary.
 TEST_MODULES = . test/observability
@@ -195,23 +201,24 @@ COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
 COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PROGRAMS = $(foreach architecture,$(ARCHITECTURES),out/bin/manager-linux-$(architecture))
 
-# $(call release-build,folder of config/,file): with the image of this version.
+# $(call release-build,folder of config/,file): with the image of this version. kustomize takes no absolute path, so its folder is in here.
 define release-build
-@mkdir -p out/kustomize $(RELEASE)
-@printf 'resources: [../../config/%s]\nimages: [{name: kubemend/kubemend, newName: "%s", newTag: "%s"}]\n' \
-	$(1) '$(IMAGE)' '$(VERSION)' > out/kustomize/kustomization.yaml
-$(KUSTOMIZE) build out/kustomize > $(RELEASE)/$(2)
+@mkdir -p $(RELEASE)
+@folder=$$(mktemp -d .tools/kustomize.XXXXXX) && trap 'rm -rf "$$folder"' EXIT; \
+printf 'resources: [../../config/%s]\nimages: [{name: docker.io/kubemend/kubemend, newName: "%s", newTag: "%s"}]\n' \
+	$(1) '$(FULL_IMAGE)' '$(VERSION)' > "$$folder/kustomization.yaml"; \
+(set -x; $(KUSTOMIZE) build "$$folder") > $(RELEASE)/$(2)
 endef
 
 .PHONY: release-manifests
-release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a release, its chart and templates to out/ (VERSION=v0.1.0, IMAGE=name)
+release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a release, its chart and templates to OUT (VERSION=v0.1.0, IMAGE=name, OUT=out)
 	$(call release-build,clusterctl,addon-components.yaml)
 	$(call release-build,default,kubemend.yaml)
 	$(call release-build,standalone,kubemend-standalone.yaml)
 	$(if $(wildcard config/observability/kustomization.yaml),$(call release-build,observability,kubemend-observability.yaml))
 	cp metadata.yaml templates/*.yaml $(RELEASE)
 	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml
-	render -package '$(VERSION)' -image '$(IMAGE)' -out $(RELEASE)
+	render -package '$(VERSION)' -image '$(FULL_IMAGE)' -out $(RELEASE)
 
 .PHONY: $(PROGRAMS)
 $(PROGRAMS): out/bin/manager-linux-%:
@@ -224,7 +231,7 @@ inventory: $(PROGRAMS) $(TOOLS)/inventory ## Write what the manager is built fro
 
 .PHONY: image
 image: inventory $(TOOLS)/image ## Write the container image of the manager to out/, without an engine (VERSION=v0.1.0, IMAGE=name, ARCHITECTURES=amd64)
-	image -name '$(IMAGE)' -version '$(VERSION)' -revision '$(COMMIT)' -created $(COMMITTED) -out $(RELEASE)/kubemend-image.tar \
+	image -name '$(FULL_IMAGE)' -version '$(VERSION)' -revision '$(COMMIT)' -created $(COMMITTED) -out $(RELEASE)/kubemend-image.tar \
 		-licenses LICENSE,$(RELEASE)/THIRD-PARTY-LICENSES.txt \
 		$(foreach architecture,$(ARCHITECTURES),$(architecture)=out/bin/manager-linux-$(architecture))
 

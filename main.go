@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -46,6 +47,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
@@ -97,6 +99,8 @@ type options struct {
 	nodeLeaseNamespace   string
 	defaultNodeCheck     nodehealthcheck.Template
 
+	skipMigration []string
+
 	webhookHost    string
 	webhookPort    int
 	webhookCertDir string
@@ -140,6 +144,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.defaultNodeCheck, "default-node-health-check-template",
 		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+nodehealthcheck.DefaultName+
 			", which is made at start if there is none at all. If empty, none is made.")
+	fs.StringSliceVar(&o.skipMigration, "skip-crd-migration-phases", nil,
+		"What not to do when a release stores a kind that kubemend has installed in another version. StorageVersionMigration: store all objects anew. "+
+			"CleanupManagedFields: forget who wrote fields in versions that are gone.")
 	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all of the machine or pod.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443,
 		"Port of the webhooks: conversion of Metal3Remediations, defaults of templates, validation of NodeHealthChecks.")
@@ -213,6 +220,9 @@ func run(ctx context.Context, o *options) error {
 	if err := addServices(mgr, cc, clusters, o); err != nil {
 		return err
 	}
+	if err := migration.SetUp(ctx, mgr, o.skipMigration); err != nil {
+		return err
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}
@@ -258,7 +268,8 @@ func newManager(o *options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("read the flags of the diagnostics endpoint: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), remediationKinds(scheme), nhcv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		remediationKinds(scheme), nhcv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{

@@ -87,10 +87,12 @@ func (c *clinic) ask(ctx context.Context) {
 	_, validating, found = strings.Cut(validating, "---\n")
 	Expect(found).To(BeTrue())
 	Expect(yaml.UnmarshalStrict([]byte(validating), hooks)).To(Succeed())
-	Expect(hooks.Webhooks).To(HaveLen(1))
-	to := &hooks.Webhooks[0].ClientConfig
-	to.URL, to.CABundle = ptr.To(server.URL+*to.Service.Path), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	to.Service = nil
+	Expect(hooks.Webhooks).NotTo(BeEmpty())
+	for i := range hooks.Webhooks {
+		to := &hooks.Webhooks[i].ClientConfig
+		to.URL, to.CABundle = ptr.To(server.URL+*to.Service.Path), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		to.Service = nil
+	}
 	Expect(c.Create(ctx, hooks)).To(Succeed())
 	Eventually(func() error {
 		return c.Create(ctx, check("asked", specWith(oneTemplate, resembling)), client.DryRunAll)

@@ -110,7 +110,10 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 	})
 
 	Context("with the webhook that knows the cluster", func() {
-		const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
+		const (
+			storage           = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
+			onWrite, onDelete = "vnodehealthcheck.kb.io", "delete.nodehealthcheck.remediation.medik8s.io"
+		)
 		pair := specWith(ladder(
 			`{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"b"},"order":1,"timeout":"60s"}`,
 			`{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"c"},"order":2,"timeout":"60s"}`))
@@ -123,14 +126,14 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 			Expect(ward.Create(ctx, request)).To(Succeed())
 			ward.remediate(ctx, "busy", request)
 
-			prohibited := func(what string) types.GomegaMatcher {
-				return MatchError(`admission webhook "vnodehealthcheck.kb.io" denied the request: ` + what +
+			prohibited := func(webhook, what string) types.GomegaMatcher {
+				return MatchError(`admission webhook "` + webhook + `" denied the request: ` + what +
 					" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
 			}
-			Expect(ward.set(ctx, "busy", storage)).To(prohibited("selector update"))
+			Expect(ward.set(ctx, "busy", storage)).To(prohibited(onWrite, "selector update"))
 			Expect(ward.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate","name":"b"}}}`)).
-				To(prohibited("remediation template update"))
-			Expect(ward.Delete(ctx, check("busy", ""))).To(prohibited("deletion"))
+				To(prohibited(onWrite, "remediation template update"))
+			Expect(ward.Delete(ctx, check("busy", ""))).To(prohibited(onDelete, "deletion"))
 			Expect(ward.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
 
 			Expect(ward.Delete(ctx, request)).To(Succeed())
@@ -151,13 +154,15 @@ var _ = Describe("NodeHealthChecks", Ordered, ContinueOnFailure, func() {
 		It("stay as they are while nobody knows whether a request is there", func(ctx SpecContext) {
 			Expect(ward.Create(ctx, check("unknown", specWith(ownTemplate)))).To(Succeed())
 			ward.remediate(ctx, "unknown", provider{"v1", ""}.object("ConfigMap", "default", "node-1")) // of which the program may see none
-			cannot := MatchError(SatisfyAll(
-				HavePrefix(`admission webhook "vnodehealthcheck.kb.io" denied the request: cannot find out whether a remediation is running: `+
-					`list ConfigMap: configmaps is forbidden: User "validator" cannot list resource "configmaps"`),
-				HaveSuffix("; try again when kubemend can list ConfigMap (v1)"),
-			))
-			Expect(ward.set(ctx, "unknown", storage)).To(cannot)
-			Expect(ward.Delete(ctx, check("unknown", ""))).To(cannot)
+			cannot := func(webhook string) types.GomegaMatcher {
+				return MatchError(SatisfyAll(
+					HavePrefix(`admission webhook "`+webhook+`" denied the request: cannot find out whether a remediation is running: `+
+						`list ConfigMap: configmaps is forbidden: User "validator" cannot list resource "configmaps"`),
+					HaveSuffix("; try again when kubemend can list ConfigMap (v1)"),
+				))
+			}
+			Expect(ward.set(ctx, "unknown", storage)).To(cannot(onWrite))
+			Expect(ward.Delete(ctx, check("unknown", ""))).To(cannot(onDelete))
 			Expect(ward.set(ctx, "unknown", `{"spec":{"pauseRequests":["for the test"]}}`)).To(Succeed())
 
 			ward.grant(ctx, &rbacv1.ClusterRole{

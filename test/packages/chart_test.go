@@ -110,7 +110,7 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 		"a flag less":           {"flags: {leader-elect: null}", args, "--diagnostics-address=:8443 --webhook-cert-dir=/etc/kubemend/webhook"},
 		"an image of one's own": {"image: {repository: registry.example.org/kubemend, tag: v1.2.3}", image, "registry.example.org/kubemend:v1.2.3"},
 		"an image by its digest": {
-			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
+			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "docker.io/kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
 		},
 		"no webhooks": {
 			"webhooks: {enabled: false}", kinds,

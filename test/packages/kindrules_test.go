@@ -83,6 +83,24 @@ func undisturbedRemediations(t *testing.T, all []object) []string {
 	return found
 }
 
+// deletableObjects: a manager that is down, or has gone for good, keeps nothing that its user does not want.
+func deletableObjects(t *testing.T, all []object) []string {
+	var found []string
+	for _, hooks := range webhooks(t, all) {
+		for i := range hooks {
+			for _, r := range hooks[i].Rules {
+				deletes := slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool {
+					return o == admissionv1.Delete || o == admissionv1.OperationAll
+				})
+				if deletes && ptr.Deref(hooks[i].FailurePolicy, admissionv1.Fail) != admissionv1.Ignore {
+					found = append(found, fmt.Sprintf("%s has to answer before one of %v is deleted", hooks[i].Name, r.Resources))
+				}
+			}
+		}
+	}
+	return found
+}
+
 func convertedKinds(t *testing.T, all []object) []string {
 	var found []string
 	for _, o := range ofKind(all, "CustomResourceDefinition") {

@@ -69,6 +69,7 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 		"no CA for the webhooks":             {rule: "webhooks are answered, and by whom they can trust", kind: "MutatingWebhookConfiguration", path: []string{"metadata", "annotations"}},
 		"a webhook for a kind of others":     {rule: "webhooks are answered, and by whom they can trust", kind: "ValidatingWebhookConfiguration", change: ofWebhook("machinehealthchecks", "CREATE")},
 		"a webhook for remediations":         {rule: "no webhook stands between a remediation and its end", kind: "ValidatingWebhookConfiguration", change: ofWebhook("hostremediations", "UPDATE")},
+		"a deletion that has to be answered": {rule: "what nobody answers for can be deleted", kind: "ValidatingWebhookConfiguration", change: failing},
 		"versions that nobody converts":      {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
 		"a contract without a version":       {rule: "Cluster API finds the versions of its contract", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 		"templates that stay when all moves": {rule: "templates move with their cluster", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
@@ -112,6 +113,15 @@ func ofWebhook(resource, operation string) func(*object) {
 		}}
 		_ = unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 	}
+}
+
+// failing makes every webhook one without whose answer nothing goes on.
+func failing(o *object) {
+	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+	for i := range hooks {
+		hooks[i].(map[string]any)["failurePolicy"] = "Fail"
+	}
+	_ = unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }
 
 // What CAPM3 and medik8s' operator bring along is theirs, CRDs and webhooks.

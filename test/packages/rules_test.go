@@ -42,6 +42,7 @@ var rules = map[string]func(*testing.T, []object) []string{
 	"selectors select the manager":                               selectedManager,
 	"webhooks are answered, and by whom they can trust":          answeredWebhooks,
 	"no webhook stands between a remediation and its end":        undisturbedRemediations,
+	"what nobody answers for can be deleted":                     deletableObjects,
 	"kinds of several versions are converted":                    convertedKinds,
 	"Cluster API finds the versions of its contract":             contractLabels,
 	"templates move with their cluster":                          movedTemplates,

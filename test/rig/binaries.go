@@ -36,11 +36,16 @@ const (
 // binaries are the paths of all programs.
 type binaries map[program]string
 
-func findBinaries(root string) (binaries, error) {
-	own := os.Getenv(BinariesEnv)
-	if own == "" {
-		own = filepath.Join(root, ".rig", "bin")
+// builtIn is the folder where `make rig` puts all of it.
+func builtIn(root string) string {
+	if own := os.Getenv(BinariesEnv); own != "" {
+		return own
 	}
+	return filepath.Join(root, ".rig", "bin")
+}
+
+func findBinaries(root string) (binaries, error) {
+	own := builtIn(root)
 	assets := os.Getenv(assetsEnv)
 	if assets == "" {
 		assets = own

@@ -39,6 +39,22 @@ const (
 // installing them has to answer.
 const askKindEvery = 100 * time.Millisecond
 
+// CertManager is a file with the kinds of cert-manager, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
+func CertManager() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(builtIn(root), "cert-manager.yaml")
+	if _, err := os.Stat(file); err != nil {
+		return "", fmt.Errorf("find the kinds of cert-manager: %w: run make rig", err)
+	}
+	return file, nil
+}
+
+// ClusterAPI is the folder of Cluster API's module, which has the manifests of its providers.
+func ClusterAPI() (string, error) { return clusterAPI() }
+
 // catalogue is a set of CRDs by name; one that is added later replaces one of the same name.
 type catalogue map[string]*apiextensionsv1.CustomResourceDefinition
 

@@ -20,7 +20,8 @@ func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []b
 	return c.Manager(ctx, ManagerOptions{Name: "kubemend-" + name, Binary: binary, Kubeconfig: kubeconfig, Args: args})
 }
 
-// WebhookFlags are what the one manager is started with that the API server asks; none if it asks nobody. See ManagementOptions.Webhooks.
+// WebhookFlags are what the one manager is started with that the API server asks; none if it asks nobody. See ManagementOptions.Webhooks
+// and Trust.
 func (c *ControlPlane) WebhookFlags() []string {
 	if c.ours == nil {
 		return nil

@@ -1,4 +1,4 @@
-# The programs that test/rig runs, built from Go modules into .rig/bin/. The top-level Makefile includes this file.
+# The programs that test/rig runs, built from Go modules into .rig/bin/, and the kinds of cert-manager, which come from one as well. The top-level Makefile includes this file.
 #
 # A program is built when it is missing, or older than the go.mod, go.sum or source that it comes from. Where
 # KUBEBUILDER_ASSETS is set, etcd and kube-apiserver are taken from there and not built.
@@ -7,8 +7,9 @@ RIG_BIN := .rig/bin
 RIG_KUBE := test/rig/kube
 RIG_CAPI := test/rig/capi
 RIG_LEASH := test/rig/leash
+RIG_CERT_MANAGER := test/rig/certmanager
 
-RIG_PROGRAMS := kube-controller-manager capi-core clusterctl leash
+RIG_PROGRAMS := kube-controller-manager capi-core clusterctl leash cert-manager.yaml
 ifndef KUBEBUILDER_ASSETS
 RIG_PROGRAMS := etcd kube-apiserver $(RIG_PROGRAMS)
 endif
@@ -55,3 +56,8 @@ $(RIG_BIN)/clusterctl: $(RIG_CAPI)/go.mod $(RIG_CAPI)/go.sum
 
 $(RIG_BIN)/leash: $(filter-out %_test.go,$(wildcard $(RIG_LEASH)/*.go))
 	$(call rig-build,$(RIG_LEASH),.,,a few seconds)
+
+$(RIG_BIN)/cert-manager.yaml: $(RIG_CERT_MANAGER)/go.mod $(RIG_CERT_MANAGER)/go.sum
+	@mkdir -p $(@D)
+	@module=github.com/cert-manager/cert-manager; $(or $(GO),go) -C $(RIG_CERT_MANAGER) mod download $$module && \
+		cat "$$($(or $(GO),go) -C $(RIG_CERT_MANAGER) list -m -f '{{.Dir}}' $$module)"/deploy/crds/*.yaml > $@.part && mv $@.part $@

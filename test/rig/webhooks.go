@@ -2,12 +2,14 @@ package rig
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
@@ -86,6 +88,55 @@ func (h *webhooks) installOne(ctx context.Context, client kubernetes.Interface, 
 func (h *webhooks) redirect(to *admissionv1.WebhookClientConfig) {
 	to.URL, to.CABundle = ptr.To(h.url(*to.Service.Path)), h.caBundle
 	to.Service = nil
+}
+
+// Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds who is started with WebhookFlags, and trusts the
+// certificate. It changes webhook configurations and the conversion of kinds, and leaves all other objects as they are.
+func (c *ControlPlane) Trust(o *unstructured.Unstructured) error {
+	if err := c.trust(o); err != nil {
+		return fmt.Errorf("lead %s %s to the manager: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+func (c *ControlPlane) trust(o *unstructured.Unstructured) error {
+	if c.ours == nil {
+		var err error
+		if c.ours, err = c.newWebhooks("kubemend"); err != nil {
+			return err
+		}
+	}
+	switch o.GetKind() {
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil {
+			return err
+		}
+		for _, hook := range hooks {
+			if err := c.ours.lead(hook.(map[string]any), "clientConfig"); err != nil {
+				return err
+			}
+		}
+		return unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
+	case "CustomResourceDefinition":
+		if _, converted, err := unstructured.NestedMap(o.Object, "spec", "conversion", "webhook"); err != nil || !converted {
+			return err
+		}
+		return c.ours.lead(o.Object, "spec", "conversion", "webhook", "clientConfig")
+	default:
+		return nil
+	}
+}
+
+// lead is redirect for a manifest.
+func (h *webhooks) lead(object map[string]any, clientConfig ...string) error {
+	path, found, err := unstructured.NestedString(object, append(clientConfig, "service", "path")...)
+	if err != nil || !found {
+		return errors.Join(err, errors.New("find the path of its Service: there is none"))
+	}
+	return unstructured.SetNestedMap(object, map[string]any{
+		"url": h.url(path), "caBundle": base64.StdEncoding.EncodeToString(h.caBundle),
+	}, clientConfig...)
 }
 
 // asked finds out whether the API server really asks the webhooks, by a MachineHealthCheck that they must refuse. It

@@ -67,7 +67,9 @@ func deletable(ctx context.Context) {
 	Expect(here.List(ctx, list)).To(Succeed())
 	for i := range list.Items {
 		is := &list.Items[i]
-		at := slices.IndexFunc(is.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return w.Name == "vnodehealthcheck.kb.io" })
+		at := slices.IndexFunc(is.Webhooks, func(w admissionv1.ValidatingWebhook) bool {
+			return w.Name == "delete.nodehealthcheck.remediation.medik8s.io"
+		})
 		if at < 0 {
 			continue
 		}
@@ -79,7 +81,7 @@ func deletable(ctx context.Context) {
 			Expect(here.Patch(ctx, is, client.MergeFrom(before))).To(Succeed())
 		}
 		DeferCleanup(func(ctx context.Context) { set(ctx, asked) })
-		set(ctx, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update})
+		set(ctx, []admissionv1.OperationType{admissionv1.Create})
 		return
 	}
 	Fail("there is no webhook for NodeHealthChecks")

@@ -1,0 +1,83 @@
+// Package migration stores the objects of kubemend's own kinds anew when the version changes that they are stored in, and says in the kind's
+// CustomResourceDefinition that no other version is left. Only then can a later release do without the old version.
+//
+// Cluster API's CRD migrator does the work. Here is only which kinds are ours.
+package migration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// provider is the value of the label cluster.x-k8s.io/provider on all that kubemend's manifests install.
+const provider = "addon-kubemend"
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=hostremediations.kubemend.io;hostremediationtemplates.kubemend.io;metal3remediations.infrastructure.cluster.x-k8s.io;metal3remediationtemplates.infrastructure.cluster.x-k8s.io;nodehealthchecks.remediation.medik8s.io,verbs=patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations;metal3remediationtemplates,verbs=list;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations/status;metal3remediationtemplates/status,verbs=patch
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;patch
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=patch
+
+// SetUp adds the migration to mgr, whose scheme has to know the kinds and CustomResourceDefinitions. Phases to skip are those of Cluster API:
+// StorageVersionMigration, CleanupManagedFields. One that is neither is an error.
+func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
+	phases := make([]crdmigrator.Phase, len(skip))
+	for i, phase := range skip {
+		phases[i] = crdmigrator.Phase(phase)
+	}
+	// Written through the status, an object passes no webhook, which may be refusing it or have nobody to answer.
+	throughStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
+	migrator := &crdmigrator.CRDMigrator{
+		Client: ownCRDs{mgr.GetClient()}, APIReader: mgr.GetAPIReader(), SkipCRDMigrationPhases: phases,
+		Config: map[client.Object]crdmigrator.ByObjectConfig{
+			&mendv1.HostRemediation{}:            throughStatus,
+			&mendv1.HostRemediationTemplate{}:    {}, // has no status
+			&infrav1.Metal3Remediation{}:         throughStatus,
+			&infrav1.Metal3RemediationTemplate{}: throughStatus,
+			&nhcv1.NodeHealthCheck{}:             throughStatus,
+		},
+	}
+	// One kind after the other: nobody waits for it, and the API server has other work.
+	if err := migrator.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
+		return fmt.Errorf("set up the migration of stored objects: %w", err)
+	}
+	return nil
+}
+
+// ownCRDs finds no CustomResourceDefinition but ours. The migrator looks for it before it does anything, and one that is not there is not migrated;
+// CAPM3 migrates its kinds itself, and two migrators of one kind would undo what the other has noted.
+type ownCRDs struct{ client.Client }
+
+// Get implements client.Reader.
+func (c ownCRDs) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := c.Client.Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	crd, is := obj.(*metav1.PartialObjectMetadata)
+	if is && crd.GroupVersionKind().GroupKind() == apiextensionsv1.Kind("CustomResourceDefinition") && !ours(crd.Name, crd.Labels) {
+		return apierrors.NewNotFound(apiextensionsv1.Resource("customresourcedefinitions"), crd.Name)
+	}
+	return nil
+}
+
+// ours reports whether kubemend's manifests have installed a CustomResourceDefinition. The kinds of its own group are nobody else's.
+func ours(name string, labels map[string]string) bool {
+	return strings.HasSuffix(name, "."+mendv1.GroupVersion.Group) || labels[clusterv1.ProviderNameLabel] == provider
+}

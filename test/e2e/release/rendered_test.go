@@ -1,0 +1,88 @@
+package release
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util/contract"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// The API server checks every field, Cluster API's webhooks its own kinds, and the manager's webhooks those of kubemend.
+var _ = Describe("A cluster with Cluster API", Ordered, func() {
+	var management *cluster
+
+	BeforeAll(func(ctx SpecContext) {
+		management = newCluster(ctx, rig.ManagementOptions{Core: true})
+	}, NodeTimeout(specPatience))
+
+	It("takes what clusterctl renders, every field of it", func(ctx SpecContext) {
+		all := management.install(ctx, []byte(clusterctl(ctx, settings(nil), "generate", "provider", provider())))
+		kinds := map[string]int{}
+		for _, o := range all {
+			kinds[o.GetKind()]++
+		}
+		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 2))
+		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"), HaveKey("MutatingWebhookConfiguration")))
+
+		wrong := all[0].DeepCopy()
+		Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
+		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed")
+	}, SpecTimeout(specPatience))
+
+	// What clusterctl looks at by itself is in "A management cluster that clusterctl looks after". This is what Cluster API's controllers look at.
+	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
+		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
+		management.start(ctx, "standalone")
+		for _, o := range objects(read(filepath.Join("testdata", "objects.yaml"))) {
+			if o.GroupVersionKind().Group == "remediation.medik8s.io" {
+				continue // refers to Cluster API, not the other way round
+			}
+			management.apply(ctx, o, author)
+			kind := o.GroupVersionKind()
+			Expect(management.crd(ctx, contract.CalculateCRDName(kind.Group, kind.Kind))).NotTo(BeNil())
+			found, err := external.GetObjectFromContractVersionedRef(ctx, management, clusterv1.ContractVersionedObjectReference{
+				APIGroup: kind.Group, Kind: kind.Kind, Name: o.GetName(),
+			}, metav1.NamespaceDefault)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(found.GetUID()).To(Equal(o.GetUID()))
+		}
+	}, SpecTimeout(specPatience))
+
+	It("takes every template that clusterctl renders for a user who names the cluster", func(ctx SpecContext) {
+		files, err := filepath.Glob(filepath.Join(root, "templates", "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).NotTo(BeEmpty())
+		named := settings(map[string]string{"CLUSTER_NAME": "fleet"})
+		for _, file := range files {
+			shipped := released(this, filepath.Base(file))
+			Expect(shipped).To(BeAnExistingFile(), "it is part of a release")
+			rendered := objects([]byte(clusterctl(ctx, named, "generate", "yaml", "--from", shipped)))
+			Expect(rendered).To(HaveLen(1), shipped)
+			if rendered[0].GetNamespace() == "" && rendered[0].GetKind() != "NodeHealthCheck" {
+				rendered[0].SetNamespace(metav1.NamespaceDefault) // as kubectl does
+			}
+			Expect(management.try(ctx, rendered[0], author)).To(Succeed(), shipped)
+
+			wrong := rendered[0].DeepCopy()
+			Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
+			Expect(management.try(ctx, wrong, author)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
+		}
+	}, SpecTimeout(specPatience))
+
+	It("is not given a template that does not know its cluster", func(ctx SpecContext) {
+		entries, err := os.ReadDir(filepath.Join(root, "templates"))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = rig.Clusterctl(ctx, settings(nil), "generate", "yaml", "--from", released(this, entries[0].Name()))
+		Expect(err).To(MatchError(ContainSubstring("CLUSTER_NAME")))
+		Expect(strings.Count(err.Error(), "KUBEMEND")).To(BeZero())
+	}, SpecTimeout(specPatience))
+})

@@ -1,0 +1,125 @@
+// Package release tests what a release ships, in the hands of the tools that it is for: the files that `make release-manifests` writes are read,
+// rendered, installed, upgraded and deleted by clusterctl itself, and applied to API servers that check every field.
+//
+// What no rig has is played: cert-manager by the rig's certificate, and whoever would run the Deployment by nobody. Where a manager has to answer,
+// it is the built one, with the rights of the ServiceAccount that ships.
+package release
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	root         = "../../.."
+	specPatience = 5 * time.Minute
+
+	// first is the oldest release that can be upgraded from. Its manifests are kept as they were: see testdata.
+	first = "v0.1.0"
+)
+
+// What all specs share.
+var (
+	// repository is a folder of releases as clusterctl reads them: ours below addon-kubemend, and what clusterctl init asks for besides.
+	repository string
+	// this is what the release of this commit is called.
+	this string
+)
+
+func TestRelease(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "Release")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	repository = GinkgoT().TempDir()
+	this = nextVersion()
+	run(ctx, root, "make", "release-manifests", "VERSION="+this, "OUT="+repository)
+	Expect(os.CopyFS(filepath.Join(repository, "addon-kubemend", first), os.DirFS(filepath.Join("testdata", first)))).To(Succeed())
+}, NodeTimeout(specPatience))
+
+// nextVersion is the one that clusterctl's settings have for what is not yet released.
+func nextVersion() string {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(root, "clusterctl-settings.json"))
+	Expect(err).NotTo(HaveOccurred())
+	var settings struct {
+		Config struct {
+			NextVersion string `json:"nextVersion"`
+		} `json:"config"`
+	}
+	Expect(json.Unmarshal(content, &settings)).To(Succeed())
+	Expect(settings.Config.NextVersion).NotTo(BeEmpty())
+	return settings.Config.NextVersion
+}
+
+// released is a file of a release.
+func released(version, file string) string {
+	return filepath.Join(repository, "addon-kubemend", version, file)
+}
+
+// run runs a program and returns what it writes. It is told nothing by a `make` that may have started these tests.
+func run(ctx context.Context, folder, program string, args ...string) []byte {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Dir = folder
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "MAKE") && !strings.HasPrefix(variable, "MFLAGS") && !strings.HasPrefix(variable, "IMAGE=") {
+			command.Env = append(command.Env, variable)
+		}
+	}
+	var said bytes.Buffer
+	command.Stderr = &said
+	out, err := command.Output()
+	Expect(err).NotTo(HaveOccurred(), said.String())
+	return out
+}
+
+// kustomized is what a folder is built into.
+func kustomized(ctx context.Context, folder string) []byte {
+	GinkgoHelper()
+	return run(ctx, root, filepath.Join(".tools", "bin", "kustomize"), "build", folder)
+}
+
+// objects are all of a manifest, in its order.
+func objects(manifest []byte) []*unstructured.Unstructured {
+	GinkgoHelper()
+	var all []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		Expect(err).NotTo(HaveOccurred())
+		if len(o.Object) > 0 {
+			all = append(all, o)
+		}
+	}
+}
+
+func read(file string) []byte {
+	GinkgoHelper()
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	return content
+}

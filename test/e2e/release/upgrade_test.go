@@ -1,0 +1,94 @@
+package release
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+// An old manager is not to be had here. Whoever writes objects before the upgrade has this one to complete and convert them: what is old is what is
+// stored, by which schema, and what is installed.
+var _ = Describe("An upgrade", func() {
+	DescribeTable("keeps the objects of all kinds, in each version that is served", func(ctx SpecContext, old func(context.Context) []byte) {
+		from := old(ctx)
+		management := newCluster(ctx, rig.ManagementOptions{})
+		management.install(ctx, from)
+		manager := management.start(ctx, "before")
+		written := objects(read(filepath.Join("testdata", "objects.yaml")))
+		for _, o := range written {
+			management.apply(ctx, o, author)
+		}
+		manager.Kill()
+
+		installed := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
+		management.start(ctx, "after")
+
+		for _, o := range installed {
+			if o.GetKind() == "CustomResourceDefinition" {
+				Eventually(management.migrated(ctx, o.GetName())).Should(BeTrue(), o.GetName())
+			}
+		}
+		for _, o := range written {
+			unchanged(ctx, management, o)
+		}
+	},
+		Entry("since the first release", SpecTimeout(specPatience), func(context.Context) []byte {
+			return read(filepath.Join("testdata", first, "kubemend-standalone.yaml"))
+		}),
+		Entry("since the commit before this one", SpecTimeout(specPatience), commitBefore))
+})
+
+// commitBefore builds the manifests of the commit before this one. A copy without history has none, and upgrades from the first release alone.
+func commitBefore(ctx context.Context) []byte {
+	GinkgoHelper()
+	if err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--verify", "--quiet", "HEAD^:config/standalone").Run(); err != nil {
+		Skip("this copy has no commit before this one: " + err.Error())
+	}
+	folder := GinkgoT().TempDir()
+	archive := filepath.Join(folder, "config.tar")
+	run(ctx, root, "git", "archive", "--output="+archive, "HEAD^", "config")
+	run(ctx, folder, "tar", "-xf", archive)
+	return kustomized(ctx, filepath.Join(folder, "config", "standalone"))
+}
+
+// unchanged expects an object to be the one that was written, and in every field that its author wrote as it was then.
+func unchanged(ctx context.Context, c *cluster, written *unstructured.Unstructured) {
+	GinkgoHelper()
+	is, err := c.current(ctx, written)
+	Expect(err).NotTo(HaveOccurred())
+	name := written.GetAPIVersion() + " " + written.GetKind() + " " + written.GetName()
+	Expect(is.GetUID()).To(Equal(written.GetUID()), name)
+	Expect(is.GetDeletionTimestamp()).To(BeNil(), name)
+	Expect(is.Object["spec"]).To(Equal(written.Object["spec"]), name)
+	for key, value := range written.GetLabels() {
+		Expect(is.GetLabels()).To(HaveKeyWithValue(key, value), name)
+	}
+	for key, value := range written.GetAnnotations() {
+		Expect(is.GetAnnotations()).To(HaveKeyWithValue(key, value), name)
+	}
+}
+
+// migrated reports whether the manager is done with a kind, and all of its objects are stored in one version.
+func (c *cluster) migrated(ctx context.Context, name string) func() (bool, error) {
+	return func() (bool, error) {
+		crd, err := c.crd(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		return seen(crd) && len(crd.Status.StoredVersions) == 1 && crd.Status.StoredVersions[0] == storage(crd), nil
+	}
+}
+
+// seen reports whether a migrator has seen a kind as it is now.
+func seen(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd.Annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] == strconv.FormatInt(crd.Generation, 10)
+}
