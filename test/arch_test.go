@@ -55,7 +55,7 @@ var layers = []layer{
 	},
 	{
 		name:    "controller",
-		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/nodehealthcheck", "controllers/serving"},
+		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/nodehealthcheck", "controllers/serving", "controllers/leaving"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{
