@@ -46,6 +46,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/leaving"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -68,6 +69,9 @@ const hostRemediation featuregate.Feature = "HostRemediation"
 
 // nodeHealthCheck watches the nodes of the manager's own cluster, for NodeHealthChecks.
 const nodeHealthCheck featuregate.Feature = "NodeHealthCheck"
+
+// leaderLease is the lease by which replicas agree who acts.
+const leaderLease = "leader.kubemend.io"
 
 // options are what the flags set.
 type options struct {
@@ -100,6 +104,7 @@ type options struct {
 	defaultNodeCheck     nodehealthcheck.Template
 
 	skipMigration []string
+	leave         bool
 
 	webhookHost    string
 	webhookPort    int
@@ -147,6 +152,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.skipMigration, "skip-crd-migration-phases", nil,
 		"What not to do when a release stores a kind that kubemend has installed in another version. StorageVersionMigration: store all objects anew. "+
 			"CleanupManagedFields: forget who wrote fields in versions that are gone.")
+	fs.BoolVar(&o.leave, "leave", false,
+		"Do nothing but to take back everything of kubemend's, so that it can be removed: docs/uninstall.md. A replica is ready when nothing is left.")
 	fs.StringVar(&o.webhookHost, "webhook-host", "", "Address on which the webhooks listen. If empty, all of the machine or pod.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 9443,
 		"Port of the webhooks: conversion of Metal3Remediations, defaults of templates, validation of NodeHealthChecks.")
@@ -202,7 +209,11 @@ func run(ctx context.Context, o *options) error {
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting kubemend", "version", version)
 
-	mgr, err := newManager(o)
+	lock, err := lockOf(o)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(o, lock)
 	if err != nil {
 		return err
 	}
@@ -214,10 +225,17 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	clusters := workload.NewClusters(cc)
+	if o.leave {
+		return leave(ctx, mgr, lock, cc, clusters, o)
+	}
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, o); err != nil {
 		return err
 	}
-	if err := addServices(mgr, cc, clusters, o); err != nil {
+	services, err := servicesOf(mgr, cc, clusters, o)
+	if err != nil {
+		return err
+	}
+	if err := services.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if err := migration.SetUp(ctx, mgr, o.skipMigration); err != nil {
@@ -229,36 +247,40 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-// addServices adds the controllers that start when their kinds are there and free.
-func addServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
+// servicesOf are the controllers that start when their kinds are there and free.
+func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) (*serving.Reconciler, error) {
 	services := &serving.Reconciler{Client: mgr.GetClient()}
-	if o.gates.Enabled(hostRemediation) {
+	if o.gates.Enabled(hostRemediation) || o.leave { // what was begun is ended also if the gate was closed meanwhile
 		added, err := hostRemediationServices(mgr, cc, clusters, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		services.Services = append(services.Services, added...)
 	}
 	if o.gates.Enabled(nodeHealthCheck) {
 		added, err := nodeHealthService(mgr, services, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		services.Services = append(services.Services, added)
 	}
 	if o.webhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while nobody converts them.
 		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-			return fmt.Errorf("set up health checks: %w", err)
+			return nil, fmt.Errorf("set up health checks: %w", err)
 		}
 	}
-	return services.SetupWithManager(mgr)
+	return services, nil
 }
 
-func newManager(o *options) (ctrl.Manager, error) {
+func newManager(o *options, lock *leaving.Lock) (ctrl.Manager, error) {
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the management cluster: %w", err)
+	}
+	var custom resourcelock.Interface
+	if lock != nil {
+		custom = lock // else it stays nil, and not a nil lock
 	}
 	cfg.QPS, cfg.Burst, cfg.UserAgent = o.qps, o.burst, userAgent
 	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
@@ -281,19 +303,21 @@ func newManager(o *options) (ctrl.Manager, error) {
 		},
 		Cache: cacheOptions(o.namespace),
 		// Requests and templates are read live when they are read whole; Secrets are nobody's business but ClusterCache's.
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Metrics:                       *diagnostics,
-		WebhookServer:                 webhook.NewServer(webhook.Options{Host: o.webhookHost, Port: o.webhookPort, CertDir: o.webhookCertDir}),
-		HealthProbeBindAddress:        o.healthAddr,
-		PprofBindAddress:              o.profilerAddr,
-		LeaderElection:                o.leaderElection,
-		LeaderElectionID:              "leader.kubemend.io",
-		LeaderElectionNamespace:       o.leaseNamespace,
-		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &o.leaseDuration,
-		RenewDeadline:                 &o.renewDeadline,
-		RetryPeriod:                   &o.retryPeriod,
+		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:                *diagnostics,
+		WebhookServer:          webhook.NewServer(webhook.Options{Host: o.webhookHost, Port: o.webhookPort, CertDir: o.webhookCertDir}),
+		HealthProbeBindAddress: o.healthAddr,
+		PprofBindAddress:       o.profilerAddr,
+		LeaderElection:         o.leaderElection,
+		LeaderElectionID:       leaderLease,
+
+		LeaderElectionResourceLockInterface: custom,
+		LeaderElectionNamespace:             o.leaseNamespace,
+		LeaderElectionResourceLock:          resourcelock.LeasesResourceLock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &o.leaseDuration,
+		RenewDeadline:                       &o.renewDeadline,
+		RetryPeriod:                         &o.retryPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)

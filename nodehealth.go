@@ -66,7 +66,7 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		Discovery: api,
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{},
-		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod,
+		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod, Leaving: o.leave,
 	}
 	if o.webhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
@@ -74,7 +74,7 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		}
 	}
 	start := func(ctx context.Context) error {
-		if o.defaultNodeCheck.IsSet() {
+		if o.defaultNodeCheck.IsSet() && !o.leave {
 			if err := nodehealthcheck.CreateDefault(ctx, writer, mgr.GetAPIReader(), o.defaultNodeCheck); err != nil {
 				return err
 			}

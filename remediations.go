@@ -87,6 +87,7 @@ func (r remediations) reconciler(kind hostremediation.Kind) *hostremediation.Rec
 		Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
 		Fencing:  r.o.fencing,
 		Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
+		Leaving: r.o.leave,
 	}
 }
 

@@ -55,7 +55,7 @@ var layers = []layer{
 	},
 	{
 		name:    "controller",
-		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/migration", "controllers/nodehealthcheck", "controllers/serving"},
+		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/leaving", "controllers/migration", "controllers/nodehealthcheck", "controllers/serving"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{

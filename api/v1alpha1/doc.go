@@ -98,5 +98,8 @@ const (
 	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
+	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, Cluster API core acts on it again
+	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
+	EventLeftBehind             = "LeftBehind"                 // on the Cluster: kubemend leaves, and could not look at its nodes
 	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: a request that nobody needs any more was deleted
 )

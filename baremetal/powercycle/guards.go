@@ -72,6 +72,8 @@ var (
 	stoppedWell    = is("told to stop, machine well", func(s situation) bool { return s.Stop && s.State == Booting && s.Well })
 	stopped        = is("told to stop", func(s situation) bool { return s.Stop })
 
+	leaving = is("kubemend leaves", func(s situation) bool { return s.Leaving && !s.moving() })
+
 	hostGone        = is("host gone", func(s situation) bool { return s.Host == HostGone })
 	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong  = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })

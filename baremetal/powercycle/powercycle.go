@@ -170,6 +170,8 @@ type Facts struct {
 	Stop bool
 	// Paused says that the remediation or its cluster is to be left alone.
 	Paused bool
+	// Leaving says that kubemend itself is being removed: nobody will go on with what is under way.
+	Leaving bool
 
 	Machine Machine
 	// Well says that the node is ready and that no health check calls the machine bad.

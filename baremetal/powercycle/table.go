@@ -49,6 +49,8 @@ func pauses(s State) []row {
 //
 // A health check deletes its request as soon as the machine is well, which may be before we have seen that: so one that is deleted while
 // its machine boots has not been cancelled. Nor was one in vain that is told to stop when the machine is well already.
+//
+// When kubemend is removed a workload that is on its way is waited for, as in a pause. (docs/adr/0023-leaving-is-a-mode.md)
 var endings = []row{
 	{deletedWell, Advance, Succeeded, "MachineWell", "The machine is well"},
 	{deletedBooting, Advance, Ended, "NotNeededAnyMore", "The remediation is being deleted after its host was power-cycled"},
@@ -57,6 +59,7 @@ var endings = []row{
 	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
 	{stoppedWell, Advance, Succeeded, "MachineWell", "The machine is well"},
 	{stopped, Advance, Stopped, "TimedOutByCheck", toldToStop},
+	{leaving, Advance, Ended, "Leaving", "kubemend is being removed"},
 }
 
 const toldToStop = "The remediation was told to stop: the health check that asked for it waits for it no longer"

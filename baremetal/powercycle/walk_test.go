@@ -57,7 +57,7 @@ func (s scene) key() [16]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop, f.Leaving,
 	} {
 		if b {
 			bits |= 1 << i
@@ -174,6 +174,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
 		func(n *scene) { n.f.Well = !n.f.Well },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
+		func(n *scene) { n.f.Leaving = true },
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
 		func(n *scene) { n.f.HeldByOthers = !n.f.HeldByOthers },
 		func(n *scene) { n.stubborn = true },
@@ -221,6 +222,8 @@ func wrong(s scene, step Step) string {
 		return "touches somebody else's host"
 	case (step.Do == HoldOff || step.Do == Reboot || step.Do == HandOver) && (f.Deleting || f.Stop):
 		return "begins what is to end"
+	case f.Leaving && slices.Contains([]Action{BeginAttempt, AddFinalizer, HoldOff, Reboot, Fence, MarkHost, HandOver}, step.Do) && !f.moving():
+		return "begins something while kubemend leaves"
 	case f.State.Final() && step.Next != f.State && step.Do != TakeBack:
 		return "goes on after its end"
 	case f.State != Stopped && step.Next == Stopped && !f.Stop:

@@ -173,6 +173,9 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 		delete(marks, infrav1.NodeLabelsBackupAnnotation)
 	}
 	blockMove(marks, holds(w, step))
+	if r.Leaving && over(w.facts, step) {
+		delete(marks, mendv1.PowerCycleAnnotation)
+	}
 	next.SetAnnotations(marks)
 	err = r.patchMetadata(ctx, w.rem, next)
 	if client.IgnoreNotFound(err) != nil {
@@ -180,6 +183,11 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	}
 	w.record = rec
 	return nil
+}
+
+// over reports whether there is nothing left to do after step: only then may a remediation be forgotten that nobody will go on with.
+func over(f powercycle.Facts, step powercycle.Step) bool {
+	return step.Next.Final() && (step.Do == powercycle.DropFinalizer || step.Do == powercycle.Wait && !f.Finalizer)
 }
 
 // blockMove keeps clusterctl from moving what has these annotations, or no longer does. For clusterctl any value will do; ours tells

@@ -73,6 +73,8 @@ type Reconciler struct {
 	Fencing fence.Mode
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
 	WatchFilterValue string
+	// Leaving says that kubemend is being removed: nothing is begun, what is under way lets go, and what has let go is forgotten.
+	Leaving bool
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	fresh      freshness

@@ -92,7 +92,7 @@ func (r *Reconciler) standsBack(w *world) bool {
 	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
 		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
 	ours := !r.untouched(w) && w.record.Filter == r.WatchFilterValue // what was begun is ended, also if the label is gone
-	return filtered && !ours || !asked(w.rem) && r.untouched(w)
+	return filtered && !ours || (!asked(w.rem) || r.Leaving) && r.untouched(w)
 }
 
 // untouched reports whether nothing was done for the remediation yet.
@@ -224,7 +224,8 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pausedBy() != "",
+		Paused:    w.pausedBy() != "" && !r.Leaving, // who leaves has no later
+		Leaving:   r.Leaving,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, HeldByOthers: w.power.HeldBy != "",

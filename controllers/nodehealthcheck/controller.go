@@ -63,6 +63,8 @@ type Reconciler struct {
 	LeaseNamespace string
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
+	// Leaving says that kubemend is being removed: nothing is begun, and what was begun is ended.
+	Leaving bool
 
 	memory memory
 	search search
@@ -86,6 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	now := r.Clock.Now()
+	if r.Leaving {
+		return r.leave(ctx, req.Name, now)
+	}
 	w, err := r.observe(ctx, req.Name, now)
 	if err != nil {
 		return ctrl.Result{}, err

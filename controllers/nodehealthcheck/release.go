@@ -32,7 +32,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	}
 	steps := make([]step, 0, len(w.targets))
 	for i := range w.targets {
-		steps = append(steps, releaseStep(w, &w.targets[i]))
+		steps = append(steps, releaseStep(w, &w.targets[i], r.Leaving))
 	}
 	at := w.recheck
 	if len(w.requests.ours) > 0 {
@@ -49,7 +49,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 		}
 		for _, f := range o.ended {
 			log.FromContext(ctx).Info("Something changed", "reason", nhcv1.EventRemediationRemoved,
-				"note", fmt.Sprintf("Deleted %s %s: the check that made it is gone", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj)))
+				"note", fmt.Sprintf("Deleted %s %s: nobody acts on the check that made it", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj)))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -58,15 +58,15 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	return wake.At(at, r.Clock.Now()), nil
 }
 
-// releaseStep ends the requests for t, and gives the lease back after them.
-func releaseStep(w *world, t *target) step {
+// releaseStep ends the requests for t, and gives the lease back after them; who leaves cannot wait for that without end.
+func releaseStep(w *world, t *target, leaving bool) step {
 	s := step{target: t, start: -1}
 	for _, f := range t.requests {
 		if !f.leaving() {
 			s.end = append(s.end, f)
 		}
 	}
-	if len(t.requests) == 0 {
+	if len(t.requests) == 0 || leaving && t.clung(w.now) {
 		s.unleased(w)
 	} else {
 		s.leased(w)
@@ -77,13 +77,8 @@ func releaseStep(w *world, t *target) step {
 // observeLeft reads what the check called name has left behind. It returns nil if there is such a check after all: the cache of checks may
 // lag behind that of requests, and would make one that was made a moment ago nobody's.
 func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*world, error) {
-	check := &nhcv1.NodeHealthCheck{}
-	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, check)
-	switch {
-	case err == nil && check.DeletionTimestamp.IsZero():
-		return nil, nil // the cache will show it, and that wakes us
-	case err != nil && !request.Missing(err):
-		return nil, fmt.Errorf("make sure that NodeHealthCheck %s is gone: %w", name, err)
+	if gone, err := r.gone(ctx, name); !gone || err != nil {
+		return nil, err // the cache will show it, and that wakes us
 	}
 	w := &world{now: now, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	w.requests.ours = map[string][]*found{}
@@ -108,6 +103,19 @@ func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time
 	}
 	w.attach()
 	return w, nil
+}
+
+// gone reports whether there is no check called name, or none that counts any more: who leaves looks after none.
+func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
+	if r.Leaving {
+		return true, nil
+	}
+	check := &nhcv1.NodeHealthCheck{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, check)
+	if err != nil && !request.Missing(err) {
+		return false, fmt.Errorf("make sure that NodeHealthCheck %s is gone: %w", name, err)
+	}
+	return err != nil || !check.DeletionTimestamp.IsZero(), nil
 }
 
 // leftBy reports whether the check called name, of which there is none any more, made obj, and for which node. Of what does not say any more

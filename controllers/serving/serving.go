@@ -192,6 +192,17 @@ func (r *Reconciler) Installed(ctx context.Context, name string) (bool, error) {
 	return crd != nil, err
 }
 
+// Serves reports whether the kind of a CustomResourceDefinition is one of ours to serve now, also where no replica does so.
+func (r *Reconciler) Serves(ctx context.Context, name string) (bool, error) {
+	for _, s := range r.Services {
+		if s.CRD == name {
+			why, _, err := r.why(ctx, s)
+			return why == "" && err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // crd returns the metadata of a CustomResourceDefinition, or nil if it is not there, or not for much longer.
 func (r *Reconciler) crd(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 	crd := crdMetadata()

@@ -1,0 +1,99 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/wake"
+)
+
+// leavePatience is how long the lease of a node is kept for requests that are being deleted, when kubemend is being removed. A remediator that
+// has not let go by then may have been removed as well.
+const leavePatience = 10 * time.Minute
+
+const leavingMessage = "kubemend is being removed: nobody acts on this check, its remediations are deleted and its leases given back"
+
+// leave ends what the check called name has begun, as if it were deleted, and has the check say that nobody acts on it any more. A request
+// without its check would be waited for by nobody, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
+func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
+	check := &nhcv1.NodeHealthCheck{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("read NodeHealthCheck %s: %w", name, err)
+	}
+	if err == nil {
+		r.memory.leave(check)
+	}
+	result, releaseErr := r.release(ctx, name, now)
+	if err != nil || releaseErr != nil {
+		return result, releaseErr
+	}
+	w := &world{now: now, check: check}
+	open, _ := r.search.open()
+	err = r.record(ctx, w, left(w, open == "" && !r.memory.remembersLeft(name)))
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
+	}
+	was := conditionOf(check, nhcv1.DisabledCondition)
+	if err == nil && (was == nil || was.Reason != nhcv1.LeavingReason) {
+		r.tell(ctx, w, []tell.Note{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
+	}
+	return result, err
+}
+
+// left is what a check says that nobody acts on any more. Its nodes are listed until their requests are gone: the list may be all that says
+// whose these are.
+func left(w *world, gone bool) *nhcv1.NodeHealthCheck {
+	next := w.check.DeepCopy()
+	if gone {
+		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
+	}
+	set(w, &next.Status, metav1.Condition{
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.LeavingReason, Message: leavingMessage,
+	})
+	next.Status.Phase, next.Status.Reason = phaseOf(next, false)
+	return next
+}
+
+// leave remembers the requests that the status of check tells of: they need not say themselves whose they are.
+func (m *memory) leave(check *nhcv1.NodeHealthCheck) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid, is := range statusByUID(check) {
+		if m.left == nil {
+			m.left = map[string]map[types.UID]ongoing{}
+		}
+		if m.left[check.Name] == nil {
+			m.left[check.Name] = map[types.UID]ongoing{}
+		}
+		m.left[check.Name][uid] = ongoing{node: is.node}
+	}
+}
+
+// remembersLeft reports whether there are requests of a check that is not looked after any more.
+func (m *memory) remembersLeft(check string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.left[check]) > 0
+}
+
+// clung reports whether remediators hold on to all requests for t for longer than is waited for.
+func (t *target) clung(now time.Time) bool {
+	for _, f := range t.requests {
+		at := f.obj.GetDeletionTimestamp()
+		if at == nil || now.Before(at.Add(leavePatience)) {
+			return false
+		}
+	}
+	return true
+}
