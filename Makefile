@@ -10,9 +10,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
 # What a release ships, where `make release` puts it, and the name of its image without the tag, which is the version. The folder is one that
-# clusterctl reads as a local repository.
+# clusterctl reads as a local repository. It can put another image in the place of one only if that is named with its registry.
 RELEASE = out/addon-kubemend/$(VERSION)
-IMAGE ?= kubemend/kubemend
+IMAGE ?= docker.io/kubemend/kubemend
 ARCHITECTURES ?= amd64 arm64
 
 # Arguments of the manager for `make run`, of the program for `make bench`, and of `go test` for the test targets.
