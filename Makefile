@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 
 # What a release ships, where `make release` puts it, and the name of its image without the tag, which is the version. The folder is one that
-# clusterctl reads as a local repository.
+# clusterctl reads as a local repository; it can put another image in the place of one only if that is named with its registry.
 OUT ?= out
 RELEASE = $(OUT)/addon-kubemend/$(VERSION)
 IMAGE ?= docker.io/kubemend/kubemend

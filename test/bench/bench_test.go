@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -163,29 +164,65 @@ func TestTheLookoutTellsWhoeverWaits(t *testing.T) {
 	}
 }
 
+func TestAWatchThatIsCutOffIsMadeAgain(t *testing.T) {
+	statuses := make(chan string, 2)
+	statuses <- isGood
+	statuses <- isBad
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"metadata":{"name":"m"},"status":{"conditions":[{"type":"HealthCheckSucceeded","status":"`+<-statuses+`"}]}}}`)
+	}))
+	defer server.Close()
+	defer close(statuses)
+	l, err := look(t.Context(), &rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if _, err := l.await(t.Context(), l.all(1, isBad)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAWindowShowsTheNodesOfOneCluster(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.String())
 	}))
 	defer server.Close()
-	w, err := openWindow(&rest.Config{Host: server.URL}, "cluster=a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.close()
-	for asked, want := range map[string]string{
-		"/api/v1/nodes?watch=true": "/api/v1/nodes?labelSelector=cluster%3Da&watch=true",
-		"/api/v1/nodes/n":          "/api/v1/nodes/n",
-		"/":                        "/",
-	} {
-		response, err := http.Get(w.url + asked)
+	for name, secure := range map[string]bool{"in clear text": false, "over TLS": true} {
+		w, err := openWindow(&rest.Config{Host: server.URL}, "cluster=a", secure)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil || string(got) != want {
-			t.Errorf("%s became %s (%v), want %s", asked, got, err, want)
+		defer w.close()
+		kubeconfig, err := w.kubeconfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for asked, want := range map[string]string{
+			"/api/v1/nodes?watch=true": "/api/v1/nodes?labelSelector=cluster%3Da&watch=true",
+			"/api/v1/nodes/n":          "/api/v1/nodes/n",
+			"/":                        "/",
+		} {
+			response, err := client.Get(config.Host + asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || string(got) != want {
+				t.Errorf("%s: %s became %s (%v), want %s", name, asked, got, err, want)
+			}
+			if secure != (response.ProtoMajor == 2) {
+				t.Errorf("%s: %s was asked by %s", name, asked, response.Proto)
+			}
 		}
 	}
 }
@@ -211,27 +248,35 @@ func TestTheReportSaysWhatIsMetAndWhatIsMissed(t *testing.T) {
 }
 
 func TestAPartThatWasNotMeasuredIsLeftAsItIs(t *testing.T) {
-	for name, row := range map[string]struct{ was, checks, cycles, nodes, want string }{
-		"all of a new document":                    {"", "# Checks\n", "## Cycles\n", "", "# Checks\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
-		"checks alone, in a document without more": {"# Old\n", "# Checks\n", "", "", "# Checks\n"},
-		"cycles alone, in a document without them": {"# Old\n", "", "## Cycles\n", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+	for name, row := range map[string]struct{ was, checks, cycles, nodes, fleet, want string }{
+		"all of a new document":                    {"", "# Checks\n", "## Cycles\n", "", "", "# Checks\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
+		"checks alone, in a document without more": {"# Old\n", "# Checks\n", "", "", "", "# Checks\n"},
+		"cycles alone, in a document without them": {"# Old\n", "", "## Cycles\n", "", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd},
 		"checks alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "# Checks\n", "", "", "# Checks\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd,
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "# Checks\n", "", "", "", "# Checks\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd,
 		},
 		"cycles alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "## Cycles\n", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd,
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "## Cycles\n", "", "", "# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd,
 		},
 		"nodes alone": {
-			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "", "## Nodes\n",
+			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd, "", "", "## Nodes\n", "",
 			"# Old\n\n" + cyclesBegin + "## Old cycles\n" + cyclesEnd + "\n" + nodesBegin + "## Nodes\n" + nodesEnd,
 		},
 		"cycles alone, before nodes": {
-			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd, "", "## Cycles\n", "",
+			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd, "", "## Cycles\n", "", "",
 			"# Old\n\n" + cyclesBegin + "## Cycles\n" + cyclesEnd + "\n" + nodesBegin + "## Old nodes\n" + nodesEnd,
+		},
+		"a fleet alone, and again": {
+			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd + "\n" + fleetBegin + "## Old fleet\n" + fleetEnd, "", "", "", "## Fleet\n",
+			"# Old\n\n" + nodesBegin + "## Old nodes\n" + nodesEnd + "\n" + fleetBegin + "## Fleet\n" + fleetEnd,
+		},
+		"nodes, in a document that has a fleet": {
+			"# Old\n\n" + fleetBegin + "## Old fleet\n" + fleetEnd, "", "", "## Nodes\n", "",
+			"# Old\n\n" + nodesBegin + "## Nodes\n" + nodesEnd + "\n" + fleetBegin + "## Old fleet\n" + fleetEnd,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes)); diff != "" {
+			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes, row.fleet)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -151,10 +151,12 @@ func (t *trial) mass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := float64(len(machines))
+	n, d := float64(len(machines)), t.busy(before, after)
 	t.record(delays, massMedian, massWorst)
+	t.figures[massCPU] = d.cpu / n
+	t.figures[massCalls] = d.calls() / n
 	t.figures[massSamples] = n
-	t.figures[massPatches] = after.minus(before).patches / n
+	t.figures[massPatches] = d.patches / n
 	return t.restore(ctx, machines)
 }
 

@@ -22,7 +22,8 @@ const (
 
 // lookout watches all machines and knows when what is said of them changed.
 type lookout struct {
-	body io.Closer
+	ask  func() (io.ReadCloser, error)
+	stop func()
 
 	mu     sync.Mutex
 	said   map[string]string // by machine
@@ -66,7 +67,23 @@ func look(ctx context.Context, config *rest.Config) (*lookout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client to watch machines: %w", err)
 	}
-	url := config.Host + "/apis/" + clusterv1.GroupVersion.String() + "/machines?watch=true&timeoutSeconds=7200"
+	ctx, stop := context.WithCancel(ctx)
+	l := &lookout{
+		stop: stop, said: map[string]string{}, count: map[string]int{},
+		wishes: map[wish]chan time.Time{}, quorum: map[string]quorum{}, ended: make(chan struct{}),
+	}
+	l.ask = func() (io.ReadCloser, error) { return watchMachines(ctx, client, config.Host) }
+	events, err := l.ask()
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	go l.follow(events)
+	return l, nil
+}
+
+func watchMachines(ctx context.Context, client *http.Client, host string) (io.ReadCloser, error) {
+	url := host + "/apis/" + clusterv1.GroupVersion.String() + "/machines?watch=true&timeoutSeconds=7200"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("watch machines: %w", err)
@@ -78,31 +95,42 @@ func look(ctx context.Context, config *rest.Config) (*lookout, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, errors.Join(fmt.Errorf("watch machines: %s", response.Status), response.Body.Close())
 	}
-	l := &lookout{
-		body: response.Body, said: map[string]string{}, count: map[string]int{},
-		wishes: map[wish]chan time.Time{}, quorum: map[string]quorum{}, ended: make(chan struct{}),
-	}
-	go l.follow(json.NewDecoder(response.Body))
-	return l, nil
+	return response.Body, nil
 }
 
 func (l *lookout) close() {
-	_ = l.body.Close()
+	l.stop()
 	<-l.ended
 }
 
-func (l *lookout) follow(events *json.Decoder) {
+// follow notes what is said of machines until the watch ends. On a machine that is busy otherwise the API server cuts off a watch that is not
+// read fast enough; one that has told something is made again, and begins with all machines as they are by then.
+func (l *lookout) follow(events io.ReadCloser) {
 	defer close(l.ended)
+	for {
+		told, err := l.listen(json.NewDecoder(events))
+		_ = events.Close() // it has been read to its end
+		if told && errors.Is(err, io.EOF) {
+			if events, err = l.ask(); err == nil {
+				continue
+			}
+		}
+		l.err = err
+		return
+	}
+}
+
+// listen notes events until there are no more; told says that there was one.
+func (l *lookout) listen(events *json.Decoder) (told bool, err error) {
 	for {
 		var e event
 		if err := events.Decode(&e); err != nil {
-			l.err = fmt.Errorf("watch machines: %w", err)
-			return
+			return told, fmt.Errorf("watch machines: %w", err)
 		}
 		if e.Type != "ADDED" && e.Type != "MODIFIED" {
-			l.err = fmt.Errorf("watch machines: an event %s of %q", e.Type, e.Object.Metadata.Name)
-			return
+			return told, fmt.Errorf("watch machines: an event %s of %q", e.Type, e.Object.Metadata.Name)
 		}
+		told = true
 		status := ""
 		for _, c := range e.Object.Status.Conditions {
 			if c.Type == clusterv1.MachineHealthCheckSucceededCondition {

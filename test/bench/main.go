@@ -1,5 +1,5 @@
 // Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines, what kubemend adds to
-// the power cycles of hosts, and what its NodeHealthChecks cost.
+// the power cycles of hosts, what its NodeHealthChecks cost, and how it grows with a fleet, of which it simulates a very large one.
 //
 // Every contender is a process of its own and is measured from outside, each in the same way: by what the API server
 // says and when, and by the contender's metrics. For every world, that is a number of machines over a number of
@@ -119,9 +119,10 @@ const (
 	checksPart = "checks"
 	cyclesPart = "power-cycles"
 	nodesPart  = "node-checks"
+	fleetPart  = "fleet"
 )
 
-var parts = []string{checksPart, cyclesPart, nodesPart}
+var parts = []string{checksPart, cyclesPart, nodesPart, fleetPart}
 
 // wants reports whether a part is to be measured.
 func (s settings) wants(part string) bool { return s.only == "" || s.only == part }
@@ -142,6 +143,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	if s.wants(nodesPart) && ctx.Err() == nil {
 		err = errors.Join(err, report.measureNodeChecks(ctx, binaries))
+	}
+	if s.wants(fleetPart) && ctx.Err() == nil {
+		err = errors.Join(err, report.measureFleet(ctx, binaries))
 	}
 	fmt.Println(report.merged(""))
 	if err != nil || s.write == "" {
@@ -193,6 +197,28 @@ func (r *report) measureNodeChecks(ctx context.Context, binaries map[string]stri
 		return fmt.Errorf("measure a NodeHealthCheck of %d nodes: %w", much.nodes, err)
 	}
 	return nil
+}
+
+// measureFleet measures what grows with clusters, machines and checks.
+func (r *report) measureFleet(ctx context.Context, binaries map[string]string) error {
+	began := time.Now()
+	var errs []error
+	for _, p := range plots(r.settings.quick) {
+		of, err := measurePlot(ctx, p, r.settings, binaries)
+		if err != nil && ctx.Err() == nil { // without one of them nothing can be learned of the others
+			say("%s: once more, since it did not get through: %v", p, err)
+			of, err = measurePlot(ctx, p, r.settings, binaries)
+		}
+		r.fleet = append(r.fleet, plotResults{p, of})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure what %s cost: %w", p, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	r.fleetTook = time.Since(began)
+	return errors.Join(errs...)
 }
 
 // save writes the parts that were measured into the file, and leaves the others.

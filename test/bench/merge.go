@@ -7,23 +7,27 @@ import "strings"
 const (
 	cyclesBegin, cyclesEnd = "<!-- power cycles: begin -->\n", "<!-- power cycles: end -->\n"
 	nodesBegin, nodesEnd   = "<!-- node checks: begin -->\n", "<!-- node checks: end -->\n"
+	fleetBegin, fleetEnd   = "<!-- fleet: begin -->\n", "<!-- fleet: end -->\n"
 )
 
 // merged is a document with what was measured in the place of what it had.
 func (r report) merged(document string) string {
-	return merged(document, r.checksMarkdown(), r.cyclesMarkdown(), r.nodesMarkdown())
+	return merged(document, r.checksMarkdown(), r.cyclesMarkdown(), r.nodesMarkdown(), r.fleetMarkdown())
 }
 
 // merged is a document with the parts that were measured in the place of those it had. An empty part was not measured.
-func merged(document, checks, cycles, nodes string) string {
+func merged(document, checks, cycles, nodes, fleet string) string {
 	head, _, _ := strings.Cut(document, cyclesBegin)
 	head, _, _ = strings.Cut(head, nodesBegin)
+	head, _, _ = strings.Cut(head, fleetBegin)
 	if checks != "" {
 		head = checks
 	}
 	var out strings.Builder
 	out.WriteString(strings.TrimRight(head, "\n") + "\n")
-	for _, part := range []struct{ begin, end, measured string }{{cyclesBegin, cyclesEnd, cycles}, {nodesBegin, nodesEnd, nodes}} {
+	for _, part := range []struct{ begin, end, measured string }{
+		{cyclesBegin, cyclesEnd, cycles}, {nodesBegin, nodesEnd, nodes}, {fleetBegin, fleetEnd, fleet},
+	} {
 		content := part.measured
 		if content == "" {
 			_, rest, _ := strings.Cut(document, part.begin)

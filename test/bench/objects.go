@@ -20,6 +20,8 @@ const (
 	longSince = 30 * time.Minute
 	// clusterLabel on a node is what tells the clusters apart that share one API server.
 	clusterLabel = "bench.kubemend.io/cluster"
+	// partLabel on a machine is what tells apart which of several checks of its cluster it belongs to.
+	partLabel = "bench.kubemend.io/part"
 	// touchAnnotation on a machine makes both contenders look at its check again.
 	touchAnnotation = "bench.kubemend.io/touched"
 )

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"time"
@@ -23,10 +26,13 @@ const nodesPath = "/api/v1/nodes"
 type window struct {
 	server *http.Server
 	url    string
+	// authority is whose certificate it shows; none if it is not asked over TLS.
+	authority []byte
 }
 
-// openWindow serves the nodes with that label on a port of 127.0.0.1.
-func openWindow(target *rest.Config, label string) (*window, error) {
+// openWindow serves the nodes with that label on a port of 127.0.0.1, as a real API server does over TLS if it is to be secure: connections
+// cost memory, and HTTP/2 needs fewer of them.
+func openWindow(target *rest.Config, label string, secure bool) (*window, error) {
 	host, err := url.Parse(target.Host)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the API server: %w", err)
@@ -56,8 +62,22 @@ func openWindow(target *rest.Config, label string) (*window, error) {
 		server: &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second},
 		url:    "http://" + listener.Addr().String(),
 	}
+	if secure {
+		w.secure(listener)
+		return w, nil
+	}
 	go func() { _ = w.server.Serve(listener) }() // it returns when it is closed
 	return w, nil
+}
+
+// secure serves over TLS, with the certificate that comes with Go for servers of tests.
+func (w *window) secure(listener net.Listener) {
+	example := httptest.NewTLSServer(w.server.Handler)
+	example.Close()
+	w.url = "https://" + listener.Addr().String()
+	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: example.Certificate().Raw})
+	w.server.TLSConfig = &tls.Config{Certificates: example.TLS.Certificates}
+	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it returns when it is closed
 }
 
 func (w *window) close() { _ = w.server.Close() } // watches are cut off: whoever held them is gone
@@ -66,7 +86,7 @@ func (w *window) close() { _ = w.server.Close() } // watches are cut off: whoeve
 func (w *window) kubeconfig() ([]byte, error) {
 	const name = "window"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: w.url}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: w.url, CertificateAuthorityData: w.authority}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name

@@ -21,6 +21,9 @@ type reading struct {
 	cpu      float64 // seconds
 	mallocs  float64
 	resident float64 // bytes
+	heap     float64 // bytes that are in use
+	files    float64 // open ones, of which most are connections
+	well     float64 // machines that checks count as healthy
 
 	passes   float64 // over checks
 	took     float64 // those passes, in seconds
@@ -41,6 +44,9 @@ func (r reading) minus(before reading) reading {
 	}
 }
 
+// calls are all requests to the management cluster.
+func (r reading) calls() float64 { return r.reads + r.patches + r.creates + r.others }
+
 // activity is what stands still while a contender has nothing to do.
 func (r reading) activity() [5]float64 {
 	return [5]float64{r.passes, r.releases, r.patches, r.creates, r.others}
@@ -52,6 +58,9 @@ const (
 	residentMetric = "process_resident_memory_bytes"
 	mallocsMetric  = "go_memstats_mallocs_total"
 	requestsMetric = "rest_client_requests_total"
+	heapMetric     = "go_memstats_heap_alloc_bytes"
+	filesMetric    = "process_open_fds"
+	targetsMetric  = "kubemend_machinehealthcheck_targets"
 	durationMetric = "controller_runtime_reconcile_time_seconds"
 	probesMetric   = "capi_cluster_cache_healthchecks_total"
 
@@ -84,6 +93,13 @@ func parseReading(page string, of contender, host string, at time.Time) (reading
 	}
 	sum(cpuMetric, func(_ map[string]string, v float64) { r.cpu = v })
 	sum(residentMetric, func(_ map[string]string, v float64) { r.resident = v })
+	sum(heapMetric, func(_ map[string]string, v float64) { r.heap = v })
+	sum(filesMetric, func(_ map[string]string, v float64) { r.files = v })
+	sum(targetsMetric, func(labels map[string]string, v float64) {
+		if labels["state"] == "healthy" {
+			r.well += v
+		}
+	})
 	sum(mallocsMetric, func(_ map[string]string, v float64) { r.mallocs = v })
 	controller := cmp.Or(of.controller, checkController)
 	sum(of.passes, func(labels map[string]string, v float64) {

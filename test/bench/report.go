@@ -24,6 +24,9 @@ type report struct {
 
 	nodes     nodeResults
 	nodesTook time.Duration
+
+	fleet     []plotResults
+	fleetTook time.Duration
 }
 
 type worldResults struct {

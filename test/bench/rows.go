@@ -29,6 +29,9 @@ const (
 	massWorst   measured = "A tenth at once: marked after, p99"
 	massPatches measured = "A tenth at once: patches per change"
 	massSamples measured = "A tenth at once: samples"
+	// These two are no lines of the table: simulated fleets are made of them.
+	massCPU   measured = "A tenth at once: processor time for each"
+	massCalls measured = "A tenth at once: calls for each"
 
 	beatCPU    measured = "1000 heartbeats: processor time"
 	beatPasses measured = "1000 heartbeats: passes"

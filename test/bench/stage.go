@@ -10,6 +10,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -37,13 +38,20 @@ type stage struct {
 	there      rest.Interface // the API server with all nodes
 	lookout    *lookout
 	crds       []string // of more kinds than those of Cluster API
+	// parts is how many checks share the machines of a cluster; one if it is 0.
+	parts int
+	// secure has workload clusters asked over TLS also where a window shows the nodes of each.
+	secure bool
 	// fresh is the first machine that was never flipped: a second time is less work, since its owner was asked before.
 	fresh int
 }
 
 // raise starts the control planes and fills them.
-func raise(ctx context.Context, w world) (*stage, error) {
-	s := &stage{world: w}
+func raise(ctx context.Context, w world) (*stage, error) { return raised(ctx, &stage{world: w}) }
+
+// raised starts and fills a stage of which no more is set than what it is to be like.
+func raised(ctx context.Context, s *stage) (*stage, error) {
+	w := s.world
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.strike())
 	}
@@ -134,7 +142,7 @@ func (s *stage) fillCluster(ctx context.Context, name string) error {
 	}
 	kubeconfig := rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), s.workload)
 	if s.world.clusters > 1 {
-		w, err := openWindow(s.workload.Config(), clusterLabel+"="+name)
+		w, err := openWindow(s.workload.Config(), clusterLabel+"="+name, s.secure)
 		if err != nil {
 			return err
 		}
@@ -152,11 +160,29 @@ func (s *stage) fillCluster(ctx context.Context, name string) error {
 	if err := s.here.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	return s.here.Create(ctx, checkOf(cluster))
+	return s.fillChecks(ctx, cluster)
+}
+
+func (s *stage) fillChecks(ctx context.Context, cluster *clusterv1.Cluster) error {
+	if s.parts < 2 {
+		return s.here.Create(ctx, checkOf(cluster))
+	}
+	for part := range s.parts {
+		check := checkOf(cluster)
+		check.Name += "-" + strconv.Itoa(part)
+		check.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{partLabel: strconv.Itoa(part)}}
+		if err := s.here.Create(ctx, check); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stage) fillMachine(ctx context.Context, i int) error {
 	machine, status := machineOf(s.world, i)
+	if s.parts > 1 {
+		machine.Labels[partLabel] = strconv.Itoa(i / s.world.clusters % s.parts)
+	}
 	if err := s.here.Create(ctx, machine); err != nil {
 		return err
 	}

@@ -206,6 +206,17 @@ func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	}
 }
 
+// Whoever has a registry of their own says so in clusterctl's configuration, and clusterctl takes no name apart that engines have to complete.
+func TestClusterctlUnderstandsTheNameOfTheImage(t *testing.T) {
+	name := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "Makefile"))
+	if name == nil {
+		t.Fatal("the Makefile does not name the image")
+	}
+	if registry, _, nested := strings.Cut(string(name[1]), "/"); !nested || !strings.Contains(registry, ".") {
+		t.Errorf("%s does not begin with its registry", name[1])
+	}
+}
+
 var required = regexp.MustCompile(`(?m)^\t(sigs\.k8s\.io/(?:controller-runtime|cluster-api)|k8s\.io/client-go) (v\S+)$`)
 
 // Whoever has to know what runs in a cluster asks the inventory: all modules of the program, with their versions and licences.

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// plot is a small fleet, one of several from which it is learned what a cluster, a machine and a check cost.
+type plot struct {
+	world
+	// parts is how many checks share the machines of each cluster.
+	parts int
+}
+
+func (p plot) String() string {
+	return fmt.Sprintf("%d machines over %d clusters with %d checks", p.machines, p.clusters, p.checks())
+}
+
+func (p plot) checks() int { return p.clusters * p.parts }
+
+// plots differ in one thing after another, in each at three sizes at least, so that every slope has a residual.
+func plots(quick bool) []plot {
+	if quick {
+		return []plot{{world{20, 2}, 1}, {world{40, 2}, 1}, {world{80, 2}, 1}, {world{40, 8}, 1}, {world{40, 4}, 2}}
+	}
+	return []plot{
+		{world{400, 10}, 1}, {world{1500, 10}, 1}, {world{4000, 10}, 1}, {world{400, 40}, 1}, {world{400, 80}, 1}, {world{400, 40}, 5},
+	}
+}
+
+func plotScale(p plot, quick bool) scale {
+	if quick {
+		return scale{mass: p.machines / 10, beats: 100, passes: 2, idle: 5 * time.Second}
+	}
+	return scale{mass: p.machines / 10, beats: 1000, passes: 10, idle: 30 * time.Second}
+}
+
+// plotResults are what was measured of a plot.
+type plotResults struct {
+	plot
+	figures figures
+}
+
+// measurePlot measures one manager three times on the same objects: at its first start, when every Machine is written to once; started
+// again, when nothing is left to write; and as a shard to which nothing of it belongs.
+func measurePlot(ctx context.Context, p plot, s settings, binaries map[string]string) (_ figures, err error) {
+	stage, err := raised(ctx, &stage{world: p.world, parts: p.parts, secure: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stage.strike()) }()
+	c := contenders()[0]
+	c.args = append(c.args, s.more...)
+	t := &trial{stage: stage, scale: plotScale(p, s.quick), figures: figures{}}
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context, contender, string) error
+	}{{"first start", t.settled}, {"started again", t.again}, {"of another shard", t.asStranger}} {
+		since := time.Now()
+		if err := phase.run(ctx, c, binaries[c.source]); err != nil {
+			return t.figures, fmt.Errorf("%s: %w", phase.name, err)
+		}
+		t.say("%s took %.1fs", phase.name, time.Since(since).Seconds())
+	}
+	return t.figures, nil
+}
+
+// settled measures what goes on for as long as the manager runs.
+func (t *trial) settled(ctx context.Context, c contender, binary string) error {
+	profiler, err := profiled(&c)
+	if err != nil {
+		return err
+	}
+	if err := t.firstPass(ctx, c, binary); err != nil {
+		return err
+	}
+	defer t.end()
+	for _, phase := range []func(context.Context) error{t.idling, t.heartbeats, t.steadyPasses, t.mass} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
+	}
+	t.figures[residentHighest] = t.highest / mebibyte
+	collected, err := t.collected(ctx, profiler)
+	if err != nil {
+		return err
+	}
+	t.figures[heapInUse] = collected.heap / mebibyte
+	return nil
+}
+
+// idling is rest, with what is asked of the management cluster and what is open meanwhile.
+func (t *trial) idling(ctx context.Context) error {
+	before, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.rest(ctx); err != nil {
+		return err
+	}
+	after, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	t.figures[idleCalls] = after.minus(before).calls() / after.at.Sub(before.at).Seconds()
+	t.figures[openFiles] = after.files
+	return nil
+}
+
+// again measures how long a manager takes, and what it costs, until it has judged all machines that were judged before.
+func (t *trial) again(ctx context.Context, c contender, binary string) (err error) {
+	since := time.Now()
+	if t.runner, err = t.launch(ctx, c, binary); err != nil {
+		return err
+	}
+	defer t.end()
+	var last reading
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patienceWithContenders, true, func(ctx context.Context) (bool, error) {
+		last, err = t.read(ctx)
+		return last.well >= float64(t.world.machines), err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %d machines are judged, of which %.0f are: %w%s", t.world.machines, last.well, err, tail(t.manager.Log))
+	}
+	t.figures[againTime] = last.at.Sub(since).Seconds()
+	t.figures[againCPU] = max(last.cpu-t.look.cpu*float64(last.nth), 0)
+	if last.patches > 0 {
+		t.say("started again, it wrote %.0f patches", last.patches)
+	}
+	return nil
+}
+
+// asStranger measures what the objects cost a manager whose --watch-filter leaves all of them to others.
+func (t *trial) asStranger(ctx context.Context, c contender, binary string) error {
+	profiler, err := profiled(&c)
+	if err != nil {
+		return err
+	}
+	c.args = append(c.args, "--watch-filter=another")
+	if t.runner, err = t.launch(ctx, c, binary); err != nil {
+		return err
+	}
+	defer t.end()
+	quiet, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if quiet.well > 0 || quiet.distant > 0 {
+		return fmt.Errorf("what belongs to another shard was looked at: %.0f machines are judged, %.0f requests went to workload clusters",
+			quiet.well, quiet.distant)
+	}
+	t.figures[strangerCPU] = max(quiet.cpu-t.look.cpu*float64(quiet.nth), 0)
+	t.figures[strangerResident] = quiet.resident / mebibyte
+	collected, err := t.collected(ctx, profiler)
+	if err != nil {
+		return err
+	}
+	t.figures[strangerHeap] = collected.heap / mebibyte
+	return nil
+}
+
+// profiled has a contender serve its profiler, on the port of 127.0.0.1 that is returned.
+func profiled(c *contender) (string, error) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a port for the profiler: %w", err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		return "", fmt.Errorf("find a port for the profiler: %w", err)
+	}
+	c.args = append(c.args[:len(c.args):len(c.args)], "--profiler-address="+address)
+	return address, nil
+}
+
+// collected reads the metrics just after the garbage has been collected, which the profiler can be asked for.
+func (t *trial) collected(ctx context.Context, profiler string) (reading, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+profiler+"/debug/pprof/heap?gc=1", http.NoBody)
+	if err != nil {
+		return reading{}, fmt.Errorf("ask for the collection of garbage: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return reading{}, fmt.Errorf("ask for the collection of garbage: %w", err)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return reading{}, fmt.Errorf("ask for the collection of garbage: %w", err)
+	}
+	return t.read(ctx)
+}

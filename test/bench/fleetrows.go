@@ -1,0 +1,189 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What is measured of plots besides what is of all worlds.
+const (
+	heapInUse measured = "Heap in use, garbage collected"
+	idleCalls measured = "Idle: calls to the management cluster per second"
+	openFiles measured = "Open files and sockets"
+
+	againTime measured = "Started again: all machines judged after"
+	againCPU  measured = "Started again: processor time until then"
+
+	strangerCPU      measured = "Of another shard: processor time until the caches are filled"
+	strangerResident measured = "Of another shard: resident memory"
+	strangerHeap     measured = "Of another shard: heap in use"
+)
+
+// fleetRows are the lines of the table of plots, in order.
+func fleetRows() []row {
+	return []row{
+		{heapInUse, mebibytes, nil},
+		{residentSteady, mebibytes, nil},
+		{residentHighest, mebibytes, nil},
+		{idleCPU, milliseconds1000, nil},
+		{idleCalls, count, nil},
+		{openFiles, whole, nil},
+		{beatCPU, seconds, nil},
+		{passCPU, milliseconds, nil},
+		{massCPU, milliseconds1000, nil},
+		{massCalls, count, nil},
+		{firstFullPass, seconds, nil},
+		{firstPassCPU, seconds, nil},
+		{againTime, seconds, nil},
+		{againCPU, seconds, nil},
+		{strangerHeap, mebibytes, nil},
+		{strangerResident, mebibytes, nil},
+		{strangerCPU, seconds, nil},
+	}
+}
+
+// learn fits the lines to what was measured of plots.
+func learn(all []plotResults) (rates, error) {
+	var r rates
+	var errs []error
+	over := func(numbers func(plotResults) []float64, of measured) (rows [][]float64, values []float64) {
+		for _, p := range all {
+			value, known := p.figures[of]
+			if !known {
+				errs = append(errs, fmt.Errorf("%s was not measured of %s", of, p.plot))
+			}
+			rows, values = append(rows, numbers(p)), append(values, value)
+		}
+		return rows, values
+	}
+	fitted := func(into *line, numbers func(plotResults) []float64, of measured) {
+		rows, values := over(numbers, of)
+		var err error
+		*into, err = fit(rows, values)
+		errs = append(errs, err)
+	}
+	things := func(p plotResults) []float64 {
+		return []float64{float64(p.clusters), float64(p.machines), float64(p.checks())}
+	}
+	for of, into := range map[measured]*line{
+		heapInUse: &r.heap, residentSteady: &r.resident, residentHighest: &r.highest, idleCPU: &r.idle, idleCalls: &r.calls, openFiles: &r.files,
+		againTime: &r.againTime, againCPU: &r.againCPU,
+		strangerHeap: &r.strangerHeap, strangerResident: &r.strangerResident, strangerCPU: &r.strangerCPU,
+	} {
+		fitted(into, things, of)
+	}
+	fitted(&r.pass, func(p plotResults) []float64 { return []float64{float64(p.machines) / float64(p.checks())} }, passCPU)
+	for into, of := range map[*line]measured{&r.bad: massCPU, &r.badCalls: massCalls} {
+		rows, values := over(func(p plotResults) []float64 { return []float64{float64(p.machines / 10)} }, of)
+		var numbers []float64
+		for i, row := range rows { // what is known for each, over those that there were
+			numbers, values[i] = append(numbers, row[0]), values[i]*row[0]
+		}
+		var err error
+		*into, err = each(numbers, values)
+		errs = append(errs, err)
+	}
+	_, beats := over(things, beatCPU)
+	r.beat = mean(beats)
+	r.pass.base, r.pass.slopes, r.pass.worst = scaled(r.pass, 1e-3) // milliseconds
+	r.beat.slopes[0] /= 1000                                        // they come in thousands
+	return r, errors.Join(errs...)
+}
+
+// mean is the line of one value for each of something.
+func mean(values []float64) line {
+	sum, worst := 0.0, 0.0
+	for _, v := range values {
+		sum += v
+	}
+	m := sum / float64(max(len(values), 1))
+	for _, v := range values {
+		worst = max(worst, v-m, m-v)
+	}
+	return line{slopes: []float64{m}, worst: worst}
+}
+
+func scaled(l line, by float64) (float64, []float64, float64) {
+	slopes := make([]float64, len(l.slopes))
+	for i, s := range l.slopes {
+		slopes[i] = s * by
+	}
+	return l.base * by, slopes, l.worst * by
+}
+
+// fleetMarkdown is the part of the report about fleets.
+func (r report) fleetMarkdown() string {
+	if len(r.fleet) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "## A fleet, and its shards\n\nThis part was generated on %s, in %s, on %s. %s. "+
+		"`make bench ARGS=\"-only fleet\"` takes it anew and leaves the rest as it is.\n\n%s\n### Measured\n\n",
+		r.settings.date, r.fleetTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), fleetMethod)
+	b.WriteString(plotTable(r.fleet))
+	learned, err := learn(r.fleet)
+	if err != nil {
+		fmt.Fprintf(&b, "\nNothing could be learned of that: %v.\n", err)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\n### Slopes\n\n%s\n### %d clusters, %d machines and nodes\n\n%s\n%s",
+		learned.table(), fleetClusters, fleetMachines, fleetAssumptions(), learned.fleetTable(r.fleet))
+	return b.String()
+}
+
+// plotTable has a column for each plot.
+func plotTable(all []plotResults) string {
+	var b strings.Builder
+	b.WriteString("| machines / clusters / checks |")
+	for _, p := range all {
+		fmt.Fprintf(&b, " %d / %d / %d |", p.machines, p.clusters, p.checks())
+	}
+	fmt.Fprintf(&b, "\n|---|%s\n", strings.Repeat("---:|", len(all)))
+	for _, row := range fleetRows() {
+		fmt.Fprintf(&b, "| %s |", row.measured)
+		for _, p := range all {
+			fmt.Fprintf(&b, " %s |", contenderResults{figures: p.figures}.cell(row))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// table has the slopes that a user reckons with.
+func (r rates) table() string {
+	var b strings.Builder
+	b.WriteString("| | by itself | each cluster | 1000 machines with their nodes | each check | misses by at most |\n|---|---:|---:|---:|---:|---:|\n")
+	for _, one := range []struct {
+		what string
+		line
+		show func(float64) string
+	}{
+		{"Heap in use", r.heap, mebibytes2}, {"Resident memory, idle", r.resident, mebibytes2}, {"Resident memory, highest", r.highest, mebibytes2},
+		{"Idle: processor time in an hour", hourly(r.idle), seconds}, {"Idle: calls to the management cluster in an hour", hourly(r.calls), whole},
+		{"Open files and sockets", r.files, count2},
+		{"Started again: processor time", r.againCPU, seconds}, {"Started again: time until all machines are judged", r.againTime, seconds},
+		{"Of another shard, by label: heap in use", r.strangerHeap, mebibytes2},
+		{"Of another shard, by label: resident memory", r.strangerResident, mebibytes2},
+		{"Of another shard, by label: processor time at the start", r.strangerCPU, seconds},
+	} {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", one.what, one.show(one.base), one.show(one.slopes[0]), one.show(one.slopes[1]*1000),
+			one.show(one.slopes[2]), one.show(one.worst))
+	}
+	fmt.Fprintf(&b, "\n- A pass over a check: %.2f ms of processor time, and %.2f ms for 1000 machines; misses by at most %.2f ms.\n",
+		r.pass.base*1000, r.pass.slopes[0]*1e6, r.pass.worst*1000)
+	fmt.Fprintf(&b, "- A node that reports that all is as it was: %.2f ms, in a plot at most %.2f ms more or less; in an hour, at one report each %s, %.1f ms.\n",
+		r.beat.slopes[0]*1000, r.beat.worst, "5 minutes", r.beat.slopes[0]*1000*time.Hour.Seconds()/reportEvery.Seconds())
+	fmt.Fprintf(&b, "- A node that turns bad with a tenth of all: %.1f ms and %.1f calls to the management cluster; misses the sum of a plot by at most %s and %.0f calls.\n",
+		r.bad.slopes[0]*1000, r.badCalls.slopes[0], seconds(r.bad.worst), r.badCalls.worst)
+	return b.String()
+}
+
+func hourly(l line) line {
+	l.base, l.slopes, l.worst = scaled(l, time.Hour.Seconds())
+	return l
+}
+
+func mebibytes2(v float64) string { return fmt.Sprintf("%.2f MiB", v) }
+func count2(v float64) string     { return fmt.Sprintf("%.2f", v) }

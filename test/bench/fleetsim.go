@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// What a simulated fleet is like, and what happens to it.
+const (
+	fleetClusters = 10_000
+	fleetMachines = 1_000_000
+	fleetSeed     = 20261122
+
+	// reportEvery is how often a kubelet writes a node in which nothing has changed (nodeStatusReportFrequency).
+	reportEvery = 5 * time.Minute
+	// resyncEvery is how often a check is looked at although nothing happened (--sync-period).
+	resyncEvery = 10 * time.Minute
+	// stormShare of the nodes turns bad at once.
+	stormShare = 0.01
+	// callsPerSecond is --kube-api-qps.
+	callsPerSecond = 1000
+)
+
+// sizeClass is a share of a fleet's clusters, in percent, and how many machines each of these has; small ones are more frequent than large
+// ones within a class, too.
+type sizeClass struct{ percent, least, most int }
+
+func sizeClasses() []sizeClass {
+	return []sizeClass{{60, 3, 20}, {30, 21, 200}, {9, 201, 800}, {1, 801, 4000}}
+}
+
+// imagine returns the machines of each of so many clusters, as many machines in all. The same seed gives the same fleet.
+func imagine(clusters, machines int, seed uint64) []int {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	sizes, total := make([]int, clusters), 0
+	for i := range sizes {
+		at, class := i*100/clusters, 0
+		classes := sizeClasses()
+		for ; at >= classes[class].percent; class++ {
+			at -= classes[class].percent
+		}
+		c := classes[class]
+		sizes[i] = int(float64(c.least) * math.Pow(float64(c.most)/float64(c.least), dice.Float64())) // as often between 10 and 20 as between 20 and 40
+		total += sizes[i]
+	}
+	made := 0
+	for i := range sizes {
+		sizes[i] = max(sizes[i]*machines/total, 1)
+		made += sizes[i]
+	}
+	for i := 0; made < machines; i = (i + 1) % clusters { // what was rounded away
+		sizes[i]++
+		made++
+	}
+	return sizes
+}
+
+// share is what one shard has of a fleet.
+type share struct{ clusters, machines int }
+
+// filled puts each cluster, the largest first, where there are the fewest machines: who makes namespaces for shards can choose.
+func filled(sizes []int, shards int) []share {
+	all := make([]share, shards)
+	for _, machines := range slices.SortedFunc(slices.Values(sizes), func(a, b int) int { return cmp.Compare(b, a) }) {
+		least := 0
+		for i := range all {
+			if all[i].machines < all[least].machines {
+				least = i
+			}
+		}
+		all[least].clusters++
+		all[least].machines += machines
+	}
+	return all
+}
+
+// hashed puts each cluster where the hash of its name says, as whoever labels clusters by a rule would.
+func hashed(sizes []int, shards int) []share {
+	all := make([]share, shards)
+	for i, machines := range sizes {
+		sum := fnv.New32a()
+		_, _ = fmt.Fprintf(sum, "cluster-%05d", i) // a hash takes everything
+		s := &all[sum.Sum32()%uint32(shards)]
+		s.clusters++
+		s.machines += machines
+	}
+	return all
+}
+
+// unevenness is how many times the mean the shard with the most machines has.
+func unevenness(all []share) float64 {
+	most, sum := 0, 0
+	for _, s := range all {
+		most, sum = max(most, s.machines), sum+s.machines
+	}
+	return float64(most) * float64(len(all)) / float64(sum)
+}
+
+// rates are what was learned of plots. Lines are over clusters, machines and checks unless they say otherwise.
+type rates struct {
+	heap, resident, highest line // MiB
+	idle                    line // processor seconds per second
+	calls                   line // to the management cluster, per second
+	files                   line
+	againTime, againCPU     line // seconds
+
+	strangerHeap, strangerResident, strangerCPU line
+
+	beat     line // processor seconds over heartbeats
+	pass     line // processor seconds of a pass over the machines of a check
+	bad      line // processor seconds over nodes that turn bad at once
+	badCalls line // calls over these
+}
+
+// outlook is what a shard is expected to need.
+type outlook struct {
+	share
+	heap, resident, highest float64 // MiB
+	steady                  float64 // processor seconds per second
+	stormCPU, stormTime     float64 // seconds; the time is what the limit on calls alone makes of it
+	againCPU, againTime     float64 // seconds
+	files, calls            float64
+}
+
+// expect says what a shard needs that has own of a fleet, with one check for each cluster. A shard by label sees Machines, Clusters, checks
+// and kubeconfigs of all the others in its caches; one by namespace sees none of them.
+func (r rates) expect(own, fleet share, byLabel bool) outlook {
+	c, m := float64(own.clusters), float64(own.machines)
+	bad := m * stormShare
+	o := outlook{
+		share: own, heap: r.heap.at(c, m, c), resident: r.resident.at(c, m, c), highest: r.highest.at(c, m, c),
+		steady: r.idle.at(c, m, c) + r.beat.at(m)/reportEvery.Seconds() + (c*max(r.pass.base, 0)+m*max(r.pass.slopes[0], 0))/resyncEvery.Seconds(),
+		// What is one call too many for a second is made in the next.
+		stormCPU: r.bad.at(bad), stormTime: r.badCalls.at(bad) / callsPerSecond,
+		againCPU: r.againCPU.at(c, m, c), againTime: r.againTime.at(c, m, c),
+		files: r.files.at(c, m, c), calls: r.calls.at(c, m, c),
+	}
+	if byLabel {
+		c, m := float64(fleet.clusters-own.clusters), float64(fleet.machines-own.machines)
+		more := func(l line) float64 { return l.at(c, m, c) - l.at(0, 0, 0) }
+		o.heap += more(r.strangerHeap)
+		o.resident += more(r.strangerResident)
+		o.highest += more(r.strangerResident)
+		o.againCPU += more(r.strangerCPU)
+		o.againTime += more(r.strangerCPU)
+	}
+	return o
+}
+
+// most is the highest of what shards need, and typical the one in the middle.
+func most(all []outlook, of func(outlook) float64) float64 {
+	highest := 0.0
+	for _, o := range all {
+		highest = max(highest, of(o))
+	}
+	return highest
+}
+
+func typical(all []outlook, of func(outlook) float64) float64 {
+	values := make([]float64, 0, len(all))
+	for _, o := range all {
+		values = append(values, of(o))
+	}
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
+}

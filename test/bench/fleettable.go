@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// shardCounts are over how many shards the fleet is spread.
+func shardCounts() []int { return []int{1, 4, 8, 16, 32} }
+
+// fleetTable is what is expected of a fleet by the number of its shards, and by how they are made.
+func (r rates) fleetTable(of []plotResults) string {
+	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
+	whole := share{fleetClusters, fleetMachines}
+	var measured share
+	for _, p := range of {
+		measured = share{max(measured.clusters, p.clusters), max(measured.machines, p.machines)}
+	}
+	var b strings.Builder
+	b.WriteString("| shards | by | clusters | machines | most / mean | heap in use | resident, idle | resident, highest | cores, steady | storm: processor time | " +
+		"storm: by calls at least | started again: processor time | time | open sockets | calls in a second | beyond what was measured |\n" +
+		"|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	for _, n := range shardCounts() {
+		for _, way := range []struct {
+			name    string
+			spread  func([]int, int) []share
+			byLabel bool
+		}{{"namespace, filled", filled, false}, {"namespace, hashed", hashed, false}, {"label, hashed", hashed, true}} {
+			if n == 1 && way.name != "namespace, filled" {
+				continue // a single one has everything
+			}
+			shares := way.spread(sizes, n)
+			var all []outlook
+			for _, s := range shares {
+				all = append(all, r.expect(s, whole, way.byLabel))
+			}
+			b.WriteString(outlookRow(n, way.name, all, unevenness(shares), measured))
+		}
+	}
+	return b.String()
+}
+
+func outlookRow(shards int, by string, all []outlook, uneven float64, measured share) string {
+	both := func(of func(outlook) float64, show func(float64) string) string {
+		middle, high := show(typical(all, of)), show(most(all, of))
+		if middle == high {
+			return middle
+		}
+		return middle + " – " + high
+	}
+	beyond := func(byMachines, byClusters float64) string {
+		return fmt.Sprintf("× %.0f / × %.0f", byMachines, byClusters)
+	}
+	clusters, machines := func(o outlook) float64 { return float64(o.clusters) }, func(o outlook) float64 { return float64(o.machines) }
+	cells := []string{
+		fmt.Sprint(shards), by, both(clusters, whole), both(machines, whole), fmt.Sprintf("%.2f", uneven),
+		both(func(o outlook) float64 { return o.heap }, gibibytes), both(func(o outlook) float64 { return o.resident }, gibibytes),
+		both(func(o outlook) float64 { return o.highest }, gibibytes),
+		both(func(o outlook) float64 { return o.steady }, count2), both(func(o outlook) float64 { return o.stormCPU }, minutes),
+		both(func(o outlook) float64 { return o.stormTime }, minutes), both(func(o outlook) float64 { return o.againCPU }, minutes),
+		both(func(o outlook) float64 { return o.againTime }, minutes), both(func(o outlook) float64 { return o.files }, whole),
+		both(func(o outlook) float64 { return o.calls }, count2),
+		beyond(most(all, machines)/float64(measured.machines), most(all, clusters)/float64(measured.clusters)),
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func gibibytes(v float64) string { return fmt.Sprintf("%.1f GiB", v/1024) }
+
+func minutes(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f min", v/60)
+	}
+	return fmt.Sprintf("%.0f s", v)
+}
+
+// fleetAssumptions says what the simulated fleet is like.
+func fleetAssumptions() string {
+	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
+	slices.Sort(sizes)
+	var classes []string
+	for _, c := range sizeClasses() {
+		classes = append(classes, fmt.Sprintf("%d %% of %d to %d", c.percent, c.least, c.most))
+	}
+	return fmt.Sprintf("Clusters by the number of their machines: %s, as often in each octave of a class, all stretched to %d in sum (seed %d). "+
+		"That gives a median of %d, a 99th percentile of %d, and a largest of %d. One check for each cluster. %s",
+		strings.Join(classes, ", "), fleetMachines, fleetSeed, sizes[len(sizes)/2], sizes[len(sizes)*99/100], sizes[len(sizes)-1], fleetReading)
+}
+
+// fleetReading says how the table of the simulated fleet is to be read.
+const fleetReading = `Nodes report every 5 minutes, checks are
+looked at every 10; in a storm one node in a hundred turns bad at once. Cells are of the shard in the middle and of the one with the most.
+
+- **namespace, filled**: the largest cluster first, each into the shard with the fewest machines. **hashed**: by the FNV-1a hash of its name. **label**: by
+  --watch-filter, under which a shard's caches hold the Machines, Clusters, checks and kubeconfigs of all shards.
+- **Storm**: marking machines and telling of it, without remediations. *By calls at least*: what --kube-api-qps=1000 makes of the calls.
+- **Started again**: as after an upgrade or a take-over. The time is that of two cores which also ran all API servers, and for other shards' objects
+  processor time alone.
+- **Beyond what was measured**: how many times the machines, and the clusters, of the largest plot.
+`
+
+// fleetMethod says how the figures of fleets are taken, and what distorts them.
+const fleetMethod = `How much memory and processor time a workload cluster, a machine with its node, and a check cost is measured of small fleets that differ in one
+of these after another, each with new control planes; all objects are as in the worlds above. A very large fleet is then reckoned with what was learned.
+kubemend's manager is a process of its own and is asked over its metrics; the workload clusters are windows on one API server, each over TLS and HTTP/2
+with a connection of its own, which show the nodes of one cluster.
+
+- **Heap in use**: go_memstats_heap_alloc_bytes just after a collection that the profiler was asked for. **Resident memory**:
+  process_resident_memory_bytes, idle after the first start, and the highest of all readings, while a tenth of the nodes turned bad included.
+- **Processor time** is process_cpu_seconds_total, so that it does not matter who else uses the cores; delays do depend on that.
+- **Idle**: of half a minute in which nothing happens but ClusterCache's probes (one each 10 s and cluster), and the lease of a single replica is not kept.
+- **Heartbeats, steady passes, first full pass**: as above. **A tenth at once**: for each node that turned bad.
+- **Started again**: on machines that are marked already, so that nothing is left to write, until kubemend_machinehealthcheck_targets counts all of them.
+- **Of another shard**: with a --watch-filter that none of the objects has: what is not looked at is in caches all the same, and no workload cluster is connected to.
+- **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; what it misses the worst column by is stated.
+  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet.
+
+What this leaves out: a real workload cluster is far away and asks for a client certificate; watches are made anew every 5 to 10 minutes, which half a minute
+hardly shows; Go's collector lets garbage grow with the heap, so resident memory is no straight line, and GOMEMLIMIT bends it; BareMetalHosts and remediations are
+not among the objects (see the power cycles above). A line that was measured up to thousands of machines is a guess for hundreds of thousands.
+`

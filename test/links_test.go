@@ -1,0 +1,177 @@
+package test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// promised are pages that others are writing and that are linked to already. Take them out when they are there.
+var promised = []string{"docs/upgrade.md", "docs/uninstall.md", "docs/rights.md"}
+
+// Readers follow links; so does this, as far as they lead within the project, to pages and to their headings.
+func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
+	found := pages(t)
+	if len(found) < 20 {
+		t.Fatalf("only %d pages were found", len(found))
+	}
+	links := 0
+	for _, page := range found {
+		for _, target := range linksIn(content(t, page)) {
+			links++
+			if why := broken(t, page, target); why != "" {
+				t.Errorf("%s: %s: %s", page, target, why)
+			}
+		}
+	}
+	if links < 100 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+// The index says all there is: a page that nobody finds is not read.
+func TestThePagesAreInTheIndex(t *testing.T) {
+	const index = "docs/README.md"
+	listed := linksIn(content(t, index))
+	for _, page := range pages(t) {
+		if filepath.Dir(page) == "docs" && page != index && !slices.Contains(listed, filepath.Base(page)) {
+			t.Errorf("%s does not list %s", index, filepath.Base(page))
+		}
+	}
+}
+
+func TestABrokenLinkIsSeen(t *testing.T) {
+	for target, seen := range map[string]bool{
+		"../README.md": false, "../README.md#read-on": false, "#no-such-heading": true, "none.md": true, "../README.md#no-such-heading": true, "..": false,
+	} {
+		if why := broken(t, "docs/install.md", target); (why != "") != seen {
+			t.Errorf("%s: broken %q", target, why)
+		}
+	}
+	text := "# A `b`: c_d?\n```sh\n# no heading [no](link)\n```\n## Same\n## Same\nSee [one](two.md#three), `[x](y)` and ![four](five.png).\n"
+	if got, want := anchors(text), []string{"a-b-c_d", "same", "same-1"}; !slices.Equal(got, want) {
+		t.Errorf("headings %q, want %q", got, want)
+	}
+	if got, want := linksIn(text), []string{"two.md#three", "five.png"}; !slices.Equal(got, want) {
+		t.Errorf("links %q, want %q", got, want)
+	}
+}
+
+// pages are all of them, by their path from the top of the project.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		if entry.IsDir() && path != ".." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "out"}, name)) {
+			return filepath.SkipDir
+		}
+		if err == nil && strings.HasSuffix(name, ".md") {
+			var page string
+			page, err = filepath.Rel("..", path)
+			found = append(found, page)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func content(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	link   = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
+	quoted = regexp.MustCompile("`[^`]*`")
+)
+
+// linksIn are the targets of the links of a page, without those in code.
+func linksIn(text string) []string {
+	var targets []string
+	for _, line := range proseOf(text) {
+		for _, match := range link.FindAllStringSubmatch(quoted.ReplaceAllString(line, "``"), -1) {
+			targets = append(targets, match[1])
+		}
+	}
+	return targets
+}
+
+// proseOf are the lines that are not between fences.
+func proseOf(text string) []string {
+	var prose []string
+	fenced := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		} else if !fenced {
+			prose = append(prose, strings.TrimRight(line, "\n"))
+		}
+	}
+	return prose
+}
+
+// broken says why a link of a page leads nowhere; empty if it does, or out of the project.
+func broken(t *testing.T, page, target string) string {
+	t.Helper()
+	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+		return ""
+	}
+	file, heading, _ := strings.Cut(target, "#")
+	path := page
+	if file != "" {
+		path = filepath.Join(filepath.Dir(page), file)
+	}
+	if _, err := os.Stat(filepath.Join("..", path)); err != nil {
+		if slices.Contains(promised, path) {
+			return ""
+		}
+		return "there is no " + path
+	}
+	if heading != "" && !slices.Contains(anchors(content(t, path)), heading) {
+		return fmt.Sprintf("there is no heading #%s in %s", heading, path)
+	}
+	return ""
+}
+
+// anchors are what the headings of a page are reached by, as GitHub makes it of their text: in small letters, without punctuation, with
+// hyphens for blanks, and a number from the second of the same on.
+func anchors(text string) []string {
+	var made []string
+	times := map[string]int{}
+	for _, line := range proseOf(text) {
+		marks, heading, is := strings.Cut(line, " ")
+		if !is || marks == "" || strings.Trim(marks, "#") != "" {
+			continue
+		}
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, link.ReplaceAllStringFunc(strings.TrimSpace(heading), func(l string) string { return l[1:strings.Index(l, "]")] }))
+		if n := times[anchor]; n > 0 {
+			made = append(made, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			made = append(made, anchor)
+		}
+		times[anchor]++
+	}
+	return made
+}

@@ -1,0 +1,104 @@
+package packages
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// shard is the example of docs/sharding.md, in which everything of config/shard gets the suffix and the namespace of one of several.
+func shard(t *testing.T) []object {
+	t.Helper()
+	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard")))
+}
+
+func TestAShardIsAManagerAndNothingThatIsSharedWithOthers(t *testing.T) {
+	first := byID(standalone(t))
+	for _, o := range shard(t) {
+		if _, shared := first[id(&o)]; shared {
+			t.Errorf("%s is there already", id(&o))
+		}
+		switch o.GetKind() {
+		case "CustomResourceDefinition", "ClusterRole", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Service", "Certificate", "Issuer":
+			t.Errorf("%s: there is one for all shards", id(&o))
+		}
+	}
+}
+
+// Otherwise two of them would overwrite each other's objects, or wait for each other's lease, or be taken for a part of clusterctl's provider.
+func TestShardsKeepOutOfEachOthersWay(t *testing.T) {
+	const own = "kubemend-east"
+	for _, o := range shard(t) {
+		switch {
+		case o.GetKind() == "Namespace" && o.GetName() != own, o.GetKind() != "Namespace" && !strings.Contains(o.GetName(), "-shard-east"):
+			t.Errorf("%s: another shard has the same", id(&o))
+		case o.GetKind() != "Namespace" && o.GetKind() != "ClusterRoleBinding" && o.GetNamespace() != own:
+			t.Errorf("%s is not in the namespace of the shard", id(&o))
+		}
+		if provider := o.GetLabels()["cluster.x-k8s.io/provider"]; provider != "" {
+			t.Errorf("%s: clusterctl takes it for a part of %s", id(&o), provider)
+		}
+	}
+}
+
+func TestAShardHasTheRightsOfTheManager(t *testing.T) {
+	all := shard(t)
+	d, _ := manager(t, all)
+	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
+	roles := map[string]bool{}
+	for _, o := range ofKind(all, "ClusterRoleBinding") {
+		b := as[rbacv1.ClusterRoleBinding](t, o)
+		if diff := cmp.Diff(account, b.Subjects); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id(o), diff)
+		}
+		roles[b.RoleRef.Name] = true
+	}
+	for _, o := range ofKind(all, "RoleBinding") {
+		if diff := cmp.Diff(account, as[rbacv1.RoleBinding](t, o).Subjects); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id(o), diff)
+		}
+	}
+	for _, o := range ofKind(standalone(t), "ClusterRoleBinding") {
+		if role := as[rbacv1.ClusterRoleBinding](t, o).RoleRef.Name; !roles[role] {
+			t.Errorf("%s is not bound", role)
+		}
+	}
+}
+
+func TestAShardIsToldItsPartAndLeavesTheNodesToOthers(t *testing.T) {
+	all := shard(t)
+	d, c := manager(t, all)
+	want := map[string]string{
+		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "watch-filter": "$(KUBEMEND_WATCH_FILTER)",
+		"node-health-checks": "off",
+	}
+	if diff := cmp.Diff(want, flags(c)); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	parts := ofKind(all, "ConfigMap")[0]
+	if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
+		t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
+	}
+	if diff := cmp.Diff(map[string]any{"KUBEMEND_NAMESPACE": "fleet-east", "KUBEMEND_WATCH_FILTER": ""}, parts.Object["data"]); diff != "" {
+		t.Errorf("its part (-want +got):\n%s", diff)
+	}
+	if len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
+		t.Error("it waits for a certificate that nobody makes")
+	}
+	for _, rule := range []string{
+		"the manager has no more power over its node than it needs", "a replica that is lost is not missed", "selectors select the manager",
+	} {
+		for _, fault := range rules[rule](t, all) {
+			t.Error(rule + ": " + fault)
+		}
+	}
+	known := programFlags(t)
+	for flag := range flags(c) {
+		if _, is := known[flag]; !is {
+			t.Errorf("--%s is no flag of the manager", flag)
+		}
+	}
+}
