@@ -105,9 +105,6 @@ var _ = Describe("While no manager runs", Ordered, func() {
 			is, err := management.current(ctx, o)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(is.GetDeletionTimestamp()).NotTo(BeNil(), name)
-			if o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation" {
-				continue // the finalizers of these are nobody's
-			}
 			Expect(management.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed(), name)
 			management.gone(ctx, o)
 		}
