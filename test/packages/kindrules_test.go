@@ -88,7 +88,13 @@ func deletableObjects(t *testing.T, all []object) []string {
 	var found []string
 	for _, hooks := range webhooks(t, all) {
 		for i := range hooks {
+			deleted := slices.ContainsFunc(hooks[i].MatchConditions, func(c admissionv1.MatchCondition) bool {
+				return c.Expression == "!has(object.metadata.deletionTimestamp)"
+			})
 			for _, r := range hooks[i].Rules {
+				if slices.Contains(r.Operations, admissionv1.Update) && !deleted {
+					found = append(found, fmt.Sprintf("%s has to answer before one of %v that is being deleted can go", hooks[i].Name, r.Resources))
+				}
 				deletes := slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool {
 					return o == admissionv1.Delete || o == admissionv1.OperationAll
 				})

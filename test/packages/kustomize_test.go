@@ -46,33 +46,34 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 		path       []string
 		value      any
 	}{
-		"an object without its label":        {rule: "every object says whose it is", kind: "Service", path: []string{"metadata", "labels"}},
-		"an object in another namespace":     {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"metadata", "namespace"}, value: "default"},
-		"another name of the namespace":      {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Namespace", path: []string{"metadata", "name"}, value: "default"},
-		"a kind that nobody knows":           {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"kind"}, value: "Secret"},
-		"another Deployment":                 {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", path: []string{"metadata", "name"}, value: "manager"},
-		"another image":                      {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", change: inManager("image", "controller:latest")},
-		"a container of another name":        {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", change: inManager("name", "controller")},
-		"a file system that can be written":  {rule: "the manager has no more power over its node than it needs", kind: "Deployment", change: inManager("securityContext", map[string]any{})},
-		"a folder of the node":               {rule: "the manager has no more power over its node than it needs", kind: "Deployment", path: podPath("volumes"), value: []any{map[string]any{"name": "a", "hostPath": map[string]any{"path": "/"}}}},
-		"one replica":                        {rule: "a replica that is lost is not missed", kind: "Deployment", path: []string{"spec", "replicas"}, value: int64(1)},
-		"replicas on one node":               {rule: "a replica that is lost is not missed", kind: "Deployment", path: podPath("topologySpreadConstraints")},
-		"a flag that the program has not":    {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--leader-election"})},
-		"a port where nobody listens":        {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--diagnostics-address=:8080", "--webhook-cert-dir=/etc/kubemend/webhook"})},
-		"an account that is not there":       {rule: "who is allowed something is there", kind: "Deployment", path: podPath("serviceAccountName"), value: "default"},
-		"a binding of another account":       {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"subjects"}, value: []any{map[string]any{"kind": "ServiceAccount", "name": "default"}}},
-		"a binding of a role that is none":   {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "cluster-admin"},
-		"a budget for other pods":            {rule: "selectors select the manager", kind: "PodDisruptionBudget", path: []string{"spec", "selector", "matchLabels"}, value: map[string]any{"app": "a"}},
-		"a Service for other pods":           {rule: "selectors select the manager", kind: "Service", path: []string{"spec", "selector"}, value: map[string]any{"app": "a"}},
-		"a certificate for other names":      {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "dnsNames"}, value: []any{"localhost"}},
-		"a secret that is not mounted":       {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "secretName"}, value: "other"},
-		"no CA for the webhooks":             {rule: "webhooks are answered, and by whom they can trust", kind: "MutatingWebhookConfiguration", path: []string{"metadata", "annotations"}},
-		"a webhook for a kind of others":     {rule: "webhooks are answered, and by whom they can trust", kind: "ValidatingWebhookConfiguration", change: ofWebhook("machinehealthchecks", "CREATE")},
-		"a webhook for remediations":         {rule: "no webhook stands between a remediation and its end", kind: "ValidatingWebhookConfiguration", change: ofWebhook("hostremediations", "UPDATE")},
-		"a deletion that has to be answered": {rule: "what nobody answers for can be deleted", kind: "ValidatingWebhookConfiguration", change: failing},
-		"versions that nobody converts":      {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
-		"a contract without a version":       {rule: "Cluster API finds the versions of its contract", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
-		"templates that stay when all moves": {rule: "templates move with their cluster", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
+		"an object without its label":          {rule: "every object says whose it is", kind: "Service", path: []string{"metadata", "labels"}},
+		"an object in another namespace":       {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"metadata", "namespace"}, value: "default"},
+		"another name of the namespace":        {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Namespace", path: []string{"metadata", "name"}, value: "default"},
+		"a kind that nobody knows":             {rule: "clusterctl finds one namespace, and all that has one in it", kind: "Service", path: []string{"kind"}, value: "Secret"},
+		"another Deployment":                   {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", path: []string{"metadata", "name"}, value: "manager"},
+		"another image":                        {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", change: inManager("image", "controller:latest")},
+		"a container of another name":          {rule: "the manager is a Deployment that clusterctl and Tilt know", kind: "Deployment", change: inManager("name", "controller")},
+		"a file system that can be written":    {rule: "the manager has no more power over its node than it needs", kind: "Deployment", change: inManager("securityContext", map[string]any{})},
+		"a folder of the node":                 {rule: "the manager has no more power over its node than it needs", kind: "Deployment", path: podPath("volumes"), value: []any{map[string]any{"name": "a", "hostPath": map[string]any{"path": "/"}}}},
+		"one replica":                          {rule: "a replica that is lost is not missed", kind: "Deployment", path: []string{"spec", "replicas"}, value: int64(1)},
+		"replicas on one node":                 {rule: "a replica that is lost is not missed", kind: "Deployment", path: podPath("topologySpreadConstraints")},
+		"a flag that the program has not":      {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--leader-election"})},
+		"a port where nobody listens":          {rule: "the manager knows every flag that it is given", kind: "Deployment", change: inManager("args", []any{"--diagnostics-address=:8080", "--webhook-cert-dir=/etc/kubemend/webhook"})},
+		"an account that is not there":         {rule: "who is allowed something is there", kind: "Deployment", path: podPath("serviceAccountName"), value: "default"},
+		"a binding of another account":         {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"subjects"}, value: []any{map[string]any{"kind": "ServiceAccount", "name": "default"}}},
+		"a binding of a role that is none":     {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "cluster-admin"},
+		"a budget for other pods":              {rule: "selectors select the manager", kind: "PodDisruptionBudget", path: []string{"spec", "selector", "matchLabels"}, value: map[string]any{"app": "a"}},
+		"a Service for other pods":             {rule: "selectors select the manager", kind: "Service", path: []string{"spec", "selector"}, value: map[string]any{"app": "a"}},
+		"a certificate for other names":        {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "dnsNames"}, value: []any{"localhost"}},
+		"a secret that is not mounted":         {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "secretName"}, value: "other"},
+		"no CA for the webhooks":               {rule: "webhooks are answered, and by whom they can trust", kind: "MutatingWebhookConfiguration", path: []string{"metadata", "annotations"}},
+		"a webhook for a kind of others":       {rule: "webhooks are answered, and by whom they can trust", kind: "ValidatingWebhookConfiguration", change: ofWebhook("machinehealthchecks", "CREATE")},
+		"a webhook for remediations":           {rule: "no webhook stands between a remediation and its end", kind: "ValidatingWebhookConfiguration", change: ofWebhook("hostremediations", "UPDATE")},
+		"a deletion that has to be answered":   {rule: "what nobody answers for can be deleted", kind: "ValidatingWebhookConfiguration", change: failing},
+		"a finalizer that stays for an answer": {rule: "what nobody answers for can be deleted", kind: "MutatingWebhookConfiguration", change: unconditional},
+		"versions that nobody converts":        {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
+		"a contract without a version":         {rule: "Cluster API finds the versions of its contract", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
+		"templates that stay when all moves":   {rule: "templates move with their cluster", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := standalone(t)
@@ -115,11 +116,17 @@ func ofWebhook(resource, operation string) func(*object) {
 	}
 }
 
-// failing makes every webhook one without whose answer nothing goes on.
-func failing(o *object) {
+// failing makes every webhook one without whose answer nothing goes on, unconditional one that is always asked.
+func failing(o *object) { eachWebhook(o, func(hook map[string]any) { hook["failurePolicy"] = "Fail" }) }
+
+func unconditional(o *object) {
+	eachWebhook(o, func(hook map[string]any) { delete(hook, "matchConditions") })
+}
+
+func eachWebhook(o *object, change func(map[string]any)) {
 	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 	for i := range hooks {
-		hooks[i].(map[string]any)["failurePolicy"] = "Fail"
+		change(hooks[i].(map[string]any))
 	}
 	_ = unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }

@@ -39,7 +39,7 @@ const (
 // installing them has to answer.
 const askKindEvery = 100 * time.Millisecond
 
-// CertManager is a file with the kinds of cert-manager, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
+// CertManager is a file with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
 func CertManager() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {

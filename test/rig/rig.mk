@@ -1,4 +1,4 @@
-# The programs that test/rig runs, built from Go modules into .rig/bin/, and the kinds of cert-manager, which come from one as well. The top-level Makefile includes this file.
+# The programs that test/rig runs, built from Go modules into .rig/bin/, and two kinds of cert-manager, which come from one as well. The top-level Makefile includes this file.
 #
 # A program is built when it is missing, or older than the go.mod, go.sum or source that it comes from. Where
 # KUBEBUILDER_ASSETS is set, etcd and kube-apiserver are taken from there and not built.
@@ -60,4 +60,4 @@ $(RIG_BIN)/leash: $(filter-out %_test.go,$(wildcard $(RIG_LEASH)/*.go))
 $(RIG_BIN)/cert-manager.yaml: $(RIG_CERT_MANAGER)/go.mod $(RIG_CERT_MANAGER)/go.sum
 	@mkdir -p $(@D)
 	@module=github.com/cert-manager/cert-manager; $(or $(GO),go) -C $(RIG_CERT_MANAGER) mod download $$module && \
-		cat "$$($(or $(GO),go) -C $(RIG_CERT_MANAGER) list -m -f '{{.Dir}}' $$module)"/deploy/crds/*.yaml > $@.part && mv $@.part $@
+		cat "$$($(or $(GO),go) -C $(RIG_CERT_MANAGER) list -m -f '{{.Dir}}' $$module)"/deploy/crds/cert-manager.io_{certificates,issuers}.yaml > $@.part && mv $@.part $@

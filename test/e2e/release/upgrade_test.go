@@ -15,6 +15,9 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
+// Two upgrades: since the oldest release, as it was, which any copy of the project has and which does not move with what is being changed; and since
+// the commit before, where a change is to be seen that the first release never had.
+//
 // An old manager is not to be had here. Whoever writes objects before the upgrade has this one to complete and convert them: what is old is what is
 // stored, by which schema, and what is installed.
 var _ = Describe("An upgrade", func() {
