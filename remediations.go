@@ -103,7 +103,7 @@ func (r remediations) start(c *hostremediation.Reconciler) func(context.Context)
 func (r remediations) sweep(context.Context) error {
 	return (&hostremediation.Sweeper{
 		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts,
-		Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
+		Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace, Leaving: r.o.leave,
 	}).SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 

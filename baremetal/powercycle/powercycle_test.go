@@ -55,6 +55,7 @@ func off(f *Facts)             { f.PoweredOn = false }
 func on(f *Facts)              { f.PoweredOn = true }
 func hostPaused(f *Facts)      { f.Acts = false }
 func paused(f *Facts)          { f.Paused = true }
+func leavingNow(f *Facts)      { f.Leaving = true }
 func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)   { f.HeldByOthers = true }
 func failing(f *Facts)         { f.PowerFails = true }
@@ -151,6 +152,14 @@ func TestNext(t *testing.T) {
 		"and of one that is off, as long as nothing moves":               {in(MovingWorkload, paused), Release, Preparing, "Paused"},
 		"but a workload that moves is waited for":                        {in(MovingWorkload, paused, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"with a deadline":                                                {in(MovingWorkload, paused, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"who leaves begins nothing":                                      {in(Pending, leavingNow), Advance, Ended, "Leaving"},
+		"and goes on with nothing that would need an end":                {in(PoweringOff, leavingNow), Advance, Ended, "Leaving"},
+		"does not fence the node of a host that is off":                  {in(MovingWorkload, leavingNow), Advance, Ended, "Leaving"},
+		"but waits for a workload that moves":                            {in(MovingWorkload, leavingNow, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"no longer than ever":                                            {in(MovingWorkload, leavingNow, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"and lets the host on when it has moved":                         {in(PoweringOn, leavingNow, heldOff), Advance, Ended, "Leaving"},
+		"a machine is not handed over by who leaves":                     {in(HandingOver, leavingNow), Advance, Ended, "Leaving"},
+		"nor waited for until it is well":                                {in(Booting, leavingNow, fenced), Advance, Ended, "Leaving"},
 		"then the host is let go":                                        {in(PoweringOn, paused, heldOff), Release, PoweringOn, "Paused"},
 		"and the fence taken away":                                       {in(PoweringOn, paused, fenced), Unfence, PoweringOn, "Paused"},
 		"a pause stops the clocks":                                       {in(Booting, paused, resumed, stateOver), Wait, Booting, "Paused"},

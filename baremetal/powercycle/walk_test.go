@@ -174,7 +174,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
 		func(n *scene) { n.f.Well = !n.f.Well },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
-		func(n *scene) { n.f.Leaving = true },
+		func(n *scene) { n.f.Leaving, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
 		func(n *scene) { n.f.HeldByOthers = !n.f.HeldByOthers },
 		func(n *scene) { n.stubborn = true },

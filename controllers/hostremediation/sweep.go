@@ -49,6 +49,8 @@ type Sweeper struct {
 	// Grace is how long a mark whose remediation cannot be found stays: a backup that is being restored, or clusterctl, may make the
 	// host before the remediation.
 	Grace time.Duration
+	// Leaving says that kubemend is being removed: a remediation that neither remembers nor keeps anything lets go of nothing then.
+	Leaving bool
 
 	mu    sync.Mutex
 	since map[types.UID]time.Time // host, to when it was first seen with an orphaned mark
@@ -219,6 +221,9 @@ func (s *Sweeper) remediations(ctx context.Context, reader client.Reader, namesp
 			return nil, err
 		}
 		for _, rem := range all {
+			if _, remembers := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; s.Leaving && !remembers && len(rem.GetFinalizers()) == 0 {
+				continue
+			}
 			known[rem.GetUID()], known[remembered(rem).UID] = true, true
 		}
 	}

@@ -191,3 +191,23 @@ func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 		t.Errorf("known are %v, %v", known, err)
 	}
 }
+
+func TestWhoLeavesSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
+	forgotten := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "forgotten"}}
+	working := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "working", Finalizers: []string{mendv1.HostRemediationFinalizer}}}
+	for name, tc := range map[string]struct {
+		leaving bool
+		want    []string
+	}{
+		"it begins anew, and takes its hold up again": {false, []string{holdOff + "forgotten", holdOff + "working"}},
+		"who leaves begins nothing anew":              {true, []string{holdOff + "working"}},
+	} {
+		s, c, clock := sweeperOf(t, map[string]string{holdOff + "forgotten": "x", holdOff + "working": "x"}, forgotten, working)
+		s.Leaving = tc.leaving
+		sweep(t, s, c)
+		clock.SetTime(noon.Add(time.Minute))
+		if left, _ := sweep(t, s, c); !slices.Equal(left, tc.want) {
+			t.Errorf("%s: %v are left, want %v", name, left, tc.want)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func (l *Leaver) act(ctx context.Context, s step) error {
 	case release:
 		err = l.patch(ctx, s.on, map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil}})
 	case unmark:
-		err = l.patch(ctx, s.on, unmarked(s.on))
+		err = l.patch(ctx, s.on, unmarked(s.trace))
 	case erase:
 		err = l.Client.Delete(ctx, named(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
 	case unfence:
@@ -49,35 +49,34 @@ func (l *Leaver) act(ctx context.Context, s step) error {
 	return nil
 }
 
-// marks are the annotations and labels that say something to kubemend alone.
-var (
-	markAnnotations = []string{
-		mendv1.MadeByAnnotation, mendv1.MadeByNodeCheckAnnotation, mendv1.PowerCycleAnnotation, mendv1.MarkedForAnnotation, mendv1.RebootedForAnnotation,
-	}
-	markLabels = []string{mendv1.MadeByUIDLabel, mendv1.MadeByNodeCheckUIDLabel}
-)
+// marks are what says something to kubemend alone, by the kind of the trace. One object may bear several: of a request whose power cycle is
+// under way the maker's mark is taken, and nothing else.
+var marks = map[what]struct{ annotations, labels []string }{
+	checkRequest:     {[]string{mendv1.MadeByAnnotation}, []string{mendv1.MadeByUIDLabel}},
+	nodeCheckRequest: {[]string{mendv1.MadeByNodeCheckAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel}},
+	remediation:      {annotations: []string{mendv1.PowerCycleAnnotation}},
+	hostMark:         {annotations: []string{mendv1.MarkedForAnnotation}},
+}
 
-// unmarked is what a merge patch has to say of the metadata of o, to take our marks off it. A memory stays with a finalizer that is not of our
-// kind alone: whoever serves that kind reads it.
-func unmarked(o *metadata) map[string]any {
-	annotations, labels, changes := map[string]any{}, map[string]any{}, map[string]any{}
-	for _, key := range markAnnotations {
-		if _, has := o.Annotations[key]; has {
-			annotations[key] = nil
-		}
+// unmarked is what a merge patch has to say of the metadata of an object, to take the marks of a trace off it.
+func unmarked(t *trace) map[string]any {
+	annotations, labels := map[string]any{}, map[string]any{}
+	for _, key := range marks[t.what].annotations {
+		annotations[key] = nil
 	}
-	if o.Annotations[clusterctlv1.BlockMoveAnnotation] == mendv1.Claim {
+	for _, key := range marks[t.what].labels {
+		labels[key] = nil
+	}
+	changes := map[string]any{"annotations": annotations, "labels": labels}
+	if t.what != remediation {
+		return changes
+	}
+	if t.on.Annotations[clusterctlv1.BlockMoveAnnotation] == mendv1.Claim {
 		annotations[clusterctlv1.BlockMoveAnnotation] = nil
 	}
-	for _, key := range markLabels {
-		if _, has := o.Labels[key]; has {
-			labels[key] = nil
-		}
+	if slices.Contains(t.on.Finalizers, mendv1.HostRemediationFinalizer) {
+		changes["finalizers"] = slices.DeleteFunc(slices.Clone(t.on.Finalizers), func(f string) bool { return f == mendv1.HostRemediationFinalizer })
 	}
-	if slices.Contains(o.Finalizers, mendv1.HostRemediationFinalizer) {
-		changes["finalizers"] = slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == mendv1.HostRemediationFinalizer })
-	}
-	changes["annotations"], changes["labels"] = annotations, labels
 	return changes
 }
 

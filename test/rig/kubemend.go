@@ -13,11 +13,20 @@ type Kubemend = Manager
 // Kubemend starts the manager against this control plane with the given kubeconfig (the administrator's if it is nil) and returns when its
 // caches are filled. It ends with the control plane, at the latest. Names tell several managers apart.
 func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
-	binary := filepath.Join(c.rig.root, "bin", "manager")
-	if _, err := os.Stat(binary); err != nil {
+	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: args})
+}
+
+// Leaving starts the manager as Kubemend does, to take everything back. It returns at once: the manager is ready when it has.
+func (c *ControlPlane) Leaving(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
+	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: append([]string{"--leave"}, args...), Unready: true})
+}
+
+func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemend, error) {
+	o.Name, o.Binary = "kubemend-"+o.Name, filepath.Join(c.rig.root, "bin", "manager")
+	if _, err := os.Stat(o.Binary); err != nil {
 		return nil, fmt.Errorf("start kubemend: %w: run make build", err)
 	}
-	return c.Manager(ctx, ManagerOptions{Name: "kubemend-" + name, Binary: binary, Kubeconfig: kubeconfig, Args: args})
+	return c.Manager(ctx, o)
 }
 
 // WebhookFlags are what the one manager is started with that the API server asks; none if it asks nobody. See ManagementOptions.Webhooks

@@ -25,14 +25,16 @@ type ManagerOptions struct {
 	Kubeconfig []byte
 	// Args are more flags.
 	Args []string
+	// Unready makes nobody wait until it is ready: it may not be for long.
+	Unready bool
 }
 
 // Manager is a controller manager as a process of its own.
 type Manager struct {
 	plane *ControlPlane
 	key   program
-	// Metrics is the URL of its metrics.
-	Metrics string
+	// Metrics is the URL of its metrics, Health that of its health endpoints without their paths.
+	Metrics, Health string
 	// Log is the file that it logs to.
 	Log string
 }
@@ -59,14 +61,17 @@ func (c *ControlPlane) Manager(ctx context.Context, o ManagerOptions) (*Manager,
 		"--kubeconfig=" + file, "--health-addr=" + health.address(),
 		"--diagnostics-address=" + diagnostics.address(), "--insecure-diagnostics",
 	}, o.Args...)
-	m := &Manager{plane: c, key: program(o.Name), Metrics: "http://" + diagnostics.address() + "/metrics"}
+	m := &Manager{plane: c, key: program(o.Name), Metrics: "http://" + diagnostics.address() + "/metrics", Health: "http://" + health.address()}
 	p, err := m.launch(o.Binary, args)
 	if err != nil {
 		return nil, err
 	}
+	if o.Unready {
+		return m, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, managerReady)
 	defer cancel()
-	if err := p.await(ctx, func(ctx context.Context) error { return answers(ctx, "http://"+health.address()+"/readyz") }); err != nil {
+	if err := p.await(ctx, func(ctx context.Context) error { return answers(ctx, m.Health+"/readyz") }); err != nil {
 		m.Kill()
 		return nil, fmt.Errorf("start %s: %w", o.Name, err)
 	}
@@ -96,6 +101,9 @@ func (m *Manager) launch(binary string, args []string) (*process, error) {
 
 // Kill ends the manager at once, as a crash would.
 func (m *Manager) Kill() { m.plane.end(m.key) }
+
+// Ready is nil if the manager says that it is ready; the error has its answer.
+func (m *Manager) Ready(ctx context.Context) error { return answers(ctx, m.Health+"/readyz") }
 
 // Scrape returns the manager's metrics in the text format.
 func (m *Manager) Scrape(ctx context.Context) (string, error) {

@@ -25,6 +25,7 @@ import (
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -35,6 +36,9 @@ const specPatience = 8 * time.Minute
 
 // ownKinds are the CRDs that ship.
 var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
+
+// remediator are the kinds of one that is not there, for NodeHealthChecks.
+var remediator = filepath.Join("..", "..", "..", "docs", "examples", "remediator.yaml")
 
 // What all specs share.
 var (
@@ -71,7 +75,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, CRDs: []string{ownKinds}, Webhooks: true,
+			Core: true, ControllerManager: true, CRDs: []string{ownKinds, remediator}, Webhooks: true,
 		})
 		return err
 	})
@@ -113,7 +117,8 @@ func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
+		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme,
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}

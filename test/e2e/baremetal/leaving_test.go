@@ -1,0 +1,306 @@
+package baremetal
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// rebooting is the kind of a remediator's requests; see docs/examples/remediator.yaml.
+var rebooting = schema.GroupVersionKind{Group: "remedies.example.org", Version: "v1alpha1", Kind: "RebootRemediation"}
+
+const (
+	// working is the finalizer by which the remediator holds on to a request.
+	working = "remedies.example.org/working"
+	// leaderLease is the lease by which replicas agree.
+	leaderLease = "leader.kubemend.io"
+)
+
+var electing = []string{"--leader-elect", "--leader-elect-namespace=default", "--orphan-grace-period=1s"}
+
+var _ = Describe("A manager that leaves", Ordered, func() {
+	It("takes everything back, while a replica that does not leave is there and others that do are killed", func(ctx SpecContext) {
+		manager.Kill()
+		startManager(ctx, electing...)
+		DeferCleanup(func(ctx SpecContext) {
+			manager.Kill()
+			startManager(ctx)
+		})
+		rack.allWell(ctx)
+
+		By("holding a host off whose workload does not move, with its node fenced")
+		app := "stuck"
+		Expect(builders.Apply(ctx, rack.there, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
+		name := rack.nodeOf(ctx, app)
+		host, check := rack.host(name), client.ObjectKey{Namespace: rack.namespace, Name: "hostremediation"}
+		rack.watched(ctx, ours)
+		patience := []byte(`{"spec":{"template":{"spec":{"strategy":{"timeoutSeconds":900}}}}}`) // no deadline comes in between
+		template := ours.template(rack.namespace, check.Name, twoAttempts)
+		Expect(here.Patch(ctx, template, client.RawPatch(types.MergePatchType, patience))).To(Succeed())
+		attacher.Stick(true)
+		DeferCleanup(func() { attacher.Stick(false) })
+		began := time.Now()
+		host.Kubelet().Stop()
+		Eventually(func() bool { return outOfService(rack.node(ctx, name)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+
+		By("leaving a fence and a hold behind whose remediation is gone")
+		orphan := slices.DeleteFunc(rack.workerNames(ctx), func(worker string) bool { return worker == name })[0]
+		rack.edit(ctx, orphan, func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
+				Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
+			})
+			n.Annotations[fence.FencedByAnnotation] = "of-nobody"
+		})
+
+		By("having a node of this cluster remediated, with a lease on it")
+		request := remediatedNode(ctx)
+
+		By("starting a replica that leaves beside the one that does not")
+		first := leavingReplica(ctx, "first")
+		Eventually(leader(ctx)).WithTimeout(time.Minute).Should(HavePrefix("leaving_"))
+		Eventually(func() error { return manager.Ready(ctx) }).WithTimeout(time.Minute).Should(HaveOccurred(), "it has lost its lease, and ends")
+		manager.Kill()
+		startManager(ctx, electing...) // as its Deployment would
+		Eventually(func() map[string]string { return checkOf(ctx, check).Annotations }).WithTimeout(time.Minute).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
+		Eventually(answer(ctx, first, "/readyz/left-behind")).WithTimeout(time.Minute).Should(And(
+			ContainSubstring("HostRemediation "+rack.namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
+		Expect(powered(host)()).To(BeFalse(), "its workload is on its way")
+
+		By("killing it, with two more there")
+		first.Kill()
+		second, third := leavingReplica(ctx, "second"), leavingReplica(ctx, "third")
+		Eventually(func(g Gomega) {
+			for _, m := range []*rig.Kubemend{second, third} {
+				g.Expect(answer(ctx, m, "/readyz/left-behind")()).To(ContainSubstring("HostRemediation " + rack.namespace + "/" + name))
+			}
+		}).WithTimeout(time.Minute).Should(Succeed())
+
+		By("letting the workload move, and the remediator let go")
+		attacher.Stick(false)
+		release(ctx, request)
+		for _, m := range []*rig.Kubemend{second, third} {
+			Eventually(func() error { return m.Ready(ctx) }).WithTimeout(3*time.Minute).Should(Succeed(), answer(ctx, m, "/readyz/left-behind"))
+		}
+
+		Expect(traces(ctx, management.Config())).To(BeEmpty())
+		Expect(traces(ctx, rack.plane.Config())).To(BeEmpty())
+		Eventually(powered(host)).Should(BeTrue())
+		Eventually(func() corev1.ConditionStatus { return rack.ready(ctx, name) }).WithTimeout(2 * time.Minute).Should(Equal(corev1.ConditionTrue))
+		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+
+		By("seeing that Cluster API core has taken the check over, and that it was said")
+		Eventually(func(g Gomega) {
+			c := checkOf(ctx, check)
+			g.Expect(conditionOf(c.Status.Conditions, clusterv1.PausedCondition)).To(Equal(metav1.ConditionFalse))
+			g.Expect(c.Status.ExpectedMachines).To(Equal(ptr.To(rack.workers)))
+			g.Expect(c.Status.CurrentHealthy).To(Equal(ptr.To(rack.workers)))
+		}).WithTimeout(time.Minute).Should(Succeed())
+		Expect(rack.events(ctx, "MachineHealthCheck", check.Name, time.Time{})).To(HaveKey(mendv1.EventCheckReleased))
+		drill := &nhcv1.NodeHealthCheck{}
+		Expect(here.Get(ctx, client.ObjectKey{Name: "drill"}, drill)).To(Succeed())
+		Expect(drill.Status.Phase).To(Equal(nhcv1.PhaseDisabled))
+		Expect(drill.Status.UnhealthyNodes).To(BeEmpty())
+
+		By("deleting all objects of the kinds whose CRDs go, with no manager there")
+		second.Kill()
+		third.Kill()
+		Expect(here.DeleteAllOf(ctx, &mendv1.HostRemediation{}, client.InNamespace(rack.namespace))).To(Succeed())
+		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
+		manager.Kill()
+		startManager(ctx, "--node-health-checks=off") // for its webhooks, while the check of the nodes is deleted
+	}, SpecTimeout(2*specPatience))
+})
+
+// leavingReplica starts a replica that leaves; it ends with the spec.
+func leavingReplica(ctx context.Context, name string) *rig.Kubemend {
+	GinkgoHelper()
+	m, err := management.Leaving(ctx, name, nil, electing...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		m.Kill()
+		if content, err := os.ReadFile(m.Log); err == nil && CurrentSpecReport().Failed() {
+			AddReportEntry("the log of the "+name+" replica that leaves", string(content[max(0, len(content)-16<<10):]))
+		}
+	})
+	return m
+}
+
+// leader is whoever holds the lease by which replicas agree.
+func leader(ctx context.Context) func() string {
+	return func() string {
+		lease := &coordinationv1.Lease{}
+		if err := here.Get(ctx, client.ObjectKey{Namespace: "default", Name: leaderLease}, lease); err != nil {
+			return err.Error()
+		}
+		return ptr.Deref(lease.Spec.HolderIdentity, "")
+	}
+}
+
+// answer is what a manager says on one of its health endpoints.
+func answer(ctx context.Context, m *rig.Kubemend, path string) func() string {
+	return func() string {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Health+path, http.NoBody)
+		if err != nil {
+			return err.Error()
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		return fmt.Sprint(string(body), err)
+	}
+}
+
+func checkOf(ctx context.Context, key client.ObjectKey) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(here.Get(ctx, key, check)).To(Succeed())
+	return check
+}
+
+func conditionOf(conditions []metav1.Condition, kind string) metav1.ConditionStatus {
+	for _, c := range conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// remediatedNode has a node of the management cluster remediated by somebody who holds on to the request.
+func remediatedNode(ctx context.Context) *unstructured.Unstructured {
+	GinkgoHelper()
+	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{}}}}
+	template.SetGroupVersionKind(rebooting.GroupVersion().WithKind(rebooting.Kind + "Template"))
+	template.SetNamespace("default")
+	template.SetName("drill")
+	drill := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "drill"}}
+	drill.Spec.Selector.MatchLabels = map[string]string{"drill": "yes"}
+	drill.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Drill", Status: corev1.ConditionTrue, Duration: metav1.Duration{Duration: time.Second}}}
+	drill.Spec.RemediationTemplate = &corev1.ObjectReference{
+		APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(), Name: template.GetName(),
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "drilled", Labels: drill.Spec.Selector.MatchLabels}}
+	well := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "undrilled-1", Labels: drill.Spec.Selector.MatchLabels}}
+	better := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "undrilled-2", Labels: drill.Spec.Selector.MatchLabels}}
+	for _, o := range []client.Object{template, well, better, node, drill} {
+		Expect(here.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, o)).To(Succeed()) })
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: "Drill", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
+	Expect(here.Status().Update(ctx, node)).To(Succeed())
+	request := &unstructured.Unstructured{}
+	request.SetGroupVersionKind(rebooting)
+	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: "default", Name: node.Name}, request) }).WithTimeout(2 * time.Minute).Should(Succeed())
+	request.SetFinalizers([]string{working})
+	Expect(here.Update(ctx, request)).To(Succeed())
+	return request
+}
+
+// release is what a remediator does when its request is deleted.
+func release(ctx context.Context, request *unstructured.Unstructured) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(request), request)).To(Succeed())
+		g.Expect(request.GetDeletionTimestamp()).NotTo(BeNil())
+		request.SetFinalizers(nil)
+		g.Expect(here.Update(ctx, request)).To(Succeed())
+	}).Should(Succeed())
+}
+
+// traces are all that is ours on any object of any kind that a control plane serves. That the managed fields of an object name kubemend as one of
+// its writers has no effect, and events are gone after an hour.
+func traces(ctx context.Context, config *rest.Config) []string {
+	GinkgoHelper()
+	there := clientFor(config)
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	lists, err := api.ServerPreferredResources()
+	Expect(err).NotTo(HaveOccurred())
+	var found []string
+	kinds := 0
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		Expect(err).NotTo(HaveOccurred())
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" || r.Kind == "CustomResourceDefinition" {
+				continue
+			}
+			kinds++
+			all := &unstructured.UnstructuredList{}
+			all.SetGroupVersionKind(gv.WithKind(r.Kind + "List"))
+			Expect(there.List(ctx, all)).To(Succeed(), r.Name)
+			for _, o := range all.Items {
+				found = append(found, tracesOn(&o)...)
+			}
+		}
+	}
+	Expect(kinds).To(BeNumerically(">", 40), "all kinds are looked at")
+	return found
+}
+
+func tracesOn(o *unstructured.Unstructured) []string {
+	var found []string
+	see := func(what string) {
+		found = append(found, fmt.Sprintf("%s %s/%s: %s", o.GetKind(), o.GetNamespace(), o.GetName(), what))
+	}
+	bad := func(text string) bool {
+		return strings.Contains(text, "kubemend") && !strings.Contains(text, "simulated.csi.kubemend.io")
+	}
+	for key, value := range o.GetAnnotations() {
+		ours := bad(key) || value == mendv1.Claim || strings.HasPrefix(key, infrav1.RebootAnnotation) || strings.HasSuffix(key, "-backup")
+		if key != corev1.LastAppliedConfigAnnotation && ours {
+			see(key + ": " + value)
+		}
+	}
+	for key, value := range o.GetLabels() {
+		if bad(key) && !strings.HasPrefix(key, "test.") {
+			see(key + ": " + value)
+		}
+	}
+	for _, finalizer := range o.GetFinalizers() {
+		if bad(finalizer) || finalizer == infrav1.RemediationFinalizer {
+			see(finalizer)
+		}
+	}
+	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
+	for _, t := range taints {
+		if t.(map[string]any)["key"] == infrav1.OutOfServiceTaintKey {
+			see("out of service")
+		}
+	}
+	holder, _, _ := unstructured.NestedString(o.Object, "spec", "holderIdentity")
+	if o.GetKind() == "Lease" && strings.HasPrefix(holder, nhcv1.LeaseHolderPrefix) {
+		see("held by " + holder)
+	}
+	return found
+}
