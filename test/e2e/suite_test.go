@@ -35,6 +35,9 @@ const (
 	defaultNamespace = "default"
 	quickstart       = "capi-quickstart"
 
+	// reader is the role that the manager needs in workload clusters where it power-cycles no hosts.
+	reader = "kubemend-workload-reader"
+
 	// specPatience bounds a spec in which one thing happens after another; on a quiet machine none should take a quarter of it.
 	specPatience = 6 * time.Minute
 	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, a second or more apart.

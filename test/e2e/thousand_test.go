@@ -85,7 +85,7 @@ func inParallel(limit int, do func(int) error) error {
 func (c *crowd) buildCluster(ctx context.Context, nodes *rig.ControlPlane) {
 	GinkgoHelper()
 	c.cluster = builders.Cluster(defaultNamespace, quickstart)
-	ofManager, err := nodes.GrantWorkloadUser(ctx)
+	ofManager, err := nodes.GrantWorkloadUser(ctx, reader)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, c.here, rig.SharedKubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes, ofManager), c.cluster)).To(Succeed())
 	c.cluster.Status = clusterv1.ClusterStatus{

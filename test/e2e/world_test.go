@@ -42,7 +42,7 @@ func (w *world) build(ctx context.Context, cluster string) {
 	w.there = clientFor(w.plane.Config())
 	w.cluster = builders.Cluster(w.namespace, cluster)
 	key := client.ObjectKeyFromObject(w.cluster)
-	ofManager, err := w.plane.GrantWorkloadUser(ctx)
+	ofManager, err := w.plane.GrantWorkloadUser(ctx, reader)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
 	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {

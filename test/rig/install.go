@@ -114,9 +114,9 @@ func (c *ControlPlane) Install(ctx context.Context, folder string) ([]byte, erro
 	return kubeconfig(c.name, c.apiPort.address(), c.ca, &clientcmdapi.AuthInfo{Token: answer.Status.Token})
 }
 
-// GrantWorkloadUser makes a user with the roles that kubemend ships for workload clusters and no others, and returns how that user reaches
-// this control plane. See SharedKubeconfigSecret.
-func (c *ControlPlane) GrantWorkloadUser(ctx context.Context) ([]byte, error) {
+// GrantWorkloadUser makes a user with those of the roles that kubemend ships for workload clusters that are named, or with all of them, and
+// returns how that user reaches this control plane. See SharedKubeconfigSecret.
+func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) ([]byte, error) {
 	roles, err := c.rig.WorkloadRoles()
 	if err != nil {
 		return nil, err
@@ -124,6 +124,9 @@ func (c *ControlPlane) GrantWorkloadUser(ctx context.Context) ([]byte, error) {
 	var rights []client.Object
 	for i := range roles {
 		name := roles[i].GetName()
+		if len(named) > 0 && !slices.Contains(named, name) {
+			continue
+		}
 		rights = append(rights, &roles[i], &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
