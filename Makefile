@@ -103,10 +103,16 @@ bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUIC
 .PHONY: generate
 generate: generate-manifests generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
 
+# The packages whose markers are about rights in workload clusters, and all others, whose are about those in the management cluster.
+RIGHTS_THERE := ./controllers/workload;./baremetal/fence
+RIGHTS_HERE = $(shell $(GO) list -f '{{.Dir}}' . ./controllers/... ./baremetal/... | grep -vE '/(controllers/workload|baremetal/fence)$$' | paste -sd ';')
+
 .PHONY: generate-manifests
-generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC role and webhooks, and CRDs and deepcopy functions of our own kinds
-	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role webhook 'paths=./controllers/...;.' \
+generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC roles and webhooks, and CRDs and deepcopy functions of our own kinds
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role webhook 'paths=$(RIGHTS_HERE)' \
 		output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-workload-reader,fileName=workload-cluster.yaml,headerFile=config/rbac/workload-cluster.header \
+		'paths=$(RIGHTS_THERE)' output:rbac:artifacts:config=config/rbac
 	@if grep -rqs --include='*.go' '+kubebuilder:object:root=true' api; then set -x; \
 		rm -f config/crd/bases/*.yaml; \
 		$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases; \

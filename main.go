@@ -273,6 +273,12 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 	return services, nil
 }
 
+// RBAC for replicas that elect a leader in their own namespace, and tell who it is; and for those who ask for metrics to be known.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=get;create;update
+// +kubebuilder:rbac:groups=core,resources=events,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=create
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 func newManager(o *options, lock *leaving.Lock) (ctrl.Manager, error) {
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
@@ -363,6 +369,10 @@ func addChecks(mgr ctrl.Manager) error {
 	}
 	return nil
 }
+
+// RBAC for ClusterCache. Of Secrets it needs kubeconfigs alone, but rules know neither a label nor a part of a name. See docs/rights.md.
+// +kubebuilder:rbac:groups=core,resources=secrets,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 
 // connect sets up the connections to workload clusters.
 func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, error) {

@@ -47,6 +47,13 @@ func (o Owner) owns(mark types.UID) bool {
 // again. It must not block.
 type Wake func(cluster client.ObjectKey, node string)
 
+// RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. Nodes are deleted before Kubernetes
+// v1.28, which knows no such taint, or where the manager is told to. No pod and no volume is touched: Kubernetes does that, once the node is
+// fenced.
+// +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch;delete
+// +kubebuilder:rbac:groups=core,resources=pods,roleName=kubemend-workload-fencer,verbs=list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,roleName=kubemend-workload-fencer,verbs=list;watch
+
 // Nodes sees and fences nodes. It is safe for concurrent use.
 type Nodes struct {
 	clusters Clusters

@@ -40,6 +40,10 @@ type Found struct {
 	Why string
 }
 
+// RBAC for hosts and for what leads to them.
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+
 // Of finds the host of m, and verifies it: the annotation metal3.io/BareMetalHost of its Metal3Machine names the host, as CAPM3 has
 // it, and the host's spec.consumerRef has to name that Metal3Machine. The namespace within the annotation is not used: a
 // Metal3Machine and its host share theirs. The error satisfies meta.IsNoMatchError if Metal3Machines are not served: that says nothing

@@ -25,15 +25,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/wake"
 )
 
-// RBAC of this controller in the management cluster.
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations/status,verbs=get;patch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines;machinehealthchecks,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=get;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3machines,verbs=get;list;watch
-// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations/status,verbs=get;patch
-// +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
+// RBAC of this controller in the management cluster, besides that of package host.
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations/status,verbs=patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations/status,verbs=patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 
 const (
 	// settle is how long a host that was off when it was asked has to stay off until that is believed. BMO looks at a host's power

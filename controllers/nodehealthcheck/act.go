@@ -232,6 +232,8 @@ func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) 
 	return nil
 }
 
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
+
 // unconfirm removes the annotation by which a person confirmed that node is well.
 func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)

@@ -25,18 +25,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
-// RBAC of this controller. What it may do to templates and requests of others comes by aggregation from whoever brings them: see
-// config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation requests and leases of ours.
-// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch;create
-// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=get;patch
-// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=create
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions;infrastructures,verbs=get;list;watch
-// +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=get;list;watch
-// +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
-// +kubebuilder:rbac:groups=core,resources=pods,verbs=list
+// RBAC of this controller, besides that of package request. What it may do to templates and requests of others comes by aggregation from
+// whoever brings them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation requests and leases of ours. Of Cluster
+// API it reads what the others read; clusters and machines it gets where --namespace keeps them out of the manager's cache.
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=patch
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 
 // Kinds are the kinds of templates and requests, read as far as Slim keeps them.
 type Kinds = request.Kinds[*unstructured.Unstructured]

@@ -59,6 +59,8 @@ func (t *Template) String() string {
 // Type makes Template a flag value.
 func (t *Template) Type() string { return "template" }
 
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create
+
 // CreateDefault makes the check DefaultName, with that template, for all nodes but those of the control plane, unless there is any check.
 func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template Template) error {
 	list := &nhcv1.NodeHealthCheckList{}

@@ -38,6 +38,9 @@ func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
 	w.etcd = is.forbids(w.first.name)
 }
 
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=list
+
 // readEtcd reads live: what was true a moment ago is not enough.
 func (r *Reconciler) readEtcd(ctx context.Context) (etcd, error) {
 	budgets := &policyv1.PodDisruptionBudgetList{}

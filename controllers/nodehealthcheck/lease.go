@@ -117,6 +117,10 @@ func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPre
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
+// RBAC for the leases on nodes, in a namespace that a flag names, and that need not be there.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch;create;update;delete
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=create
+
 // listLeases returns the leases on nodes, shared with the cache: read only.
 func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}

@@ -25,6 +25,10 @@ var (
 	machineChecks   = schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}
 )
 
+// RBAC for what is OpenShift's; of its Machines see openshiftMachine.
+// +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,verbs=list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=list;watch
+
 // all returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
 func (r *Reconciler) all(ctx context.Context, crd string, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
 	there, err := r.Installed(ctx, crd)
@@ -78,6 +82,8 @@ func cutKey(s string) (namespace, name string, ok bool) {
 	namespace, name, ok = strings.Cut(s, "/")
 	return namespace, name, ok && namespace != "" && name != ""
 }
+
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
 
 // openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request.
 func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {

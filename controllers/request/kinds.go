@@ -25,6 +25,10 @@ type Watcher interface {
 	Watch(src source.TypedSource[reconcile.Request]) error
 }
 
+// RBAC, as for Requests.
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations;metal3remediationtemplates,verbs=list;watch
+
 // Kinds knows which kinds of templates and requests are in use and watches them, as objects of type T: their metadata, or as much of
 // them as the cache is told to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
 type Kinds[T client.Object] struct {
@@ -141,7 +145,8 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
 // start of the manager: a check that was deleted while nobody ran can no longer say of what kind its requests were.
 //
 // A kind of requests is one that has a sibling named like it with the suffix Template, in the same group and version
-// (the contract of external remediation). Kinds that may not be listed are passed over: no request of ours can be there.
+// (the contract of external remediation). Kinds that may not be listed are passed over: no request of ours can be there. So are those of
+// Kubernetes itself, of which some are named like that, such as Pod and PodTemplate.
 // What cannot be looked at holds up nothing else, and is in the error.
 func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error {
 	var errs []error
@@ -151,11 +156,19 @@ func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList
 			errs = append(errs, fmt.Errorf("discover kinds of remediation requests: %w", err))
 			continue
 		}
+		if ofKubernetes(gv.Group) {
+			continue
+		}
 		for _, name := range withTemplate(list.APIResources) {
 			errs = append(errs, k.discover(ctx, gv.WithKind(name), marks))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ofKubernetes reports whether a group is of Kubernetes: a CRD's has to have a dot in its name, and needs its leave to end with k8s.io.
+func ofKubernetes(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
 func withTemplate(resources []metav1.APIResource) []string {

@@ -101,3 +101,34 @@ func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
 		t.Errorf("InUse() (-want +got):\n%s", diff)
 	}
 }
+
+func TestNoRequestsAreLookedForAmongTheKindsOfKubernetes(t *testing.T) {
+	of := func(group, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+	}
+	marked := func(kind schema.GroupVersionKind) client.Object {
+		obj := NewMetadata()
+		obj.SetGroupVersionKind(kind)
+		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{"mark": ""}
+		return obj
+	}
+	all := []schema.GroupVersionKind{
+		of("", "Pod"), of("apps", "ReplicaSet"), of("resource.k8s.io", "ResourceClaim"), of("infrastructure.cluster.x-k8s.io", "Reboot"),
+	}
+	k := kindsOf(t, all...)
+	objects := fake.NewClientBuilder().WithScheme(k.live.(client.Client).Scheme())
+	var lists []*metav1.APIResourceList
+	for _, kind := range all {
+		objects = objects.WithObjects(marked(kind))
+		lists = append(lists, &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{
+			{Name: kind.Kind, Kind: kind.Kind}, {Name: kind.Kind + "Template", Kind: kind.Kind + "Template"},
+		}})
+	}
+	k.live = objects.Build()
+	if err := k.Discover(t.Context(), lists, client.HasLabels{"mark"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(all[3:], k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}

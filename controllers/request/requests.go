@@ -19,6 +19,13 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
+// RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation, from
+// whoever brings them: see config/rbac/ext-remediation.yaml.
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=get;create;patch;delete
+
 // Requests are the remediation requests of the management cluster.
 type Requests struct {
 	// Client reads metadata from caches and writes. Kinds must be Ready before they are read.

@@ -47,7 +47,7 @@ func OLM(labels map[string]string) string {
 	return ""
 }
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 
 // Choice says whether a kind is served. It is the value of a flag.
 type Choice string

@@ -25,6 +25,9 @@ type Note struct {
 // of events.k8s.io/v1.)
 const longest = 1024
 
+// RBAC: an event that is repeated is patched.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
 // Send sends n. A text that is too long for an event is cut: it may hold what somebody else said, as long as they liked.
 func Send(recorder events.EventRecorder, n Note) {
 	recorder.Eventf(n.About, n.Related, n.Kind, n.Reason, n.Action, "%s", cut(n.Text))

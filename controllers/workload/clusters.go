@@ -53,6 +53,10 @@ type Clusters struct {
 	doubts map[client.ObjectKey]*doubt
 }
 
+// RBAC in the workload clusters. ClusterCache's probe asks for the path /.
+// +kubebuilder:rbac:urls=/,verbs=get
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
+
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
 	return &Clusters{

@@ -15,6 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // outagePatience is for what waits for connections: ClusterCache gives one up after five probes of ten seconds, and
@@ -30,8 +31,9 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 	w := &world{namespace: "outage", controlPlanes: 1, workers: 3}
 	BeforeEach(func(ctx SpecContext) {
 		var err error
-		w.plane, err = control.Workload(ctx, "outage", rig.WorkloadOptions{Bare: true})
+		w.plane, err = control.Workload(ctx, "outage", rig.WorkloadOptions{Bare: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{w.plane}) })
 		w.build(ctx, "outage")
 		w.allWell(ctx)
 	})

@@ -1,6 +1,8 @@
 // Package e2e tests the built manager as a user would have it: beside Cluster API's own controllers, against a workload
 // cluster of its own, with the manifests that ship in templates/. Only hosts and their kubelets are simulated.
 //
+// The manager has no rights but those that it ships with, in either cluster; whatever else it tried to do fails the suite.
+//
 // The specs share one cluster, named as in the seed's manifests. Each leaves it as it found it: three control-plane
 // machines and five workers, all well, and no check.
 package e2e
@@ -33,6 +35,9 @@ const (
 	defaultNamespace = "default"
 	quickstart       = "capi-quickstart"
 
+	// reader is the role that the manager needs in workload clusters where it power-cycles no hosts.
+	reader = "kubemend-workload-reader"
+
 	// specPatience bounds a spec in which one thing happens after another; on a quiet machine none should take a quarter of it.
 	specPatience = 6 * time.Minute
 	// together is the patience of a check with nodes that fall silent together. That they are is found out one by one, a second or more apart.
@@ -46,6 +51,7 @@ var (
 	here       client.Client // to the management cluster
 	provider   *simulator.Infrastructure
 	manager    *rig.Kubemend
+	account    []byte // the manager's kubeconfig
 	shared     *world
 )
 
@@ -68,16 +74,19 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		management, err = control.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true})
+		management, err = control.Management(booting, rig.ManagementOptions{Core: true, ControllerManager: true, Audit: true})
 		return err
 	})
 	shared = &world{namespace: defaultNamespace, controlPlanes: 3, workers: 5}
 	group.Go(func() (err error) {
-		shared.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{})
+		shared.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, shared.plane}) })
 	here = clientFor(management.Config())
+	account, err = management.Install(ctx, "default")
+	Expect(err).NotTo(HaveOccurred())
 	startInfrastructure()
 	startManager(ctx)
 	shared.build(ctx, quickstart)
@@ -116,6 +125,6 @@ func startInfrastructure() {
 func startManager(ctx context.Context) {
 	GinkgoHelper()
 	var err error
-	manager, err = management.Kubemend(ctx, "e2e", nil)
+	manager, err = management.Kubemend(ctx, "e2e", account)
 	Expect(err).NotTo(HaveOccurred())
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -35,14 +36,17 @@ type crowd struct {
 
 var _ = Describe("A thousand machines", func() {
 	It("are all judged, and exactly those are handed over that are bad", func(ctx SpecContext) {
-		plane, err := control.Management(ctx, rig.ManagementOptions{Name: "many"})
+		plane, err := control.Management(ctx, rig.ManagementOptions{Name: "many", Audit: true})
 		Expect(err).NotTo(HaveOccurred())
-		nodes, err := control.Workload(ctx, "many-nodes", rig.WorkloadOptions{Bare: true})
+		nodes, err := control.Workload(ctx, "many-nodes", rig.WorkloadOptions{Bare: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
 		c := &crowd{here: clientFor(plane.Config()), there: clientFor(nodes.Config())}
 		c.buildCluster(ctx, nodes)
-		_, err = plane.Kubemend(ctx, "many", nil)
+		account, err := plane.Install(ctx, "default")
 		Expect(err).NotTo(HaveOccurred())
+		_, err = plane.Kubemend(ctx, "many", account)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane, nodes}) })
 
 		check, err := builders.Template("machine-health-check-workers-v1beta2.yaml", map[string]string{"CLUSTER_NAME": quickstart})
 		Expect(err).NotTo(HaveOccurred())
@@ -81,7 +85,9 @@ func inParallel(limit int, do func(int) error) error {
 func (c *crowd) buildCluster(ctx context.Context, nodes *rig.ControlPlane) {
 	GinkgoHelper()
 	c.cluster = builders.Cluster(defaultNamespace, quickstart)
-	Expect(builders.Apply(ctx, c.here, rig.KubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes), c.cluster)).To(Succeed())
+	ofManager, err := nodes.GrantWorkloadUser(ctx, reader)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(builders.Apply(ctx, c.here, rig.SharedKubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes, ofManager), c.cluster)).To(Succeed())
 	c.cluster.Status = clusterv1.ClusterStatus{
 		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
 		Conditions: []metav1.Condition{

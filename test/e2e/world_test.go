@@ -42,12 +42,14 @@ func (w *world) build(ctx context.Context, cluster string) {
 	w.there = clientFor(w.plane.Config())
 	w.cluster = builders.Cluster(w.namespace, cluster)
 	key := client.ObjectKeyFromObject(w.cluster)
+	ofManager, err := w.plane.GrantWorkloadUser(ctx, reader)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
 	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
 	})
 	Expect(builders.Apply(ctx, here, append([]client.Object{
-		builders.Namespace(w.namespace), rig.KubeconfigSecret(key, w.plane), builders.Metal3Cluster(w.cluster), w.cluster,
+		builders.Namespace(w.namespace), rig.SharedKubeconfigSecret(key, w.plane, ofManager), builders.Metal3Cluster(w.cluster), w.cluster,
 		builders.Metal3MachineTemplate(w.cluster, w.pool()), deployment,
 	}, builders.ControlPlane(w.cluster, w.controlPlanes)...)...)).To(Succeed())
 }

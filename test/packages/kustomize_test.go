@@ -62,6 +62,12 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 		"an account that is not there":         {rule: "who is allowed something is there", kind: "Deployment", path: podPath("serviceAccountName"), value: "default"},
 		"a binding of another account":         {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"subjects"}, value: []any{map[string]any{"kind": "ServiceAccount", "name": "default"}}},
 		"a binding of a role that is none":     {rule: "who is allowed something is there", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "cluster-admin"},
+		"a role for everything":                {rule: "nobody may do everything, or delete what he need not", kind: "ClusterRole", change: inRules("resources", "*")},
+		"a role for every verb":                {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "*")},
+		"a role for half of everything":        {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("resources", "*/status")},
+		"a role that deletes events":           {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "delete")},
+		"a role that deletes all at once":      {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "deletecollection")},
+		"a Role that is bound and not there":   {rule: "who is allowed something is there", kind: "RoleBinding", path: []string{"roleRef", "name"}, value: "admin"},
 		"a budget for other pods":              {rule: "selectors select the manager", kind: "PodDisruptionBudget", path: []string{"spec", "selector", "matchLabels"}, value: map[string]any{"app": "a"}},
 		"a Service for other pods":             {rule: "selectors select the manager", kind: "Service", path: []string{"spec", "selector"}, value: map[string]any{"app": "a"}},
 		"a certificate for other names":        {rule: "webhooks are answered, and by whom they can trust", kind: "Certificate", path: []string{"spec", "dnsNames"}, value: []any{"localhost"}},
@@ -103,6 +109,19 @@ func inManager(field string, value any) func(*object) {
 		containers, _, _ := unstructured.NestedSlice(o.Object, podPath("containers")...)
 		containers[0].(map[string]any)[field] = value
 		_ = unstructured.SetNestedSlice(o.Object, containers, podPath("containers")...)
+	}
+}
+
+// inRules adds a word to the first rule of a role; one that collects the rules of others has none.
+func inRules(field, word string) func(*object) {
+	return func(o *object) {
+		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+		if len(rules) == 0 {
+			return
+		}
+		rule := rules[0].(map[string]any)
+		rule[field] = append(rule[field].([]any), word)
+		_ = unstructured.SetNestedSlice(o.Object, rules, "rules")
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 
 // namespaced says of every kind that is shipped whether it has a namespace.
 var namespaced = map[string]bool{
-	"Namespace": false, "CustomResourceDefinition": false, "ClusterRole": false, "ClusterRoleBinding": false,
+	"Role": true, "RoleBinding": true, "Namespace": false, "CustomResourceDefinition": false, "ClusterRole": false, "ClusterRoleBinding": false,
 	"MutatingWebhookConfiguration": false, "ValidatingWebhookConfiguration": false,
 	"ServiceAccount": true, "Service": true, "Deployment": true, "PodDisruptionBudget": true, "NetworkPolicy": true, "Certificate": true, "Issuer": true,
 }
@@ -39,6 +39,7 @@ var rules = map[string]func(*testing.T, []object) []string{
 	"a replica that is lost is not missed":                       redundant,
 	"the manager knows every flag that it is given":              knownFlags,
 	"who is allowed something is there":                          boundAccounts,
+	"nobody may do everything, or delete what he need not":       narrowRoles,
 	"selectors select the manager":                               selectedManager,
 	"webhooks are answered, and by whom they can trust":          answeredWebhooks,
 	"no webhook stands between a remediation and its end":        undisturbedRemediations,
@@ -214,10 +215,14 @@ func boundAccounts(t *testing.T, all []object) []string {
 		found = append(found, account+" is not there")
 	}
 	bound := map[string]bool{}
-	for _, o := range ofKind(all, "ClusterRoleBinding") {
-		b := as[rbacv1.ClusterRoleBinding](t, o)
-		if !there["ClusterRole "+b.RoleRef.Name] {
-			found = append(found, fmt.Sprintf("%s: there is no role %s", id(o), b.RoleRef.Name))
+	for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
+		b := as[rbacv1.RoleBinding](t, o) // a ClusterRoleBinding has the same fields
+		role := b.RoleRef.Kind + " " + b.RoleRef.Name
+		if b.RoleRef.Kind == "Role" {
+			role = "Role " + b.Namespace + "/" + b.RoleRef.Name
+		}
+		if !there[role] {
+			found = append(found, fmt.Sprintf("%s: there is no %s", id(o), role))
 		}
 		for _, s := range b.Subjects {
 			if s.Kind != rbacv1.ServiceAccountKind || s.Namespace != namespace || s.Name != d.Spec.Template.Spec.ServiceAccountName {
@@ -226,7 +231,7 @@ func boundAccounts(t *testing.T, all []object) []string {
 		}
 		bound[b.RoleRef.Name] = true
 	}
-	for _, role := range []string{"kubemend-manager-role", "kubemend-ext-remediation"} {
+	for _, role := range []string{"kubemend-manager-role", "kubemend-ext-remediation", "kubemend-leader-election"} {
 		if !bound[role] {
 			found = append(found, role+" is not bound")
 		}

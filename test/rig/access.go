@@ -26,7 +26,7 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, []byte
 	if err != nil {
 		return nil, nil, err
 	}
-	content, err := kubeconfig(c.name, c.apiPort.address(), c.ca, id)
+	content, err := kubeconfig(c.name, c.apiPort.address(), c.ca, id.authInfo())
 	if err != nil {
 		return nil, nil, err
 	}

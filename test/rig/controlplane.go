@@ -36,6 +36,7 @@ type ControlPlane struct {
 	apiPort  *port
 	kube     []byte
 	ours     *webhooks // nil unless ManagementOptions.Webhooks
+	audit    bool
 
 	mu      sync.Mutex
 	running map[program]*process
@@ -44,9 +45,9 @@ type ControlPlane struct {
 }
 
 // newControlPlane makes what does not need a running program: the folder and the certificates.
-func (r *Rig) newControlPlane(name string) (*ControlPlane, error) {
+func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 	c := &ControlPlane{
-		rig: r, name: name, folder: filepath.Join(r.folder, name), running: map[program]*process{},
+		rig: r, name: name, folder: filepath.Join(r.folder, name), audit: audit, running: map[program]*process{},
 	}
 	if err := r.enter(c); err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (c *ControlPlane) reservePort() (*port, error) {
 }
 
 func (c *ControlPlane) writeKubeconfig() (err error) {
-	if c.kube, err = kubeconfig(c.name, c.apiPort.address(), c.ca, c.admin); err != nil {
+	if c.kube, err = kubeconfig(c.name, c.apiPort.address(), c.ca, c.admin.authInfo()); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.KubeconfigFile(), c.kube, 0o600); err != nil {
@@ -173,7 +174,11 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 }
 
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	p, err := c.run(apiServer,
+	flags, err := c.auditFlags()
+	if err != nil {
+		return err
+	}
+	p, err := c.run(apiServer, append(flags,
 		"--etcd-servers=http://"+c.etcdPort.address(),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -192,7 +197,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		// Nothing in the cluster can reach loopback, and without it an API server that is killed leaves no trace.
 		"--endpoint-reconciler-type=none",
 		"--allow-privileged",
-	)
+	)...)
 	if err != nil {
 		return err
 	}

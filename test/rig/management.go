@@ -29,6 +29,8 @@ type ManagementOptions struct {
 	// Webhooks has the API server ask kubemend's manager for the defaults of its kinds and for their conversion, that is of those among
 	// CRDs that have several versions. Nobody answers before a manager is started with WebhookFlags.
 	Webhooks bool
+	// Audit has the API server note what kubemend asks of it; see Audited.
+	Audit bool
 }
 
 // OwnerControllers delete what has lost its owner or its namespace.
@@ -44,7 +46,7 @@ func (r *Rig) Management(ctx context.Context, o ManagementOptions) (*ControlPlan
 	if o.Name == "" {
 		o.Name = "management"
 	}
-	c, err := r.newControlPlane(o.Name)
+	c, err := r.newControlPlane(o.Name, o.Audit)
 	if err != nil {
 		return nil, err
 	}

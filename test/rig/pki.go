@@ -96,6 +96,10 @@ func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
+func (id identity) authInfo() *clientcmdapi.AuthInfo {
+	return &clientcmdapi.AuthInfo{ClientCertificateData: id.certificate, ClientKeyData: id.key}
+}
+
 // restConfig has no rate limit on the client's side: a test must not measure its own throttle.
 func restConfig(address string, ca *authority, id identity) *rest.Config {
 	return &rest.Config{
@@ -108,14 +112,12 @@ func restConfig(address string, ca *authority, id identity) *rest.Config {
 }
 
 // kubeconfig is one context with everything embedded, so that it means the same in a file and in a Secret.
-func kubeconfig(name, address string, ca *authority, id identity) ([]byte, error) {
+func kubeconfig(name, address string, ca *authority, user *clientcmdapi.AuthInfo) ([]byte, error) {
 	content, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{
 			name: {Server: "https://" + address, CertificateAuthorityData: ca.pem},
 		},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{
-			name: {ClientCertificateData: id.certificate, ClientKeyData: id.key},
-		},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: user},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
 	})

@@ -21,6 +21,8 @@ type WorkloadOptions struct {
 	Controllers []string
 	// Bare leaves kube-controller-manager out.
 	Bare bool
+	// Audit has the API server note what kubemend asks of it; see Audited.
+	Audit bool
 }
 
 // NodeControllers look after nodes, after the pods of dead nodes and after their volumes.
@@ -39,7 +41,7 @@ func PodControllers() []string {
 
 // Workload starts the control plane of a workload cluster, and returns when it is ready.
 func (r *Rig) Workload(ctx context.Context, name string, o WorkloadOptions) (*ControlPlane, error) {
-	c, err := r.newControlPlane(name)
+	c, err := r.newControlPlane(name, o.Audit)
 	if err != nil {
 		return nil, err
 	}

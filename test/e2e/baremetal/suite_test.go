@@ -1,5 +1,6 @@
 // Package baremetal tests the built manager on bare-metal hosts: two real control planes, Cluster API's own controllers for machines,
-// kube-controller-manager's for pods and volumes, and simulated hosts and kubelets.
+// kube-controller-manager's for pods and volumes, and simulated hosts and kubelets. The manager has no rights but those that it ships with, in
+// either cluster; whatever else it tried to do fails the suite.
 package baremetal
 
 import (
@@ -49,6 +50,7 @@ var (
 	provider   *simulator.Infrastructure
 	attacher   *simulator.Attacher // of the rack's cluster
 	manager    *rig.Kubemend
+	account    []byte // the manager's kubeconfig
 
 	// rack is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
 	// takes an outage for one of the network.
@@ -75,20 +77,25 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, CRDs: []string{ownKinds, remediator}, Webhooks: true,
+			Core: true, ControllerManager: true, CRDs: []string{ownKinds, remediator}, Webhooks: true, Audit: true,
 		})
 		return err
 	})
 	group.Go(func() (err error) {
-		rack.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers())})
+		rack.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
+			Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), Audit: true,
+		})
 		return err
 	})
 	group.Go(func() (err error) {
-		seeded.plane, err = control.Workload(booting, "seeded", rig.WorkloadOptions{Bare: true})
+		seeded.plane, err = control.Workload(booting, "seeded", rig.WorkloadOptions{Bare: true, Audit: true})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane, seeded.plane}) })
 	here = clientFor(management.Config())
+	account, err = management.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
 	startWorld()
 	startManager(ctx)
 	rack.build(ctx)
@@ -109,7 +116,7 @@ var _ = ReportAfterEach(func(report SpecReport) {
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	var err error
-	manager, err = management.Kubemend(ctx, "baremetal", nil, append(management.WebhookFlags(), more...)...)
+	manager, err = management.Kubemend(ctx, "baremetal", account, append(management.WebhookFlags(), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 }
 

@@ -51,17 +51,20 @@ type crowd struct {
 
 var _ = Describe("A thousand hosts", func() {
 	It("of which a hundred fail together are power-cycled where they failed, in a stated number of API calls", func(ctx SpecContext) {
-		plane, err := control.Management(ctx, rig.ManagementOptions{Name: "many", CRDs: []string{ownKinds}})
+		plane, err := control.Management(ctx, rig.ManagementOptions{Name: "many", CRDs: []string{ownKinds}, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
-		nodes, err := control.Workload(ctx, "many-nodes", rig.WorkloadOptions{Bare: true})
+		nodes, err := control.Workload(ctx, "many-nodes", rig.WorkloadOptions{Bare: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
 		c := &crowd{plane: plane, here: clientFor(plane.Config()), there: clientFor(nodes.Config())}
 		c.hosts, err = simulator.NewHosts(plane.Config(), simulator.HostsOptions{Poll: time.Hour})
 		Expect(err).NotTo(HaveOccurred())
 		spec.Beside(c.hosts.Start)
 		c.build(ctx, nodes)
-		c.manager, err = plane.Kubemend(ctx, "many", nil)
+		account, err := plane.Install(ctx, "standalone")
 		Expect(err).NotTo(HaveOccurred())
+		c.manager, err = plane.Kubemend(ctx, "many", account)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane, nodes}) })
 		DeferCleanup(func() { c.manager.Kill() })
 		c.watched(ctx)
 		before, began := c.quietCalls(ctx), time.Now()
@@ -115,7 +118,9 @@ func inParallel(limit int, do func(int) error) error {
 func (c *crowd) build(ctx context.Context, nodes *rig.ControlPlane) {
 	GinkgoHelper()
 	c.cluster = builders.Cluster(metav1.NamespaceDefault, "crowd")
-	Expect(builders.Apply(ctx, c.here, rig.KubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes), c.cluster)).To(Succeed())
+	ofManager, err := nodes.GrantWorkloadUser(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(builders.Apply(ctx, c.here, rig.SharedKubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes, ofManager), c.cluster)).To(Succeed())
 	c.cluster.Status = clusterv1.ClusterStatus{
 		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
 		Conditions: []metav1.Condition{

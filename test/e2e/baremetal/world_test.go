@@ -46,8 +46,10 @@ func (w *world) build(ctx context.Context) {
 	w.there = clientFor(w.plane.Config())
 	w.cluster = builders.Cluster(w.namespace, w.name)
 	key := client.ObjectKeyFromObject(w.cluster)
+	ofManager, err := w.plane.GrantWorkloadUser(ctx)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
-	objects := []client.Object{builders.Namespace(w.namespace), rig.KubeconfigSecret(key, w.plane), builders.Metal3Cluster(w.cluster), w.cluster}
+	objects := []client.Object{builders.Namespace(w.namespace), rig.SharedKubeconfigSecret(key, w.plane, ofManager), builders.Metal3Cluster(w.cluster), w.cluster}
 	objects = append(objects, builders.BareMetalHosts(w.namespace, "host", w.controlPlanes+int(w.workers)+w.spare)...)
 	objects = append(objects, builders.ControlPlane(w.cluster, w.controlPlanes)...)
 	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {

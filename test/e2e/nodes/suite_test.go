@@ -2,8 +2,8 @@
 // behind them are objects of one API server. Cluster API's own controllers and kube-controller-manager's run there; hosts, kubelets and the
 // remediators of others are simulated.
 //
-// The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation; only what it
-// does through the kubeconfig Secret of Cluster API, fencing above all, it does with the rights of that. The specs share the cluster, one
+// The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation. What it does
+// through the kubeconfig Secret of Cluster API, fencing above all, it does as a user who has the roles for workload clusters. The specs share the cluster, one
 // control-plane node and four workers, and each leaves it as it found it: all well, no check, no request.
 package nodes
 
@@ -36,17 +36,12 @@ import (
 
 const (
 	specPatience = 6 * time.Minute
-	// user is who the manager is to the API server.
-	user = "kubemend-under-test"
 	// agentTakes is how long the agent on a node works until it has failed: long enough to kill the manager meanwhile.
 	agentTakes = 3 * time.Second
 )
 
-// ownKinds are the CRDs that ship, ownRights the roles.
-var (
-	ownKinds  = filepath.Join("..", "..", "..", "config", "crd", "bases")
-	ownRights = filepath.Join("..", "..", "..", "config", "rbac")
-)
+// ownKinds are the CRDs that ship.
+var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
 
 // The kinds of requests of the simulated remediators. The first two help, by starting the kubelet again; the agent never does.
 var (
@@ -56,14 +51,17 @@ var (
 	host      = mendv1.GroupVersion.WithKind("HostRemediation")
 )
 
+// ofOthers is what is forbidden as long as a remediator is not there with its rights.
+var ofOthers []string
+
 // What all specs share.
 var (
-	control    *rig.Rig
-	plane      *rig.ControlPlane
-	here       client.WithWatch
-	provider   *simulator.Infrastructure
-	manager    *rig.Kubemend
-	kubeconfig []byte // the manager's
+	control  *rig.Rig
+	plane    *rig.ControlPlane
+	here     client.WithWatch
+	provider *simulator.Infrastructure
+	manager  *rig.Kubemend
+	account  []byte // the manager's kubeconfig
 )
 
 func TestNodes(t *testing.T) {
@@ -82,18 +80,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(control.Stop()).To(Succeed(), "nothing is left of all programs and their files") })
 	plane, err = control.Management(ctx, rig.ManagementOptions{
-		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds}, Webhooks: true,
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds}, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane}, ofOthers...) })
 	here = clientFor(plane.Config())
 	for _, kind := range []schema.GroupVersionKind{providerX, pill, agent} {
 		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
 	}
-	_, kubeconfig, err = plane.User(user)
+	account, err = plane.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	for _, role := range []string{"role.yaml", "ext-remediation.yaml"} {
-		grant(ctx, filepath.Join(ownRights, role))
-	}
 	startWorld()
 	startManager(ctx)
 	build(ctx)
@@ -114,7 +110,7 @@ var _ = ReportAfterEach(func(report SpecReport) {
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	var err error
-	manager, err = plane.Kubemend(ctx, "nodes", kubeconfig, append(plane.WebhookFlags(), more...)...)
+	manager, err = plane.Kubemend(ctx, "nodes", account, append(plane.WebhookFlags(), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 }
 

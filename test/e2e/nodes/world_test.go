@@ -18,7 +18,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,8 +51,10 @@ func build(ctx context.Context) {
 	GinkgoHelper()
 	cluster := builders.Cluster(namespace, "itself")
 	key := client.ObjectKeyFromObject(cluster)
+	ofManager, err := plane.GrantWorkloadUser(ctx)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(provider.Serve(key, plane.Config())).To(Succeed())
-	objects := []client.Object{builders.Namespace(namespace), rig.KubeconfigSecret(key, plane), builders.Metal3Cluster(cluster), cluster}
+	objects := []client.Object{builders.Namespace(namespace), rig.SharedKubeconfigSecret(key, plane, ofManager), builders.Metal3Cluster(cluster), cluster}
 	objects = append(objects, builders.BareMetalHosts(namespace, "host", controlPlanes+workers)...)
 	objects = append(objects, builders.ControlPlane(cluster, controlPlanes)...)
 	Expect(builders.Apply(ctx, here, append(objects, builders.Workers(cluster, "workers", workers)...)...)).To(Succeed())
@@ -354,18 +355,5 @@ func manifest(file string) []*unstructured.Unstructured {
 		}
 		Expect(err).NotTo(HaveOccurred())
 		all = append(all, object)
-	}
-}
-
-// grant gives the manager the role in a file.
-func grant(ctx context.Context, file string) {
-	GinkgoHelper()
-	for _, role := range manifest(file) {
-		Expect(here.Create(ctx, role)).To(Succeed())
-		Expect(here.Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role.GetName()},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.GetName()},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		})).To(Succeed())
 	}
 }

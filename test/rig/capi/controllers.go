@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
 	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/util/secret"
 )
 
 // The grace periods, rates and concurrency are upstream's defaults, so that what is measured here holds there.
@@ -38,7 +41,7 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) 
 		return nil, fmt.Errorf("create the client for kubeconfig Secrets: %w", err)
 	}
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: secrets,
+		SecretClient: ownKubeconfigs{secrets},
 		Cache:        setup.ClusterCacheCacheOptions(),
 		Client:       setup.ClusterCacheClientOptions(name, remoteQPS, remoteBurst),
 	}, workers(100))
@@ -61,6 +64,23 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) 
 		}
 	}
 	return clusters, nil
+}
+
+// ownKubeconfigs reads the kubeconfig Secrets, and of one that has a kubeconfig for core alone, that one. In a real management cluster all
+// share one kubeconfig, whose user may do what core needs; here kubemend is to have no more than it asks for itself, and core more.
+type ownKubeconfigs struct{ client.Reader }
+
+// ofCore is the key within a Secret; see SharedKubeconfigSecret in package rig.
+const ofCore = "core"
+
+func (o ownKubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := o.Reader.Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	if s, is := obj.(*corev1.Secret); is && s.Data[ofCore] != nil {
+		s.Data[secret.KubeconfigDataName] = s.Data[ofCore]
+	}
+	return nil
 }
 
 // controllers are those of the kinds that a remediation meets, by kind.

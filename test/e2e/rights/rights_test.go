@@ -1,0 +1,331 @@
+package rights
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/rights"
+	"github.com/kubemend/kubemend/test/spec"
+)
+
+var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
+	It("leads, makes the check that it is told to, and asks who wants to see its metrics", func(ctx SpecContext) {
+		startManager(ctx, "--default-node-health-check-template="+agent.Kind+"Template.v1alpha1."+agent.Group+"/default/"+agentTemplate)
+		Expect(builders.Apply(ctx, here, withKind(ours()), withKind(theirs()))).To(Succeed())
+		Eventually(func() error {
+			return here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: "leader.kubemend.io"}, &coordinationv1.Lease{})
+		}).Should(Succeed())
+		byDefault := &nhcv1.NodeHealthCheck{}
+		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Name: "nhc-worker-default"}, byDefault) }).Should(Succeed())
+		Expect(here.Delete(ctx, byDefault)).To(Succeed())
+		Eventually(asked(ctx)).Should(Equal(http.StatusForbidden))
+	}, SpecTimeout(specPatience))
+
+	It("has a machine replaced", func(ctx SpecContext) {
+		lost := workerNames(ctx)[0]
+		silence(lost)
+		By("saying that it is bad, and taking that back when nobody says it any more; and once more, which is the same event again")
+		none := intstr.FromInt32(0)
+		for range 2 {
+			held := checked(ctx, "held", func(check *clusterv1.MachineHealthCheck) {
+				check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &none
+			})
+			Eventually(called(ctx, lost)).Should(Equal(metav1.ConditionFalse))
+			Expect(here.Delete(ctx, held)).To(Succeed())
+			Eventually(called(ctx, lost)).ShouldNot(Equal(metav1.ConditionFalse))
+		}
+
+		By("handing it over to its owner")
+		checked(ctx, "replaced")
+		Eventually(func() []string { return workerNames(ctx) }).Should(And(HaveLen(workers), Not(ContainElement(lost))))
+		allWell(ctx)
+	}, SpecTimeout(specPatience))
+
+	It("has a host power-cycled, and its node fenced by a taint", func(ctx SpecContext) {
+		checked(ctx, "ours", builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template))
+		name := workerNames(ctx)[0]
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "moves"},
+			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "moves", Image: "simulated/moves"}}},
+		}
+		Expect(here.Create(ctx, pod)).To(Succeed())
+		silence(name)
+		request := &mendv1.HostRemediation{}
+		requested(ctx, request, namespace, name)
+		gone(ctx, request)
+		gone(ctx, pod)
+		allWell(ctx)
+	}, SpecTimeout(specPatience))
+
+	It("has a host power-cycled, and its node fenced by deleting it", func(ctx SpecContext) {
+		manager.Kill()
+		// As where the API server is older than v1.34: what is watched has to be listed before.
+		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
+		startManager(ctx, "--fencing=delete")
+		checked(ctx, "theirs", builders.RemediatedBy(infrav1.GroupVersion.String(), "Metal3RemediationTemplate", template))
+		name := workerNames(ctx)[1]
+		annotate(ctx, name, "example.com/row", "7")
+		silence(name)
+		request := &infrav1.Metal3Remediation{}
+		requested(ctx, request, namespace, name)
+		gone(ctx, request)
+		allWell(ctx)
+	}, SpecTimeout(specPatience))
+
+	It("looks for itself for what caches do not know", func(ctx SpecContext) {
+		machine := builders.ControlPlaneMachine(cluster, "nowhere", func(m *clusterv1.Machine) {
+			m.Labels, m.Spec.ClusterName = nil, "nowhere"
+		})
+		Expect(here.Create(ctx, machine)).To(Succeed())
+		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+		}}}
+		request.Spec.Strategy = &strategy
+		Expect(here.Create(ctx, request)).To(Succeed())
+		Eventually(func() ([]metav1.Condition, error) {
+			err := here.Get(ctx, client.ObjectKeyFromObject(request), request)
+			return request.Status.Conditions, err
+		}).ShouldNot(BeEmpty())
+		Expect(here.Delete(ctx, request)).To(Succeed())
+		gone(ctx, request)
+		Expect(here.Delete(ctx, machine)).To(Succeed())
+	}, SpecTimeout(specPatience))
+
+	It("has nodes remediated, takes a confirmation off, and takes a lease over that has run out", func(ctx SpecContext) {
+		mine := map[string]string{"story": "lease"}
+		first, second := stray(ctx, "first", mine, map[string]string{"machine.openshift.io/machine": "default/first"}), stray(ctx, "second", mine, nil)
+		stray(ctx, "third", mine, nil)
+		stray(ctx, "fourth", mine, nil)
+		check := watched(ctx, "leases", mine)
+		By("remediating the first")
+		first.Stop()
+		request := &unstructured.Unstructured{}
+		request.SetGroupVersionKind(agent)
+		requested(ctx, request, metav1.NamespaceDefault, "first")
+		Expect(here.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + "second"},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](1), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Hour))),
+			},
+		})).To(Succeed())
+		first.Start()
+		gone(ctx, request)
+
+		By("remediating the second, whose lease somebody else had")
+		second.Stop()
+		requested(ctx, request, metav1.NamespaceDefault, "second")
+		second.Start()
+		gone(ctx, request)
+
+		By("taking a confirmation off")
+		annotate(ctx, "third", nhcv1.ConfirmedHealthyAnnotation, "yes")
+		Eventually(func() map[string]string {
+			node := &corev1.Node{}
+			Expect(here.Get(ctx, client.ObjectKey{Name: "third"}, node)).To(Succeed())
+			return node.Annotations
+		}).ShouldNot(HaveKey(nhcv1.ConfirmedHealthyAnnotation))
+		Eventually(leases(ctx)).Should(BeEmpty())
+		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(Equal(2))
+	}, SpecTimeout(specPatience))
+
+	It("asks OpenShift's etcd before a node of the control plane is remediated", func(ctx SpecContext) {
+		const etcd = "openshift-etcd"
+		guards := map[string]string{"app": "guard"}
+		mine := map[string]string{"story": "etcd", "node-role.kubernetes.io/control-plane": ""}
+		member := stray(ctx, "member", mine, nil)
+		guard := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guard", Labels: guards},
+			Spec:       corev1.PodSpec{NodeName: "member", Containers: []corev1.Container{{Name: "guard", Image: "simulated/guard"}}},
+		}
+		Expect(builders.Apply(ctx, here, builders.Namespace(etcd))).To(Succeed())
+		Expect(here.Create(ctx, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guards"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guards}},
+		})).To(Succeed())
+		Expect(here.Create(ctx, guard)).To(Succeed())
+		check := watched(ctx, "etcd", mine)
+		member.Stop()
+		Eventually(told(ctx, check, nhcv1.EventRemediationSkipped)).Should(Equal(1))
+		member.Start()
+		Eventually(ready(ctx, "member")).Should(Equal(corev1.ConditionTrue))
+	}, SpecTimeout(specPatience))
+
+	It("has needed every right that it has, and no other", func(ctx SpecContext) {
+		manager.Kill() // or it might be asking
+		events := audited()
+		shipped, err := control.Shipped(ctx, "standalone")
+		Expect(err).NotTo(HaveOccurred())
+		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-leader-election")
+		Expect(here).NotTo(BeEmpty())
+		roles, err := control.WorkloadRoles()
+		Expect(err).NotTo(HaveOccurred())
+		there := granted(roles)
+		Expect(there).NotTo(BeEmpty())
+
+		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(spec.LookedFor))
+		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
+		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).To(BeEmpty(), "granted in the management cluster, and never used")
+		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(BeEmpty(), "granted in the workload cluster, and never used")
+	}, SpecTimeout(specPatience))
+
+	It("can do without those outside of the one namespace that it is started for", func(ctx SpecContext) {
+		before := len(audited())
+		Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager"}})).To(Succeed())
+		create(ctx, filepath.Join("..", "..", "..", "docs", "examples", "one-namespace.yaml"))
+		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
+		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
+		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off")
+		checked(ctx, "narrow", builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template))
+		name := workerNames(ctx)[2]
+		silence(name)
+		request := &mendv1.HostRemediation{}
+		requested(ctx, request, namespace, name)
+		gone(ctx, request)
+		allWell(ctx)
+		manager.Kill()
+		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(spec.LookedFor[0] + " in " + namespace))
+	}, SpecTimeout(specPatience))
+})
+
+// audited are the requests of kubemend so far.
+func audited() []auditv1.Event {
+	GinkgoHelper()
+	events, err := plane.Audited()
+	Expect(err).NotTo(HaveOccurred())
+	return events
+}
+
+func granted(roles []unstructured.Unstructured) []rights.Grant {
+	GinkgoHelper()
+	grants, err := rights.Granted(roles)
+	Expect(err).NotTo(HaveOccurred())
+	return grants
+}
+
+func texts[T fmt.Stringer](all []T) []string {
+	found := make([]string, 0, len(all))
+	for _, one := range all {
+		found = append(found, one.String())
+	}
+	return found
+}
+
+// mayListSecrets asks the API server whether the manager may, in a namespace.
+func mayListSecrets(ctx context.Context, where string) func() (bool, error) {
+	return func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: rig.Account, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: where},
+		}}
+		err := here.Create(ctx, review)
+		return review.Status.Allowed, err
+	}
+}
+
+// called is what a machine's condition says of the last check; empty if none has spoken.
+func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
+	return func() metav1.ConditionStatus {
+		m := &clusterv1.Machine{}
+		Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machine}, m)).To(Succeed())
+		if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
+			return c.Status
+		}
+		return ""
+	}
+}
+
+// create creates the objects of a manifest as they are.
+func create(ctx context.Context, file string) {
+	GinkgoHelper()
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		Expect(here.Create(ctx, object)).To(Succeed())
+	}
+}
+
+func withKind(o client.Object) client.Object {
+	GinkgoHelper()
+	kind, err := here.GroupVersionKindFor(o)
+	Expect(err).NotTo(HaveOccurred())
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	return o
+}
+
+// asked is how the manager answers somebody it knows, who may not read its metrics.
+func asked(ctx context.Context) func() (int, error) {
+	GinkgoHelper()
+	nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nobody"}}
+	Expect(here.Create(ctx, nobody)).To(Succeed())
+	token := &authenticationv1.TokenRequest{}
+	Expect(here.SubResource("token").Create(ctx, nobody, token)).To(Succeed())
+	// Its certificate is one that it has made itself.
+	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	DeferCleanup(anybody.CloseIdleConnections)
+	return func() (int, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(manager.Metrics, "http:", "https:", 1), http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+		response, err := anybody.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+}
+
+// leases are those on nodes.
+func leases(ctx context.Context) func() ([]coordinationv1.Lease, error) {
+	return func() ([]coordinationv1.Lease, error) {
+		list := &coordinationv1.LeaseList{}
+		err := here.List(ctx, list, client.InNamespace(nhcv1.DefaultLeaseNamespace))
+		return list.Items, err
+	}
+}
+
+// told counts the events of a reason about a check, repetitions included.
+func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func() int {
+	return func() int {
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list)).To(Succeed())
+		number := 0
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Regarding.UID == check.UID && e.Reason == reason {
+				number += int(ptr.Deref(e.Series, eventsv1.EventSeries{Count: 1}).Count)
+			}
+		}
+		return number
+	}
+}

@@ -1,0 +1,138 @@
+// Package rights tests that kubemend needs every right that it ships with, and no other.
+//
+// The manager runs as it is installed: as its ServiceAccount, with a kubeconfig of its own for the workload cluster. The specs tell, in
+// order and as shortly as may be, the stories that together need all there is: whether each of them ends well is shown in the other suites.
+// The last one compares what was granted with what the API server has noted. One control plane is management and workload cluster at the
+// same time; the two are told apart by who asks.
+package rights
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
+)
+
+const specPatience = 4 * time.Minute
+
+// ownKinds are the CRDs that ship, others those of OpenShift.
+var (
+	ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
+	others   = filepath.Join("testdata", "openshift.yaml")
+)
+
+// agent is the kind of requests of a remediator that brings its rights along, with the label for aggregation. Nobody serves it: nodes come
+// back by themselves.
+var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
+
+// What all specs share.
+var (
+	control  *rig.Rig
+	plane    *rig.ControlPlane
+	here     client.Client
+	provider *simulator.Infrastructure
+	manager  *rig.Kubemend
+	account  []byte // the manager's kubeconfig
+)
+
+func TestRights(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "Rights")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	var err error
+	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	plane, err = control.Management(ctx, rig.ManagementOptions{
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds, others}, Webhooks: true, Audit: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	here = clientFor(plane.Config())
+	Expect(simulator.InstallRemediator(plane.Config(), agent)).To(Succeed())
+	account, err = plane.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	create(ctx, filepath.Join("..", "nodes", "testdata", "self-node-remediator.yaml"))
+	Eventually(func() ([]rbacv1.PolicyRule, error) {
+		collected := &rbacv1.ClusterRole{}
+		err := here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, collected)
+		return collected.Rules, err
+	}).ShouldNot(BeEmpty())
+	startWorld()
+	build(ctx)
+}, NodeTimeout(5*time.Minute))
+
+// Whatever failed, the log of the manager says most.
+var _ = ReportAfterEach(func(report SpecReport) {
+	if !report.Failed() || manager == nil {
+		return
+	}
+	if content, err := os.ReadFile(manager.Log); err == nil {
+		AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
+	}
+})
+
+// startManager starts the manager as it is installed, or starts it again after it was killed. It waits for the lease of who was killed: a
+// quarter of the usual time is still long enough for a busy machine.
+func startManager(ctx context.Context, more ...string) {
+	GinkgoHelper()
+	var err error
+	manager, err = plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
+		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s",
+		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func clientFor(config *rest.Config) client.Client {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// startWorld starts everybody who plays what this machine cannot have.
+func startWorld() {
+	GinkgoHelper()
+	hosts, err := simulator.NewHosts(plane.Config(), simulator.HostsOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	provider, err = simulator.NewInfrastructure(plane.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
+	Expect(err).NotTo(HaveOccurred())
+	for _, start := range []func(context.Context) error{hosts.Start, provider.Start} {
+		spec.Beside(start)
+	}
+}

@@ -1,0 +1,197 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Namespace is where kubemend is installed, and Account who its manager is to the API server there.
+	Namespace = "kubemend-system"
+	Account   = "system:serviceaccount:" + Namespace + ":" + account
+	account   = "kubemend-manager"
+	// WorkloadUser is who it is in a workload cluster that it reaches by the kubeconfig of GrantWorkloadUser.
+	WorkloadUser = "kubemend"
+
+	workloadRoles = "config/rbac/workload-cluster.yaml"
+)
+
+// shippedRights are the kinds that say who the manager is and what it may do.
+var shippedRights = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}
+
+// Shipped are the objects that a folder of config/, such as "standalone", installs.
+func (r *Rig) Shipped(ctx context.Context, folder string) ([]unstructured.Unstructured, error) {
+	kustomize := filepath.Join(r.root, ".tools", "bin", "kustomize")
+	if _, err := os.Stat(kustomize); err != nil {
+		return nil, fmt.Errorf("build config/%s: %w: run make tools", folder, err)
+	}
+	build := exec.CommandContext(ctx, kustomize, "build", filepath.Join(r.root, "config", folder))
+	var stderr bytes.Buffer
+	build.Stderr = &stderr
+	content, err := build.Output()
+	if err != nil {
+		return nil, fmt.Errorf("build config/%s: %w: %s", folder, err, stderr.String())
+	}
+	return decode(content)
+}
+
+// WorkloadRoles are the roles that kubemend ships for workload clusters.
+func (r *Rig) WorkloadRoles() ([]unstructured.Unstructured, error) {
+	content, err := os.ReadFile(filepath.Join(r.root, workloadRoles))
+	if err != nil {
+		return nil, fmt.Errorf("read the roles for workload clusters: %w", err)
+	}
+	return decode(content)
+}
+
+func decode(content []byte) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		var o unstructured.Unstructured
+		err := documents.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode a manifest: %w", err)
+		}
+		if len(o.Object) > 0 {
+			all = append(all, o)
+		}
+	}
+}
+
+// Install makes the manager's ServiceAccount with the rights that a folder of config/ ships, as they are shipped, and returns a kubeconfig
+// with a token for it: so what the manager lacks a right to do, it fails to do. Nothing else of that folder is installed. What remediators
+// bring is added by RoleControllers.
+func (c *ControlPlane) Install(ctx context.Context, folder string) ([]byte, error) {
+	shipped, err := c.rig.Shipped(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	var rights []client.Object
+	for i := range shipped {
+		if slices.Contains(shippedRights, shipped[i].GetKind()) {
+			rights = append(rights, &shipped[i])
+		}
+	}
+	if err := c.grant(ctx, Account, rights); err != nil {
+		return nil, fmt.Errorf("install the rights of config/%s: %w", folder, err)
+	}
+	clientset, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", c.name, err)
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: ptr.To(int64(certificateLife / time.Second)),
+	}}
+	answer, err := clientset.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for a token of %s: %w", Account, err)
+	}
+	return kubeconfig(c.name, c.apiPort.address(), c.ca, &clientcmdapi.AuthInfo{Token: answer.Status.Token})
+}
+
+// GrantWorkloadUser makes a user with those of the roles that kubemend ships for workload clusters that are named, or with all of them, and
+// returns how that user reaches this control plane. See SharedKubeconfigSecret.
+func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) ([]byte, error) {
+	roles, err := c.rig.WorkloadRoles()
+	if err != nil {
+		return nil, err
+	}
+	var rights []client.Object
+	for i := range roles {
+		name := roles[i].GetName()
+		if len(named) > 0 && !slices.Contains(named, name) {
+			continue
+		}
+		rights = append(rights, &roles[i], &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: WorkloadUser}},
+		})
+	}
+	if err := c.grant(ctx, WorkloadUser, rights); err != nil {
+		return nil, fmt.Errorf("install the rights for workload clusters: %w", err)
+	}
+	_, content, err := c.User(WorkloadUser)
+	return content, err
+}
+
+// grant makes the objects, and returns when the API server goes by the roles among them that belong to the user: it learns of them a moment
+// after it stored them.
+func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.Object) error {
+	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return fmt.Errorf("make a client for %s: %w", c.name, err)
+	}
+	for _, o := range rights {
+		if err := admin.Create(ctx, o); err != nil {
+			return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	if err := admin.List(ctx, bindings); err != nil {
+		return fmt.Errorf("list bindings: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for i := range bindings.Items {
+		of := &bindings.Items[i]
+		if !slices.ContainsFunc(rights, func(o client.Object) bool { return o.GetUID() == of.UID }) {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := admin.Get(ctx, client.ObjectKey{Name: of.RoleRef.Name}, role); err != nil {
+			return fmt.Errorf("read what %s is bound to: %w", of.Name, err)
+		}
+		if len(role.Rules) == 0 {
+			continue // of others, who are still to come
+		}
+		if err := wait.PollUntilContextCancel(ctx, askEvery, true, mayDo(admin, user, role.Rules[len(role.Rules)-1])); err != nil {
+			return fmt.Errorf("wait until %s has the rights of %s: %w", user, role.Name, err)
+		}
+	}
+	return nil
+}
+
+// mayDo asks the API server whether the user may do what a rule says first.
+func mayDo(admin client.Client, user string, rule rbacv1.PolicyRule) wait.ConditionWithContextFunc {
+	return func(ctx context.Context) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}}
+		if len(rule.NonResourceURLs) > 0 {
+			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: rule.Verbs[0], Path: rule.NonResourceURLs[0]}
+		} else {
+			resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+			}
+		}
+		if err := admin.Create(ctx, review); err != nil {
+			return false, fmt.Errorf("ask what %s may do: %w", user, err)
+		}
+		return review.Status.Allowed, nil
+	}
+}

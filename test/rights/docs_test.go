@@ -1,0 +1,147 @@
+package rights
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+const document = "../../docs/rights.md"
+
+// purposes say for each role what each of its kinds, or paths, is needed for.
+var purposes = map[string]map[string]string{
+	"kubemend-manager-role": {
+		"events.k8s.io/events":        "to tell what was done; one that happens again is counted in the same event",
+		"namespaces":                  "to make the namespace of the leases on nodes, if it is missing (`--node-lease-namespace`)",
+		"nodes":                       "NodeHealthChecks: to judge the nodes of this cluster, and to take off the annotation by which a person has confirmed that one is well",
+		"pods":                        "NodeHealthChecks on OpenShift: the guard pods of etcd, in `openshift-etcd`",
+		"policy/poddisruptionbudgets": "the same: etcd's own word on whether it can do without a member",
+		"secrets":                     "the kubeconfigs of workload clusters; [more of them](#secrets)",
+		"apiextensions.k8s.io/customresourcedefinitions":             "to serve a kind as soon as it is installed, unless it is somebody else's",
+		"authentication.k8s.io/tokenreviews":                         "to know who asks for metrics",
+		"authorization.k8s.io/subjectaccessreviews":                  "to know whether they may have them",
+		"cluster.x-k8s.io/clusters":                                  "to know what is paused, initialized or rolling out, and what to connect to",
+		"cluster.x-k8s.io/machines":                                  "to judge machines, and to find that of a node or of a request",
+		"cluster.x-k8s.io/machines/status":                           "to say that a machine is unhealthy, that its owner has to remediate it, or that it is well after all",
+		"cluster.x-k8s.io/machinehealthchecks":                       "to act on them; patched to belong to their Cluster, as Cluster API does it",
+		"cluster.x-k8s.io/machinehealthchecks/status":                "to say what was found and done",
+		"config.openshift.io/clusterversions":                        "NodeHealthChecks on OpenShift: nothing is begun during an upgrade",
+		"config.openshift.io/infrastructures":                        "NodeHealthChecks on OpenShift, at admission: the topology of the control plane",
+		"coordination.k8s.io/leases":                                 "NodeHealthChecks: leases on nodes, by which they and node maintenance keep out of each other's way; taken, renewed and given back",
+		"infrastructure.cluster.x-k8s.io/metal3machines":             "to find the host of a machine",
+		"infrastructure.cluster.x-k8s.io/metal3remediations":         "to make requests, to adopt and delete those of a check, and to carry them out",
+		"infrastructure.cluster.x-k8s.io/metal3remediations/status":  "to say how far one has come",
+		"infrastructure.cluster.x-k8s.io/metal3remediationtemplates": "to make requests from",
+		"kubemend.io/hostremediations":                               "the same for kubemend's own kind",
+		"kubemend.io/hostremediations/status":                        "the same",
+		"kubemend.io/hostremediationtemplates":                       "the same",
+		"machine.openshift.io/machinehealthchecks":                   "NodeHealthChecks on OpenShift: to stand back from those of OpenShift",
+		"machine.openshift.io/machines":                              "NodeHealthChecks on OpenShift: the Machine behind a node, which shall own the request",
+		"metal3.io/baremetalhosts":                                   "to see the power of a host, to hold it off and let it go, and to mark it unhealthy: all by annotations",
+		"remediation.medik8s.io/nodehealthchecks":                    "to act on them; created only where `--default-node-health-check-template` asks for one",
+		"remediation.medik8s.io/nodehealthchecks/status":             "to say what was found and done",
+	},
+	"kubemend-leader-election": {
+		"coordination.k8s.io/leases": "that one of the replicas acts, and which",
+		"events":                     "to tell which",
+	},
+	"kubemend-workload-reader": {
+		"/":     "to ask whether the API server is there at all",
+		"nodes": "to judge them",
+	},
+	"kubemend-workload-fencer": {
+		"nodes":                            "to fence the node of a host that is off, by a taint, or by deleting it where the taint is not known or not wanted; to take the taint off, and give labels and annotations back",
+		"pods":                             "to see when they have left a fenced node: of one node at a time",
+		"storage.k8s.io/volumeattachments": "to see when volumes have left it",
+	},
+}
+
+// TestRightsAreDocumented holds the tables of the document to the roles: with -update it rewrites them, and a kind without a purpose fails
+// either way.
+func TestRightsAreDocumented(t *testing.T) {
+	content, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
+	grants := shipped(t)
+	for role, kinds := range purposes {
+		begin, end := "<!-- "+role+" -->\n", "<!-- end -->\n"
+		before, rest, found := strings.Cut(text, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			t.Fatalf("%s has no place for the rights of %s", document, role)
+		}
+		text = before + begin + table(t, role, Of(grants, role), kinds) + end + after
+	}
+	for _, g := range grants {
+		if purposes[g.Role] == nil {
+			t.Errorf("role %s has no table", g.Role)
+		}
+	}
+	golden.Compare(t, document, text)
+}
+
+// table says of each kind of a role what may be done to it, and what for.
+func table(t *testing.T, role string, grants []Grant, kinds map[string]string) string {
+	t.Helper()
+	verbs := map[string][]string{}
+	for _, g := range grants {
+		kind := strings.TrimPrefix(g.Group+"/"+g.Resource, "/")
+		if g.URL != "" {
+			kind = g.URL
+		}
+		verbs[kind] = append(verbs[kind], g.Verb)
+	}
+	var b strings.Builder
+	b.WriteString("| on | may | for |\n|---|---|---|\n")
+	for _, kind := range slices.Sorted(maps.Keys(verbs)) {
+		slices.Sort(verbs[kind])
+		if kinds[kind] == "" {
+			t.Errorf("%s: what %s are needed for is not said", role, kind)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", kind, strings.Join(verbs[kind], ", "), kinds[kind])
+	}
+	for kind := range kinds {
+		if verbs[kind] == nil {
+			t.Errorf("%s: nothing is granted on %s, and it is said what for", role, kind)
+		}
+	}
+	return b.String()
+}
+
+// shipped are the rights of all roles that kubemend ships for itself.
+func shipped(t *testing.T) []Grant {
+	t.Helper()
+	var all []unstructured.Unstructured
+	for _, file := range []string{"role.yaml", "workload-cluster.yaml"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range bytes.SplitSeq(content, []byte("---\n")) {
+			var o unstructured.Unstructured
+			if err := yaml.Unmarshal(document, &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			if len(o.Object) > 0 {
+				all = append(all, o)
+			}
+		}
+	}
+	grants, err := Granted(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grants
+}

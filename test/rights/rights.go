@@ -1,0 +1,178 @@
+// Package rights compares what kubemend is granted with what it does.
+//
+// Granted is in the manifests that ship, done is in the audit logs of the API servers. The comparison is of single rights: one verb, on one
+// kind of objects or at one path. It does no I/O.
+package rights
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// Right is that one thing may be done, or was: Verb on objects of Group and Resource, or at URL.
+type Right struct {
+	// Group and Resource are the kind of the objects; a subresource is behind a slash. Both are empty where there is a URL.
+	Group, Resource string
+	// Namespace and Name say of which objects; empty for all.
+	Namespace, Name string
+	// URL is a path that is no object's. One that ends with * stands for all that begin like it.
+	URL  string
+	Verb string
+}
+
+// String is how a right is called in tests and in the docs, such as "patch metal3.io/baremetalhosts".
+func (r Right) String() string {
+	if r.URL != "" {
+		return r.Verb + " " + r.URL
+	}
+	s := r.Verb + " " + strings.TrimPrefix(r.Group+"/"+r.Resource, "/")
+	if r.Name != "" {
+		s += " " + r.Name
+	}
+	if r.Namespace != "" {
+		s += " in " + r.Namespace
+	}
+	return s
+}
+
+// covers reports whether what was done is what r allows.
+func (r Right) covers(done Right) bool {
+	if r.URL != "" || done.URL != "" {
+		prefix, open := strings.CutSuffix(r.URL, "*")
+		return r.Verb == done.Verb && r.URL != "" && (r.URL == done.URL || open && strings.HasPrefix(done.URL, prefix))
+	}
+	return r.Verb == done.Verb && r.Group == done.Group && r.Resource == done.Resource &&
+		(r.Namespace == "" || r.Namespace == done.Namespace) && (r.Name == "" || r.Name == done.Name)
+}
+
+// width is how much r is good for: that for one object alone is narrower than that for all of a namespace, and that narrower than any other.
+func (r Right) width() int {
+	switch {
+	case r.Name != "":
+		return 0
+	case r.Namespace != "":
+		return 1
+	default:
+		return 2
+	}
+}
+
+// Grant is a right with the role that it comes from.
+type Grant struct {
+	Right
+
+	Role string
+}
+
+func (g Grant) String() string { return fmt.Sprintf("%s (%s)", g.Right, g.Role) }
+
+// Granted are the rights that roles among the objects give by themselves. A role that collects the rules of others gives none. A Role counts
+// for its namespace alone.
+func Granted(objects []unstructured.Unstructured) ([]Grant, error) {
+	var all []Grant
+	for i := range objects {
+		switch o := &objects[i]; o.GetKind() {
+		case "ClusterRole", "Role":
+			role := &rbacv1.ClusterRole{} // a Role has the same fields, and no more
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, role, true); err != nil {
+				return nil, fmt.Errorf("read %s %s: %w", o.GetKind(), o.GetName(), err)
+			}
+			for _, rule := range role.Rules {
+				for _, r := range expand(rule) {
+					r.Namespace = o.GetNamespace()
+					all = append(all, Grant{Right: r, Role: o.GetName()})
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// Of are those of the grants that come from one of the roles.
+func Of(grants []Grant, roles ...string) []Grant {
+	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return !slices.Contains(roles, g.Role) })
+}
+
+// expand takes a rule apart.
+func expand(rule rbacv1.PolicyRule) []Right {
+	var all []Right
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, verb := range rule.Verbs {
+		for _, url := range rule.NonResourceURLs {
+			all = append(all, Right{URL: url, Verb: verb})
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					all = append(all, Right{Group: group, Resource: resource, Name: name, Verb: verb})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Used are the rights that a user has made use of, each of them once, without what was forbidden.
+func Used(events []auditv1.Event, user string) []Right { return asked(events, user, false) }
+
+// Refused are the rights that a user would have needed and does not have, each of them once. What was refused for another reason, such as by
+// a webhook, is none of them.
+func Refused(events []auditv1.Event, user string) []Right { return asked(events, user, true) }
+
+// decision is the annotation by which the API server says in its audit log how it answered whether the user may.
+const decision = "authorization.k8s.io/decision"
+
+func asked(events []auditv1.Event, user string, forbidden bool) []Right {
+	seen := map[Right]bool{}
+	var all []Right
+	for i := range events {
+		e := &events[i]
+		if r := rightFor(e); e.User.Username == user && (e.Annotations[decision] == "forbid") == forbidden && !seen[r] {
+			seen[r] = true
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
+	return all
+}
+
+// rightFor is what a request needs.
+func rightFor(e *auditv1.Event) Right {
+	if e.ObjectRef == nil {
+		url, _, _ := strings.Cut(e.RequestURI, "?")
+		return Right{URL: url, Verb: e.Verb}
+	}
+	r := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name, Verb: e.Verb}
+	if e.ObjectRef.Subresource != "" {
+		r.Resource += "/" + e.ObjectRef.Subresource
+	}
+	return r
+}
+
+// Unused are those of the grants that nothing of what was done needed. Where several cover the same, the narrowest of them is what it
+// needed: what is allowed in one namespace, and used there alone, need not be allowed in all.
+func Unused(granted []Grant, done []Right) []Grant {
+	used := map[Right]bool{}
+	for _, d := range done {
+		narrowest := -1
+		for i := range granted {
+			if granted[i].covers(d) && (narrowest < 0 || granted[i].width() < granted[narrowest].width()) {
+				narrowest = i
+			}
+		}
+		if narrowest >= 0 {
+			used[granted[narrowest].Right] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(granted), func(g Grant) bool { return used[g.Right] })
+}

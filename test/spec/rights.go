@@ -1,0 +1,35 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/rights"
+)
+
+// LookedFor are requests that are forbidden, and shall be: at its start the manager looks for requests of its own among all kinds that have a
+// sibling named Template, and passes over what it may not list.
+var LookedFor = []string{"list controlplane.cluster.x-k8s.io/kubeadmcontrolplanes"}
+
+// NothingForbidden expects that control planes with Audit have forbidden kubemend nothing but LookedFor and what is excused: what a right is
+// missing for is not to depend on whether a spec notices.
+func NothingForbidden(planes []*rig.ControlPlane, excused ...string) {
+	ginkgo.GinkgoHelper()
+	var found []string
+	for _, plane := range planes {
+		events, err := plane.Audited()
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		for _, user := range []string{rig.Account, rig.WorkloadUser} {
+			for _, r := range rights.Refused(events, user) {
+				if !slices.Contains(slices.Concat(LookedFor, excused), r.String()) {
+					found = append(found, fmt.Sprintf("%s: %s", user, r))
+				}
+			}
+		}
+	}
+	gomega.Expect(found).To(gomega.BeEmpty(), "what kubemend was not allowed")
+}
