@@ -3,6 +3,7 @@ package packages
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,9 +37,7 @@ func narrowRoles(t *testing.T, all []object) []string {
 	return found
 }
 
-func wild(word string) bool {
-	return len(word) > 0 && word[len(word)-1] == '*' || len(word) > 1 && word[0] == '*'
-}
+func wild(word string) bool { return strings.Contains(word, "*") }
 
 // deletable are the kinds whose objects a rule lets somebody delete.
 func deletable(rule rbacv1.PolicyRule) []string {

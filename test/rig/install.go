@@ -28,10 +28,11 @@ import (
 )
 
 const (
-	// Namespace is where kubemend is installed, and Account who its manager is to the API server there.
+	// Namespace is where kubemend is installed.
 	Namespace = "kubemend-system"
-	Account   = "system:serviceaccount:" + Namespace + ":" + account
-	account   = "kubemend-manager"
+	// Account is who its manager is to the API server there.
+	Account = "system:serviceaccount:" + Namespace + ":" + account
+	account = "kubemend-manager"
 	// WorkloadUser is who it is in a workload cluster that it reaches by the kubeconfig of GrantWorkloadUser.
 	WorkloadUser = "kubemend"
 

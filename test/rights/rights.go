@@ -102,11 +102,11 @@ func Of(grants []Grant, roles ...string) []Grant {
 
 // expand takes a rule apart.
 func expand(rule rbacv1.PolicyRule) []Right {
-	var all []Right
 	names := rule.ResourceNames
 	if len(names) == 0 {
 		names = []string{""}
 	}
+	all := make([]Right, 0, len(rule.Verbs)*(len(rule.NonResourceURLs)+len(rule.APIGroups)*len(rule.Resources)*len(names)))
 	for _, verb := range rule.Verbs {
 		for _, url := range rule.NonResourceURLs {
 			all = append(all, Right{URL: url, Verb: verb})

@@ -51,9 +51,6 @@ var (
 	host      = mendv1.GroupVersion.WithKind("HostRemediation")
 )
 
-// ofOthers is what is forbidden as long as a remediator is not there with its rights.
-var ofOthers []string
-
 // What all specs share.
 var (
 	control  *rig.Rig
@@ -83,7 +80,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds}, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane}, ofOthers...) })
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane}, providerX.Group, pill.Group, agent.Group) })
 	here = clientFor(plane.Config())
 	for _, kind := range []schema.GroupVersionKind{providerX, pill, agent} {
 		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
