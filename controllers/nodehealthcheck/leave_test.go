@@ -2,7 +2,6 @@ package nodehealthcheck
 
 import (
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -36,7 +35,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 			if lets {
 				k.over()
 			} else {
-				k.clock.SetTime(time.Now().Add(leavePatience)) // the deletion is of the real time
+				k.clock.SetTime(k.objects()[0].GetDeletionTimestamp().Add(leavePatience))
 			}
 			k.search()
 			k.pass("nhc")
