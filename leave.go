@@ -25,6 +25,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
+// leaderLease is the lease by which replicas agree who acts.
+const leaderLease = "leader.kubemend.io"
+
 // lockOf is the lock of a manager that leaves; nil for one that does not, or that agrees with nobody.
 func lockOf(o *options) (*leaving.Lock, error) {
 	if !o.leave || !o.leaderElection {

@@ -70,9 +70,6 @@ const hostRemediation featuregate.Feature = "HostRemediation"
 // nodeHealthCheck watches the nodes of the manager's own cluster, for NodeHealthChecks.
 const nodeHealthCheck featuregate.Feature = "NodeHealthCheck"
 
-// leaderLease is the lease by which replicas agree who acts.
-const leaderLease = "leader.kubemend.io"
-
 // options are what the flags set.
 type options struct {
 	leaderElection   bool

@@ -151,8 +151,7 @@ func (l *Leaver) pass(ctx context.Context, leads bool) error {
 		}
 	}
 	l.measure(ctx, steps)
-	left := append(errs, remaining(steps)...)
-	if left := errors.Join(left...); left != nil {
+	if left := errors.Join(append(errs, remaining(steps)...)...); left != nil {
 		return left
 	}
 	if !leads {

@@ -61,22 +61,8 @@ func decide(f facts, now time.Time) (action, string) {
 	switch f.what {
 	case claim:
 		return release, "Cluster API core goes on with it"
-	case checkRequest:
-		switch {
-		case !f.orphaned:
-			return unmark, "Cluster API core goes on with it"
-		case f.deleted.IsZero():
-			return erase, "nobody would ever end it: the MachineHealthCheck that made it is gone"
-		}
-		return waitOr(unmark, f.deleted, now, "its remediator has not let go of it")
-	case nodeCheckRequest:
-		switch {
-		case !f.served:
-			return unmark, "NodeHealthChecks are somebody else's"
-		case f.deleted.IsZero():
-			return wait, "it is about to be deleted"
-		}
-		return waitOr(unmark, f.deleted, now, "its remediator has not let go of it")
+	case checkRequest, nodeCheckRequest:
+		return decideRequest(f, now)
 	case remediation:
 		if f.served {
 			return wait, "its power cycle is let go; its status says how far that is"
@@ -96,6 +82,21 @@ func decide(f facts, now time.Time) (action, string) {
 	default:
 		return waitOr(pass, f.failed, now, "its nodes cannot be looked at")
 	}
+}
+
+// decideRequest says what becomes of a request. The controller of NodeHealthChecks deletes its own; MachineHealthChecks have none here.
+func decideRequest(f facts, now time.Time) (action, string) {
+	switch ofNode := f.what == nodeCheckRequest; {
+	case ofNode && !f.served:
+		return unmark, "NodeHealthChecks are somebody else's"
+	case !ofNode && !f.orphaned:
+		return unmark, "Cluster API core goes on with it"
+	case !f.deleted.IsZero():
+		return waitOr(unmark, f.deleted, now, "its remediator has not let go of it")
+	case ofNode:
+		return wait, "it is about to be deleted"
+	}
+	return erase, "nobody would ever end it: the MachineHealthCheck that made it is gone"
 }
 
 // waitOr waits until patience is over, and then does that.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/tell"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
@@ -32,6 +33,10 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 		return ctrl.Result{}, fmt.Errorf("read NodeHealthCheck %s: %w", name, err)
 	}
 	if err == nil {
+		ready, readErr := r.readListed(ctx, check)
+		if readErr != nil || !ready {
+			return ctrl.Result{RequeueAfter: wake.MergeWindow}, readErr
+		}
 		r.memory.leave(check)
 	}
 	result, releaseErr := r.release(ctx, name, now)
@@ -49,6 +54,23 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 		r.tell(ctx, w, []tell.Note{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
 	}
 	return result, err
+}
+
+// readListed watches the kinds of the requests that the status of check lists, and reports whether they can be read: those whose mark was taken
+// off are found by no search. Kinds that are gone, or may not be listed, hold nothing of ours.
+func (r *Reconciler) readListed(ctx context.Context, check *nhcv1.NodeHealthCheck) (bool, error) {
+	all := true
+	for _, is := range statusByUID(check) {
+		ready, err := r.Kinds.Ready(ctx, is.remediation.Resource.GroupVersionKind())
+		if request.Missing(err) || apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("read the requests of NodeHealthCheck %s: %w", check.Name, err)
+		}
+		all = all && ready
+	}
+	return all, nil
 }
 
 // left is what a check says that nobody acts on any more. Its nodes are listed until their requests are gone: the list may be all that says

@@ -112,10 +112,13 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	}
 	check := &nhcv1.NodeHealthCheck{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, check)
-	if err != nil && !request.Missing(err) {
+	switch {
+	case request.Missing(err):
+		return true, nil
+	case err != nil:
 		return false, fmt.Errorf("make sure that NodeHealthCheck %s is gone: %w", name, err)
 	}
-	return err != nil || !check.DeletionTimestamp.IsZero(), nil
+	return !check.DeletionTimestamp.IsZero(), nil
 }
 
 // leftBy reports whether the check called name, of which there is none any more, made obj, and for which node. Of what does not say any more

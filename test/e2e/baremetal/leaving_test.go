@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -82,8 +85,9 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		By("having a node of this cluster remediated, with a lease on it")
 		request := remediatedNode(ctx)
 
-		By("starting a replica that leaves beside the one that does not")
-		first := leavingReplica(ctx, "first")
+		By("starting a replica that leaves beside the one that does not, with the rights that it is installed with")
+		rights := installedRights(ctx)
+		first := leavingReplica(ctx, "first", rights)
 		Eventually(leader(ctx)).WithTimeout(time.Minute).Should(HavePrefix("leaving_"))
 		Eventually(func() error { return manager.Ready(ctx) }).WithTimeout(time.Minute).Should(HaveOccurred(), "it has lost its lease, and ends")
 		manager.Kill()
@@ -92,10 +96,11 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		Eventually(answer(ctx, first, "/readyz/left-behind")).WithTimeout(time.Minute).Should(And(
 			ContainSubstring("HostRemediation "+rack.namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
 		Expect(powered(host)()).To(BeFalse(), "its workload is on its way")
+		Eventually(rack.told(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
 
 		By("killing it, with two more there")
 		first.Kill()
-		second, third := leavingReplica(ctx, "second"), leavingReplica(ctx, "third")
+		second, third := leavingReplica(ctx, "second", rights), leavingReplica(ctx, "third", rights)
 		Eventually(func(g Gomega) {
 			for _, m := range []*rig.Kubemend{second, third} {
 				g.Expect(answer(ctx, m, "/readyz/left-behind")()).To(ContainSubstring("HostRemediation " + rack.namespace + "/" + name))
@@ -115,14 +120,17 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		Eventually(func() corev1.ConditionStatus { return rack.ready(ctx, name) }).WithTimeout(2 * time.Minute).Should(Equal(corev1.ConditionTrue))
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 
-		By("seeing that Cluster API core has taken the check over, and that it was said")
+		for _, m := range []*rig.Kubemend{first, second, third} {
+			Expect(os.ReadFile(m.Log)).NotTo(ContainSubstring("is forbidden"))
+		}
+
+		By("seeing that Cluster API core has taken the check over, and that the check of nodes says what it has lost")
 		Eventually(func(g Gomega) {
 			c := checkOf(ctx, check)
 			g.Expect(conditionOf(c.Status.Conditions, clusterv1.PausedCondition)).To(Equal(metav1.ConditionFalse))
 			g.Expect(c.Status.ExpectedMachines).To(Equal(ptr.To(rack.workers)))
 			g.Expect(c.Status.CurrentHealthy).To(Equal(ptr.To(rack.workers)))
 		}).WithTimeout(time.Minute).Should(Succeed())
-		Expect(rack.events(ctx, "MachineHealthCheck", check.Name, time.Time{})).To(HaveKey(mendv1.EventCheckReleased))
 		drill := &nhcv1.NodeHealthCheck{}
 		Expect(here.Get(ctx, client.ObjectKey{Name: "drill"}, drill)).To(Succeed())
 		Expect(drill.Status.Phase).To(Equal(nhcv1.PhaseDisabled))
@@ -139,9 +147,9 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 })
 
 // leavingReplica starts a replica that leaves; it ends with the spec.
-func leavingReplica(ctx context.Context, name string) *rig.Kubemend {
+func leavingReplica(ctx context.Context, name string, kubeconfig []byte) *rig.Kubemend {
 	GinkgoHelper()
-	m, err := management.Leaving(ctx, name, nil, electing...)
+	m, err := management.Leaving(ctx, name, kubeconfig, electing...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		m.Kill()
@@ -150,6 +158,33 @@ func leavingReplica(ctx context.Context, name string) *rig.Kubemend {
 		}
 	})
 	return m
+}
+
+// installedRights are the kubeconfig of a user who may do what the manager may, and what the remediator has granted.
+func installedRights(ctx context.Context) []byte {
+	GinkgoHelper()
+	const user = "leaver"
+	_, kubeconfig, err := management.User(user)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "role.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
+	role.Name = user
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{
+		APIGroups: []string{rebooting.Group}, Resources: []string{"rebootremediations", "rebootremediationtemplates"},
+		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+	})
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		Expect(here.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, o)).To(Succeed()) })
+	}
+	return kubeconfig
 }
 
 // leader is whoever holds the lease by which replicas agree.
