@@ -178,6 +178,12 @@ func TestTheReportOfAFleetHasAllItsParts(t *testing.T) {
 		}
 	}
 	delete(r.fleet[0].figures, heapInUse)
+	if text := r.fleetMarkdown(); !strings.Contains(text, "| Heap in use, garbage collected | – |") || !strings.Contains(text, "### Slopes") {
+		t.Errorf("of one plot less nothing was learned:\n%s", text)
+	}
+	for i := range 3 {
+		delete(r.fleet[i].figures, heapInUse)
+	}
 	if text := r.fleetMarkdown(); !strings.Contains(text, "Nothing could be learned of that") || strings.Contains(text, "### Slopes") {
 		t.Errorf("slopes of what was not measured:\n%s", text)
 	}

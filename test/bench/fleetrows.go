@@ -44,25 +44,23 @@ func fleetRows() []row {
 	}
 }
 
-// learn fits the lines to what was measured of plots.
+// learn fits the lines to what was measured of plots. What was not measured of one is learned from the others, if these are enough.
 func learn(all []plotResults) (rates, error) {
 	var r rates
 	var errs []error
 	over := func(numbers func(plotResults) []float64, of measured) (rows [][]float64, values []float64) {
 		for _, p := range all {
-			value, known := p.figures[of]
-			if !known {
-				errs = append(errs, fmt.Errorf("%s was not measured of %s", of, p.plot))
+			if value, known := p.figures[of]; known {
+				rows, values = append(rows, numbers(p)), append(values, value)
 			}
-			rows, values = append(rows, numbers(p)), append(values, value)
 		}
 		return rows, values
 	}
 	fitted := func(into *line, numbers func(plotResults) []float64, of measured) {
-		rows, values := over(numbers, of)
 		var err error
-		*into, err = fit(rows, values)
-		errs = append(errs, err)
+		if *into, err = fit(over(numbers, of)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", of, err))
+		}
 	}
 	things := func(p plotResults) []float64 {
 		return []float64{float64(p.clusters), float64(p.machines), float64(p.checks())}
@@ -82,13 +80,13 @@ func learn(all []plotResults) (rates, error) {
 			numbers, values[i] = append(numbers, row[0]), values[i]*row[0]
 		}
 		var err error
-		*into, err = each(numbers, values)
-		errs = append(errs, err)
+		if *into, err = each(numbers, values); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", of, err))
+		}
 	}
 	_, beats := over(things, beatCPU)
-	r.beat = mean(beats)
-	r.pass.base, r.pass.slopes, r.pass.worst = scaled(r.pass, 1e-3) // milliseconds
-	r.beat.slopes[0] /= 1000                                        // they come in thousands
+	r.beat = mean(beats).scaled(1e-3) // they come in thousands
+	r.pass = r.pass.scaled(1e-3)      // milliseconds
 	return r, errors.Join(errs...)
 }
 
@@ -103,14 +101,6 @@ func mean(values []float64) line {
 		worst = max(worst, v-m, m-v)
 	}
 	return line{slopes: []float64{m}, worst: worst}
-}
-
-func scaled(l line, by float64) (float64, []float64, float64) {
-	slopes := make([]float64, len(l.slopes))
-	for i, s := range l.slopes {
-		slopes[i] = s * by
-	}
-	return l.base * by, slopes, l.worst * by
 }
 
 // fleetMarkdown is the part of the report about fleets.
@@ -181,8 +171,7 @@ func (r rates) table() string {
 }
 
 func hourly(l line) line {
-	l.base, l.slopes, l.worst = scaled(l, time.Hour.Seconds())
-	return l
+	return l.scaled(time.Hour.Seconds())
 }
 
 func mebibytes2(v float64) string { return fmt.Sprintf("%.2f MiB", v) }

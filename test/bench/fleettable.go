@@ -114,7 +114,8 @@ with a connection of its own, which show the nodes of one cluster.
 - **Started again**: on machines that are marked already, so that nothing is left to write, until kubemend_machinehealthcheck_targets counts all of them.
 - **Of another shard**: with a --watch-filter that none of the objects has: what is not looked at is in caches all the same, and no workload cluster is connected to.
 - **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; what it misses the worst column by is stated.
-  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet.
+  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet. What could not be measured of a plot, for a busy machine
+  lets requests time out, has a dash, and is learned from the others.
 
 What this leaves out: a real workload cluster is far away and asks for a client certificate; watches are made anew every 5 to 10 minutes, which half a minute
 hardly shows; Go's collector lets garbage grow with the heap, so resident memory is no straight line, and GOMEMLIMIT bends it; BareMetalHosts and remediations are
