@@ -39,7 +39,7 @@ func plotScale(p plot, quick bool) scale {
 	if quick {
 		return scale{mass: p.machines / 10, beats: 100, passes: 2, idle: 5 * time.Second}
 	}
-	return scale{mass: p.machines / 10, beats: 1000, passes: 10, idle: 30 * time.Second}
+	return scale{mass: p.machines / 10, beats: 1000, passes: max(2, 100/p.clusters), idle: 30 * time.Second} // a hundred passes, or some more
 }
 
 // plotResults are what was measured of a plot.
