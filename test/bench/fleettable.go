@@ -104,8 +104,8 @@ looked at every 10; in a storm one node in a hundred turns bad at once. Cells ar
 // fleetMethod says how the figures of fleets are taken, and what distorts them.
 const fleetMethod = `How much memory and processor time a workload cluster, a machine with its node, and a check cost is measured of small fleets that
 differ in one of these after another, each with new control planes; all objects are as in the worlds above. A very large fleet is then
-reckoned with what was learned. kubemend's manager is a process of its own and is asked over its metrics; the workload clusters are windows on one API server, each over TLS and HTTP/2
-with a connection of its own, which show the nodes of one cluster.
+reckoned with what was learned. kubemend's manager is a process of its own and is asked over its metrics; the workload clusters are
+windows on one API server, each over TLS and HTTP/2 with a connection of its own, which show the nodes of one cluster.
 
 - **Heap in use**: go_memstats_heap_alloc_bytes just after a collection that the profiler was asked for. **Resident memory**:
   process_resident_memory_bytes, idle after the first start, and the highest of all readings, while a tenth of the nodes turned bad included.
