@@ -178,6 +178,17 @@ func TestTheReportOfAFleetHasAllItsParts(t *testing.T) {
 		}
 	}
 	delete(r.fleet[0].figures, heapInUse)
+	if text := r.fleetMarkdown(); !strings.Contains(text, "| Heap in use, garbage collected | – |") || !strings.Contains(text, "### Slopes") {
+		t.Errorf("of one plot less nothing was learned:\n%s", text)
+	}
+	last := len(r.fleet) - 1
+	delete(r.fleet[last].figures, heapInUse) // the one that has more checks than clusters
+	if learned, err := learn(r.fleet); err != nil || learned.heap.slopes[2] != 0 {
+		t.Errorf("checks cost %+v (%v), and could not be told apart from clusters", learned.heap, err)
+	}
+	for i := range 3 {
+		delete(r.fleet[i].figures, heapInUse)
+	}
 	if text := r.fleetMarkdown(); !strings.Contains(text, "Nothing could be learned of that") || strings.Contains(text, "### Slopes") {
 		t.Errorf("slopes of what was not measured:\n%s", text)
 	}

@@ -44,25 +44,27 @@ func fleetRows() []row {
 	}
 }
 
-// learn fits the lines to what was measured of plots.
+// learn fits the lines to what was measured of plots. What was not measured of one is learned from the others, if these are enough.
 func learn(all []plotResults) (rates, error) {
 	var r rates
 	var errs []error
 	over := func(numbers func(plotResults) []float64, of measured) (rows [][]float64, values []float64) {
 		for _, p := range all {
-			value, known := p.figures[of]
-			if !known {
-				errs = append(errs, fmt.Errorf("%s was not measured of %s", of, p.plot))
+			if value, known := p.figures[of]; known {
+				rows, values = append(rows, numbers(p)), append(values, value)
 			}
-			rows, values = append(rows, numbers(p)), append(values, value)
 		}
 		return rows, values
 	}
 	fitted := func(into *line, numbers func(plotResults) []float64, of measured) {
 		rows, values := over(numbers, of)
 		var err error
-		*into, err = fit(rows, values)
-		errs = append(errs, err)
+		if *into, err = fit(rows, values); err != nil && len(rows) > 0 && len(rows[0]) == 3 {
+			*into, err = together(rows, values)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", of, err))
+		}
 	}
 	things := func(p plotResults) []float64 {
 		return []float64{float64(p.clusters), float64(p.machines), float64(p.checks())}
@@ -82,14 +84,28 @@ func learn(all []plotResults) (rates, error) {
 			numbers, values[i] = append(numbers, row[0]), values[i]*row[0]
 		}
 		var err error
-		*into, err = each(numbers, values)
-		errs = append(errs, err)
+		if *into, err = each(numbers, values); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", of, err))
+		}
 	}
 	_, beats := over(things, beatCPU)
-	r.beat = mean(beats)
-	r.pass.base, r.pass.slopes, r.pass.worst = scaled(r.pass, 1e-3) // milliseconds
-	r.beat.slopes[0] /= 1000                                        // they come in thousands
+	r.beat = mean(beats).scaled(1e-3) // they come in thousands
+	r.pass = r.pass.scaled(1e-3)      // milliseconds
 	return r, errors.Join(errs...)
+}
+
+// together is the line for plots of which all have as many checks as clusters: what a check costs is part of what a cluster does.
+func together(rows [][]float64, values []float64) (line, error) {
+	without := make([][]float64, len(rows))
+	for i, row := range rows {
+		without[i] = row[:2]
+	}
+	l, err := fit(without, values)
+	if err != nil {
+		return line{}, err
+	}
+	l.slopes = append(l.slopes, 0)
+	return l, nil
 }
 
 // mean is the line of one value for each of something.
@@ -103,14 +119,6 @@ func mean(values []float64) line {
 		worst = max(worst, v-m, m-v)
 	}
 	return line{slopes: []float64{m}, worst: worst}
-}
-
-func scaled(l line, by float64) (float64, []float64, float64) {
-	slopes := make([]float64, len(l.slopes))
-	for i, s := range l.slopes {
-		slopes[i] = s * by
-	}
-	return l.base * by, slopes, l.worst * by
 }
 
 // fleetMarkdown is the part of the report about fleets.
@@ -173,16 +181,17 @@ func (r rates) table() string {
 	}
 	fmt.Fprintf(&b, "\n- A pass over a check: %.2f ms of processor time, and %.2f ms for 1000 machines; misses by at most %.2f ms.\n",
 		r.pass.base*1000, r.pass.slopes[0]*1e6, r.pass.worst*1000)
-	fmt.Fprintf(&b, "- A node that reports that all is as it was: %.2f ms, in a plot at most %.2f ms more or less; in an hour, at one report each %s, %.1f ms.\n",
-		r.beat.slopes[0]*1000, r.beat.worst, "5 minutes", r.beat.slopes[0]*1000*time.Hour.Seconds()/reportEvery.Seconds())
-	fmt.Fprintf(&b, "- A node that turns bad with a tenth of all: %.1f ms and %.1f calls to the management cluster; misses the sum of a plot by at most %s and %.0f calls.\n",
+	fmt.Fprintf(&b, "- A node that reports that all is as it was: %.2f ms, in a plot at most %.2f ms more or less; "+
+		"every five minutes, that is %.1f ms in an hour.\n",
+		r.beat.slopes[0]*1000, r.beat.worst*1000, r.beat.slopes[0]*1000*time.Hour.Seconds()/reportEvery.Seconds())
+	fmt.Fprintf(&b, "- A node that turns bad with a tenth of all: %.1f ms and %.1f calls to the management cluster; "+
+		"misses the sum of a plot by at most %s and %.0f calls.\n",
 		r.bad.slopes[0]*1000, r.badCalls.slopes[0], seconds(r.bad.worst), r.badCalls.worst)
 	return b.String()
 }
 
 func hourly(l line) line {
-	l.base, l.slopes, l.worst = scaled(l, time.Hour.Seconds())
-	return l
+	return l.scaled(time.Hour.Seconds())
 }
 
 func mebibytes2(v float64) string { return fmt.Sprintf("%.2f MiB", v) }

@@ -18,8 +18,9 @@ func (r rates) fleetTable(of []plotResults) string {
 		measured = share{max(measured.clusters, p.clusters), max(measured.machines, p.machines)}
 	}
 	var b strings.Builder
-	b.WriteString("| shards | by | clusters | machines | most / mean | heap in use | resident, idle | resident, highest | cores, steady | storm: processor time | " +
-		"storm: by calls at least | started again: processor time | time | open sockets | calls in a second | beyond what was measured |\n" +
+	b.WriteString("| shards | by | clusters | machines | most / mean | heap in use | resident, idle | resident, highest | cores, steady | " +
+		"storm: processor time | storm: by calls at least | started again: processor time | time | open sockets | " +
+		"calls in a second | beyond what was measured |\n" +
 		"|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, n := range shardCounts() {
 		for _, way := range []struct {
@@ -101,10 +102,10 @@ looked at every 10; in a storm one node in a hundred turns bad at once. Cells ar
 `
 
 // fleetMethod says how the figures of fleets are taken, and what distorts them.
-const fleetMethod = `How much memory and processor time a workload cluster, a machine with its node, and a check cost is measured of small fleets that differ in one
-of these after another, each with new control planes; all objects are as in the worlds above. A very large fleet is then reckoned with what was learned.
-kubemend's manager is a process of its own and is asked over its metrics; the workload clusters are windows on one API server, each over TLS and HTTP/2
-with a connection of its own, which show the nodes of one cluster.
+const fleetMethod = `How much memory and processor time a workload cluster, a machine with its node, and a check cost is measured of small fleets that
+differ in one of these after another, each with new control planes; all objects are as in the worlds above. A very large fleet is then
+reckoned with what was learned. kubemend's manager is a process of its own and is asked over its metrics; the workload clusters are
+windows on one API server, each over TLS and HTTP/2 with a connection of its own, which show the nodes of one cluster.
 
 - **Heap in use**: go_memstats_heap_alloc_bytes just after a collection that the profiler was asked for. **Resident memory**:
   process_resident_memory_bytes, idle after the first start, and the highest of all readings, while a tenth of the nodes turned bad included.
@@ -112,11 +113,13 @@ with a connection of its own, which show the nodes of one cluster.
 - **Idle**: of half a minute in which nothing happens but ClusterCache's probes (one each 10 s and cluster), and the lease of a single replica is not kept.
 - **Heartbeats, steady passes, first full pass**: as above. **A tenth at once**: for each node that turned bad.
 - **Started again**: on machines that are marked already, so that nothing is left to write, until kubemend_machinehealthcheck_targets counts all of them.
-- **Of another shard**: with a --watch-filter that none of the objects has: what is not looked at is in caches all the same, and no workload cluster is connected to.
+- **Of another shard**: with a --watch-filter that none of the objects has: what is not looked at is in caches all the same, and no workload
+  cluster is connected to.
 - **Slopes**: the plane base + a·clusters + b·machines + c·checks with the least squares to all columns; what it misses the worst column by is stated.
-  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet.
+  Where a slope is smaller than that, it is noise. Negative ones count as 0 in the fleet. What could not be measured of a plot, for a busy machine
+  lets requests time out, has a dash, and is learned from the others; a check that costs nothing at all is part of its cluster's costs then.
 
 What this leaves out: a real workload cluster is far away and asks for a client certificate; watches are made anew every 5 to 10 minutes, which half a minute
-hardly shows; Go's collector lets garbage grow with the heap, so resident memory is no straight line, and GOMEMLIMIT bends it; BareMetalHosts and remediations are
-not among the objects (see the power cycles above). A line that was measured up to thousands of machines is a guess for hundreds of thousands.
+hardly shows; Go's collector lets garbage grow with the heap, so resident memory is no straight line, and GOMEMLIMIT bends it; BareMetalHosts and remediations
+are not among the objects (see the power cycles above). A line that was measured up to thousands of machines is a guess for hundreds of thousands.
 `

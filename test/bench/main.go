@@ -199,18 +199,20 @@ func (r *report) measureNodeChecks(ctx context.Context, binaries map[string]stri
 	return nil
 }
 
-// measureFleet measures what grows with clusters, machines and checks.
+// measureFleet measures what grows with clusters, machines and checks. A plot that does not get through, not even when it is tried again, is
+// left out as long as the others say enough.
 func (r *report) measureFleet(ctx context.Context, binaries map[string]string) error {
 	began := time.Now()
 	var errs []error
 	for _, p := range plots(r.settings.quick) {
 		of, err := measurePlot(ctx, p, r.settings, binaries)
-		if err != nil && ctx.Err() == nil { // without one of them nothing can be learned of the others
+		if err != nil && ctx.Err() == nil {
 			say("%s: once more, since it did not get through: %v", p, err)
 			of, err = measurePlot(ctx, p, r.settings, binaries)
 		}
 		r.fleet = append(r.fleet, plotResults{p, of})
 		if err != nil {
+			say("%s: did not get through: %v", p, err)
 			errs = append(errs, fmt.Errorf("measure what %s cost: %w", p, err))
 		}
 		if ctx.Err() != nil {
@@ -218,7 +220,10 @@ func (r *report) measureFleet(ctx context.Context, binaries map[string]string) e
 		}
 	}
 	r.fleetTook = time.Since(began)
-	return errors.Join(errs...)
+	if _, err := learn(r.fleet); err != nil || ctx.Err() != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return nil
 }
 
 // save writes the parts that were measured into the file, and leaves the others.

@@ -23,6 +23,15 @@ func (l line) at(numbers ...float64) float64 {
 	return value
 }
 
+// scaled is the line in another unit.
+func (l line) scaled(by float64) line {
+	slopes := make([]float64, len(l.slopes))
+	for i, s := range l.slopes {
+		slopes[i] = s * by
+	}
+	return line{base: l.base * by, slopes: slopes, worst: l.worst * by}
+}
+
 // errFewPoints is returned for points that leave a line undetermined.
 var errFewPoints = errors.New("the points do not determine a line")
 

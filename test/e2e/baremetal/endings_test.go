@@ -1,14 +1,17 @@
 package baremetal
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -52,6 +55,50 @@ var _ = Describe("A power cycle", func() {
 			g.Expect(done.Finalizers).To(BeEmpty())
 		}).Should(Succeed())
 		Expect(done.Status.Attempt).To(BeEquivalentTo(1))
+		rack.nothingIsLeft(ctx, host, name)
+	}, SpecTimeout(specPatience))
+
+	// docs/high-availability.md says how long that takes: the lease, and the periods in which it is renewed and tried for.
+	It("goes on under the other replica when the one that acts loses its power", func(ctx SpecContext) {
+		manager.Kill()
+		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
+		replica := func(name string) *rig.Kubemend {
+			r, err := management.Kubemend(ctx, name, nil, "--leader-elect", "--leader-elect-namespace="+metav1.NamespaceDefault)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(r.Kill)
+			return r
+		}
+		leads := func(r *rig.Kubemend) func() (bool, error) {
+			return func() (bool, error) {
+				page, err := r.Scrape(ctx)
+				return strings.Contains(page, `leader_election_master_status{name="leader.kubemend.io"} 1`), err
+			}
+		}
+		first := replica("first")
+		Eventually(leads(first)).Should(BeTrue())
+		other := replica("other")
+		name, host := rack.aWorker(ctx)
+		host.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
+		DeferCleanup(func() { host.Take(simulator.Times{}) })
+		began := time.Now()
+		rem := rack.byHand(ctx, name)
+		Eventually(powered(host)).WithTimeout(2 * time.Minute).Should(BeFalse())
+		Expect(leads(other)()).To(BeFalse())
+
+		first.Kill()
+
+		lost := time.Now()
+		Eventually(leads(other)).WithTimeout(2 * time.Minute).Should(BeTrue())
+		taken := time.Since(lost)
+		AddReportEntry("taken over after", taken.String())
+		Expect(taken).To(BeNumerically(">", 10*time.Second), "a lease that runs out is waited for")
+		Eventually(step(ctx, rem)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
+		Expect(host.History().Since(began)).To(HaveLen(2), "off and on, once")
+		Eventually(func(g Gomega) {
+			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+			g.Expect(rem.Finalizers).To(BeEmpty())
+		}).Should(Succeed())
+		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
 		rack.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(specPatience))
 })
