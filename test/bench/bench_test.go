@@ -193,7 +193,7 @@ func TestAWindowShowsTheNodesOfOneCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.close()
+		t.Cleanup(w.close)
 		kubeconfig, err := w.kubeconfig()
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,7 +33,7 @@ func (r rates) fleetTable(of []plotResults) string {
 				continue // a single one has everything
 			}
 			shares := way.spread(sizes, n)
-			var all []outlook
+			all := make([]outlook, 0, n)
 			for _, s := range shares {
 				all = append(all, r.expect(s, whole, way.byLabel))
 			}
@@ -55,7 +56,7 @@ func outlookRow(shards int, by string, all []outlook, uneven float64, measured s
 	}
 	clusters, machines := func(o outlook) float64 { return float64(o.clusters) }, func(o outlook) float64 { return float64(o.machines) }
 	cells := []string{
-		fmt.Sprint(shards), by, both(clusters, whole), both(machines, whole), fmt.Sprintf("%.2f", uneven),
+		strconv.Itoa(shards), by, both(clusters, whole), both(machines, whole), fmt.Sprintf("%.2f", uneven),
 		both(func(o outlook) float64 { return o.heap }, gibibytes), both(func(o outlook) float64 { return o.resident }, gibibytes),
 		both(func(o outlook) float64 { return o.highest }, gibibytes),
 		both(func(o outlook) float64 { return o.steady }, count2), both(func(o outlook) float64 { return o.stormCPU }, minutes),
@@ -80,7 +81,7 @@ func minutes(v float64) string {
 func fleetAssumptions() string {
 	sizes := imagine(fleetClusters, fleetMachines, fleetSeed)
 	slices.Sort(sizes)
-	var classes []string
+	classes := make([]string, 0, len(sizeClasses()))
 	for _, c := range sizeClasses() {
 		classes = append(classes, fmt.Sprintf("%d %% of %d to %d", c.percent, c.least, c.most))
 	}

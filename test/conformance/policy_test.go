@@ -31,11 +31,11 @@ var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func(
 		DeferCleanup(file.Close)
 		for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 			obj := &unstructured.Unstructured{}
-			if err := decoder.Decode(&obj.Object); errors.Is(err, io.EOF) {
+			err := decoder.Decode(&obj.Object)
+			if errors.Is(err, io.EOF) {
 				break
-			} else {
-				Expect(err).NotTo(HaveOccurred())
 			}
+			Expect(err).NotTo(HaveOccurred())
 			Expect(here.Create(ctx, obj)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, obj)).To(Succeed()) })
 		}
