@@ -150,16 +150,13 @@ func (l *Leaver) observeRequests(ctx context.Context, s *look) error {
 		return fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
 	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		kinds, err := request.KindsIn(list)
 		if err != nil {
-			return fmt.Errorf("discover kinds of remediation requests: %w", err)
+			return err
 		}
-		for _, r := range list.APIResources {
-			templated := slices.ContainsFunc(list.APIResources, func(o metav1.APIResource) bool { return o.Kind == r.Kind+request.TemplateSuffix })
-			if !templated || strings.Contains(r.Name, "/") {
-				continue
-			}
-			if err := l.observeKind(ctx, s, gv.WithKind(r.Kind), r.Name+"."+gv.Group); err != nil {
+		for _, r := range kinds {
+			kind := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind)
+			if err := l.observeKind(ctx, s, kind, r.Name+"."+kind.Group); err != nil {
 				return err
 			}
 		}

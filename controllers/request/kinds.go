@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -144,48 +143,46 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
 // Discover finds, of the kinds in lists, those of requests of which there are some with one of the marks, and watches them. It is for the
 // start of the manager: a check that was deleted while nobody ran can no longer say of what kind its requests were.
 //
-// A kind of requests is one that has a sibling named like it with the suffix Template, in the same group and version
-// (the contract of external remediation). Kinds that may not be listed are passed over: no request of ours can be there. So are those of
-// Kubernetes itself, of which some are named like that, such as Pod and PodTemplate.
-// What cannot be looked at holds up nothing else, and is in the error.
+// Kinds that may not be listed are passed over: no request of ours can be there. What cannot be looked at holds up nothing else, and is in
+// the error.
 func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error {
 	var errs []error
 	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("discover kinds of remediation requests: %w", err))
-			continue
-		}
-		if ofKubernetes(gv.Group) {
-			continue
-		}
-		for _, name := range withTemplate(list.APIResources) {
-			errs = append(errs, k.discover(ctx, gv.WithKind(name), marks))
+		kinds, err := KindsIn(list)
+		errs = append(errs, err)
+		for _, kind := range kinds {
+			errs = append(errs, k.discover(ctx, schema.FromAPIVersionAndKind(list.GroupVersion, kind.Kind), marks))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// ofKubernetes reports whether a group is of Kubernetes: a CRD's has to have a dot in its name, and needs its leave to end with k8s.io.
-func ofKubernetes(group string) bool {
-	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
-}
-
-func withTemplate(resources []metav1.APIResource) []string {
-	kinds := sets.New[string]()
-	for _, r := range resources {
-		if !strings.Contains(r.Name, "/") {
-			kinds.Insert(r.Kind)
+// KindsIn are the kinds in a list that may be kinds of requests: those with a sibling in the same group and version that is named like them,
+// with the suffix Template (the contract of external remediation). Those of Kubernetes itself are none, although some are named like that, such
+// as Pod and PodTemplate. They are in the order of their names.
+func KindsIn(list *metav1.APIResourceList) ([]metav1.APIResource, error) {
+	gv, err := schema.ParseGroupVersion(list.GroupVersion)
+	if err != nil {
+		return nil, fmt.Errorf("discover kinds of remediation requests: %w", err)
+	}
+	// The group of a CRD has to have a dot in its name, and needs the leave of Kubernetes to end with k8s.io.
+	if !strings.Contains(gv.Group, ".") || strings.HasSuffix(gv.Group, ".k8s.io") {
+		return nil, nil
+	}
+	kinds := map[string]metav1.APIResource{}
+	for _, r := range list.APIResources {
+		if subresource := strings.Contains(r.Name, "/"); !subresource {
+			kinds[r.Kind] = r
 		}
 	}
-	var found []string
-	for kind := range kinds {
-		if kinds.Has(kind + TemplateSuffix) {
-			found = append(found, kind)
+	var found []metav1.APIResource
+	for kind, r := range kinds {
+		if _, templated := kinds[kind+TemplateSuffix]; templated {
+			found = append(found, r)
 		}
 	}
-	slices.Sort(found)
-	return found
+	slices.SortFunc(found, func(a, b metav1.APIResource) int { return cmp.Compare(a.Kind, b.Kind) })
+	return found, nil
 }
 
 func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind, marks []client.ListOption) error {

@@ -91,13 +91,26 @@ func TestATemplateThatIsNotOneIsRefused(t *testing.T) {
 }
 
 func TestOnlyKindsWithATemplateBesideThemAreRequests(t *testing.T) {
-	got := withTemplate([]metav1.APIResource{
+	resources := []metav1.APIResource{
 		{Name: "metal3remediations", Kind: "Metal3Remediation", Namespaced: true}, {Name: "metal3remediations/status", Kind: "Metal3Remediation", Namespaced: true},
 		{Name: "metal3remediationtemplates", Kind: "Metal3RemediationTemplate", Namespaced: true},
 		{Name: "lonelies", Kind: "Lonely", Namespaced: true}, {Name: "orphantemplates", Kind: "OrphanTemplate", Namespaced: true},
 		{Name: "wides", Kind: "Wide"}, {Name: "widetemplates", Kind: "WideTemplate"},
-	})
-	if diff := cmp.Diff([]string{"Metal3Remediation", "Wide"}, got); diff != "" {
-		t.Errorf("withTemplate() (-want +got):\n%s", diff)
+	}
+	for gv, want := range map[string][]string{
+		"infrastructure.cluster.x-k8s.io/v1beta2": {"metal3remediations", "wides"}, "example.org/v1": {"metal3remediations", "wides"},
+		"v1": nil, "apps/v1": nil, "resource.k8s.io/v1": nil,
+	} {
+		var got []string
+		kinds, err := KindsIn(&metav1.APIResourceList{GroupVersion: gv, APIResources: resources})
+		for _, kind := range kinds {
+			got = append(got, kind.Name)
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v, kinds (-want +got):\n%s", gv, err, diff)
+		}
+	}
+	if _, err := KindsIn(&metav1.APIResourceList{GroupVersion: "a/b/c"}); err == nil {
+		t.Error("a group and version of three parts was accepted")
 	}
 }

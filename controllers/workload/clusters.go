@@ -56,6 +56,8 @@ type Clusters struct {
 // RBAC in the workload clusters. ClusterCache's probe asks for the path /.
 // +kubebuilder:rbac:urls=/,verbs=get
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
+// ClusterCache asks a cluster for the pod that it runs in, to know whether that is its own cluster. Refused, it does not connect.
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=get
 
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {

@@ -60,6 +60,7 @@ var purposes = map[string]map[string]string{
 	"kubemend-workload-reader": {
 		"/":     "to ask whether the API server is there at all",
 		"nodes": "to judge them",
+		"pods":  "to ask whether the pod of kubemend itself runs there: Cluster API's ClusterCache goes by another address then, and refused it does not connect",
 	},
 	"kubemend-workload-fencer": {
 		"nodes":                            "to fence the node of a host that is off, by a taint, or by deleting it where the taint is not known or not wanted; to take the taint off, and give labels and annotations back",

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,10 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
@@ -179,6 +182,42 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Eventually(ready(ctx, "member")).Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
 
+	It("stores all objects anew when a release stores its kinds in another version", func(ctx SpecContext) {
+		watched(ctx, "stored", map[string]string{"story": "stored"})
+		Expect(here.Create(ctx, requestOfNobody(&mendv1.HostRemediation{}))).To(Succeed())
+		Expect(here.Create(ctx, requestOfNobody(&infrav1.Metal3Remediation{}))).To(Succeed())
+		manager.Kill()
+		crds := kindsOfOurs(ctx)
+		Expect(crds).To(HaveLen(5))
+		for i := range crds {
+			storedBefore(ctx, &crds[i])
+		}
+		startManager(ctx)
+		for i := range crds {
+			Eventually(func() ([]string, error) {
+				err := here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])
+				return crds[i].Status.StoredVersions, err
+			}).Should(HaveLen(1), crds[i].Name)
+		}
+	}, SpecTimeout(specPatience))
+
+	It("leaves, gives back the check that it has claimed, and has its lease go with it", func(ctx SpecContext) {
+		manager.Kill()
+		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose address
+		// and CA every pod has in its files.
+		GinkgoT().Setenv("POD_NAMESPACE", rig.Namespace)
+		GinkgoT().Setenv("POD_NAME", "kubemend")
+		GinkgoT().Setenv("POD_UID", "kubemend")
+		check := checked(ctx, "given-back")
+		startManager(ctx, "--leave")
+		Eventually(func() (map[string]string, error) {
+			err := here.Get(ctx, client.ObjectKeyFromObject(check), check)
+			return check.Annotations, err
+		}).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
+		manager.Kill()
+		gone(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "leader.kubemend.io"}})
+	}, SpecTimeout(specPatience))
+
 	It("has needed every right that it has, and no other", func(ctx SpecContext) {
 		manager.Kill() // or it might be asking
 		events := audited()
@@ -203,7 +242,10 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		create(ctx, filepath.Join("..", "..", "..", "docs", "examples", "one-namespace.yaml"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
-		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off")
+		for _, crd := range kindsOfOurs(ctx) { // as if nobody had looked at them before
+			Expect(here.Patch(ctx, &crd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
+		}
+		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off", "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		checked(ctx, "narrow", builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template))
 		name := workerNames(ctx)[2]
 		silence(name)
@@ -215,6 +257,45 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(spec.LookedFor[0] + " in " + namespace))
 	}, SpecTimeout(specPatience))
 })
+
+// requestOfNobody is a remediation that no machine owns, so that nothing is done for it.
+func requestOfNobody[T client.Object](request T) T {
+	request.SetNamespace(namespace)
+	request.SetName("of-nobody")
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, request))).To(Succeed()) })
+	return request
+}
+
+// kindsOfOurs are the CRDs that ship.
+func kindsOfOurs(ctx context.Context) []apiextensionsv1.CustomResourceDefinition {
+	GinkgoHelper()
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	Expect(here.List(ctx, list)).To(Succeed())
+	return slices.DeleteFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
+		_, err := os.Stat(filepath.Join(ownKinds, crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml"))
+		return err != nil
+	})
+}
+
+// storedBefore makes a kind one that was stored in other versions before, in one that it has for this alone if there is no other. The label
+// is what tells that it was installed with kubemend.
+func storedBefore(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	before := crd.DeepCopy()
+	metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterv1.ProviderNameLabel, "addon-kubemend")
+	if len(crd.Spec.Versions) == 1 {
+		former := *crd.Spec.Versions[0].DeepCopy()
+		former.Name, former.Storage = "v1alpha0", false
+		crd.Spec.Versions = append(crd.Spec.Versions, former)
+	}
+	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+	before = crd.DeepCopy()
+	crd.Status.StoredVersions = nil
+	for _, version := range crd.Spec.Versions {
+		crd.Status.StoredVersions = append(crd.Status.StoredVersions, version.Name)
+	}
+	Expect(here.Status().Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+}
 
 // audited are the requests of kubemend so far.
 func audited() []auditv1.Event {
