@@ -113,11 +113,22 @@ func (c *cluster) serves(ctx context.Context, all []*unstructured.Unstructured) 
 // start starts the manager with the rights of the ServiceAccount that ships, and nothing but them. It ends with the cluster, at the latest.
 func (c *cluster) start(ctx context.Context, name string) *rig.Kubemend {
 	GinkgoHelper()
-	const namespace = "kubemend-system"
-	_, kubeconfig, err := c.plane.User("system:serviceaccount:"+namespace+":kubemend-manager", "system:serviceaccounts", "system:serviceaccounts:"+namespace)
+	manager, err := c.plane.Kubemend(ctx, name, c.account(), c.plane.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
-	manager, err := c.plane.Kubemend(ctx, name, kubeconfig, c.plane.WebhookFlags()...)
+	reportLog(manager)
+	return manager
+}
+
+// account is the kubeconfig of the ServiceAccount that ships.
+func (c *cluster) account() []byte {
+	GinkgoHelper()
+	_, kubeconfig, err := c.plane.User(rig.Account, "system:serviceaccounts", "system:serviceaccounts:"+rig.Namespace)
 	Expect(err).NotTo(HaveOccurred())
+	return kubeconfig
+}
+
+// reportLog shows the end of a manager's log if the spec fails.
+func reportLog(manager *rig.Kubemend) {
 	DeferCleanup(func() {
 		if !CurrentSpecReport().Failed() {
 			return
@@ -126,7 +137,6 @@ func (c *cluster) start(ctx context.Context, name string) *rig.Kubemend {
 			AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
 		}
 	})
-	return manager
 }
 
 // crd is a CustomResourceDefinition as it is.

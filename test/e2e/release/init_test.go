@@ -36,11 +36,6 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
 
-	initialise := func(ctx context.Context, settings, version string) error {
-		_, err := rig.Clusterctl(ctx, settings, "init", kubeconfig, "--core=cluster-api:"+coreVersion(), "--bootstrap=-", "--control-plane=-", "--addon=kubemend:"+version)
-		return err
-	}
-
 	DescribeTable("is not given a release that breaks the contract", func(ctx SpecContext, file, was, is, said string) {
 		const broken = "v0.1.98"
 		folder := released(broken, "")
@@ -49,7 +44,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		content := read(filepath.Join(folder, file))
 		Expect(content).To(ContainSubstring(was))
 		Expect(os.WriteFile(filepath.Join(folder, file), bytes.ReplaceAll(content, []byte(was), []byte(is)), 0o600)).To(Succeed())
-		Expect(initialise(ctx, settings(nil), broken)).To(MatchError(ContainSubstring(said)))
+		Expect(management.initialise(ctx, settings(nil), broken)).To(MatchError(ContainSubstring(said)))
 	},
 		Entry("a name that Cluster API would not look for", SpecTimeout(specPatience), "addon-components.yaml",
 			"name: hostremediations.kubemend.io", "name: hostremediation.kubemend.io", `CRD name "hostremediation.kubemend.io" is invalid`),
@@ -61,7 +56,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 			"image: docker.io/kubemend/kubemend", "image: kubemend/kubemend", "repository name must be canonical"))
 
 	It("has kubemend beside Cluster API after clusterctl init", func(ctx SpecContext) {
-		Expect(initialise(ctx, settings(nil), first)).To(Succeed())
+		Expect(management.initialise(ctx, settings(nil), first)).To(Succeed())
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": first}))
 		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + first))
 
@@ -104,6 +99,13 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		management.gone(ctx, kept)
 	}, SpecTimeout(specPatience))
 })
+
+// initialise installs a release, and Cluster API's core provider, as clusterctl init does.
+func (c *cluster) initialise(ctx context.Context, settings, version string) error {
+	_, err := rig.Clusterctl(ctx, settings, "init", "--kubeconfig="+c.plane.KubeconfigFile(),
+		"--core=cluster-api:"+coreVersion(), "--bootstrap=-", "--control-plane=-", "--addon=kubemend:"+version)
+	return err
+}
 
 // writeOtherProviders adds to the repository what clusterctl init installs besides.
 func writeOtherProviders(ctx context.Context) {
