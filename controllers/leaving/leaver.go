@@ -26,9 +26,9 @@ import (
 
 // RBAC of this package: what it takes back, others have written, and may already. Marks are taken off requests by the right to patch them, which
 // comes with their kinds.
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=metal3.io,resources=baremetalhosts,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list
 
 const (
 	// soon is when to look again while something is left, seldom when nothing is.

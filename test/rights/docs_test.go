@@ -38,7 +38,7 @@ var purposes = map[string]map[string]string{
 		"cluster.x-k8s.io/machinehealthchecks/status":                       "to say what was found and done",
 		"config.openshift.io/clusterversions":                               "NodeHealthChecks on OpenShift: nothing is begun during an upgrade",
 		"config.openshift.io/infrastructures":                               "NodeHealthChecks on OpenShift, at admission: the topology of the control plane",
-		"coordination.k8s.io/leases":                                        "NodeHealthChecks: leases on nodes, by which they and node maintenance keep out of each other's way; taken, renewed and given back; patched so that the lease of the leader goes with kubemend",
+		"coordination.k8s.io/leases":                                        "NodeHealthChecks: leases on nodes, by which they and node maintenance keep out of each other's way; taken, renewed and given back",
 		"infrastructure.cluster.x-k8s.io/metal3machines":                    "to find the host of a machine",
 		"infrastructure.cluster.x-k8s.io/metal3remediations":                "to make requests, to adopt and delete those of a check, and to carry them out",
 		"infrastructure.cluster.x-k8s.io/metal3remediations/status":         "to say how far one has come",
@@ -54,7 +54,7 @@ var purposes = map[string]map[string]string{
 		"remediation.medik8s.io/nodehealthchecks/status":                    "to say what was found and done",
 	},
 	"kubemend-leader-election": {
-		"coordination.k8s.io/leases": "that one of the replicas acts, and which",
+		"coordination.k8s.io/leases": "that one of the replicas acts, and which; patched so that it goes with kubemend",
 		"events":                     "to tell which",
 	},
 	"kubemend-workload-reader": {

@@ -183,14 +183,20 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	}, SpecTimeout(specPatience))
 
 	It("stores all objects anew when a release stores its kinds in another version", func(ctx SpecContext) {
-		watched(ctx, "stored", map[string]string{"story": "stored"})
+		check := watched(ctx, "stored", map[string]string{"story": "stored"})
 		Expect(here.Create(ctx, requestOfNobody(&mendv1.HostRemediation{}))).To(Succeed())
 		Expect(here.Create(ctx, requestOfNobody(&infrav1.Metal3Remediation{}))).To(Succeed())
-		manager.Kill()
 		crds := kindsOfOurs(ctx)
 		Expect(crds).To(HaveLen(5))
 		for i := range crds {
-			storedBefore(ctx, &crds[i])
+			ofFormerRelease(ctx, &crds[i])
+		}
+		By("writing at a version that is not served any more soon")
+		touched(ctx, "v1alpha0", check)
+		touched(ctx, "v1beta1", theirs())
+		manager.Kill()
+		for i := range crds {
+			ofThisRelease(ctx, &crds[i])
 		}
 		startManager(ctx)
 		for i := range crds {
@@ -277,9 +283,8 @@ func kindsOfOurs(ctx context.Context) []apiextensionsv1.CustomResourceDefinition
 	})
 }
 
-// storedBefore makes a kind one that was stored in other versions before, in one that it has for this alone if there is no other. The label
-// is what tells that it was installed with kubemend.
-func storedBefore(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+// ofFormerRelease gives a kind another version, if it has no other. The label is what tells that the kind was installed with kubemend.
+func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	GinkgoHelper()
 	before := crd.DeepCopy()
 	metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterv1.ProviderNameLabel, "addon-kubemend")
@@ -287,6 +292,31 @@ func storedBefore(ctx context.Context, crd *apiextensionsv1.CustomResourceDefini
 		former := *crd.Spec.Versions[0].DeepCopy()
 		former.Name, former.Storage = "v1alpha0", false
 		crd.Spec.Versions = append(crd.Spec.Versions, former)
+	}
+	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+}
+
+// touched writes to an object at a version of its kind.
+func touched(ctx context.Context, version string, object client.Object) {
+	GinkgoHelper()
+	kind, err := here.GroupVersionKindFor(object)
+	Expect(err).NotTo(HaveOccurred())
+	at := &unstructured.Unstructured{}
+	at.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
+	at.SetNamespace(object.GetNamespace())
+	at.SetName(object.GetName())
+	Eventually(func() error {
+		return here.Patch(ctx, at, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"written-at":"`+version+`"}}}`)))
+	}).Should(Succeed())
+}
+
+// ofThisRelease makes a kind serve no version but that in which it is stored now, and says that it was stored in all of them.
+func ofThisRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	Expect(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+	before := crd.DeepCopy()
+	for i := range crd.Spec.Versions {
+		crd.Spec.Versions[i].Served = crd.Spec.Versions[i].Storage
 	}
 	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
 	before = crd.DeepCopy()
