@@ -102,7 +102,7 @@ func TestAShardIsToldItsPartAndLeavesTheNodesToOthers(t *testing.T) {
 	}
 	want := map[string]string{
 		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "watch-filter": "$(KUBEMEND_WATCH_FILTER)",
-		"node-health-checks": "off",
+		"node-health-checks": "off", "skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
 	}
 	if diff := cmp.Diff(want, flags(c)); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
