@@ -113,10 +113,8 @@ generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC roles a
 		output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
 	$(CONTROLLER_GEN) rbac:roleName=kubemend-workload-reader,fileName=workload-cluster.yaml,headerFile=config/rbac/workload-cluster.header \
 		'paths=$(RIGHTS_THERE)' output:rbac:artifacts:config=config/rbac
-	@if grep -rqs --include='*.go' '+kubebuilder:object:root=true' api; then set -x; \
-		rm -f config/crd/bases/*.yaml; \
-		$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases; \
-	fi
+	rm -f config/crd/bases/*.yaml
+	$(CONTROLLER_GEN) object crd 'paths=./api/...' output:crd:artifacts:config=config/crd/bases
 
 # The types of BareMetalHost come as a module, and its CRD does not. What is written here is of the version in go.mod;
 # the other kinds of that package have nobody who plays them.
@@ -217,11 +215,12 @@ printf 'resources: [../../config/%s]\nimages: [{name: docker.io/kubemend/kubemen
 endef
 
 .PHONY: release-manifests
-release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a release, its chart and templates to OUT (VERSION=v0.1.0, IMAGE=name, OUT=out)
+release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a release, its chart and templates, and nothing else, to OUT (VERSION=v0.1.0, IMAGE=name, OUT=out)
+	rm -f $(RELEASE)/*
 	$(call release-build,clusterctl,addon-components.yaml)
 	$(call release-build,default,kubemend.yaml)
 	$(call release-build,standalone,kubemend-standalone.yaml)
-	$(if $(wildcard config/observability/kustomization.yaml),$(call release-build,observability,kubemend-observability.yaml))
+	$(call release-build,observability,kubemend-observability.yaml)
 	cp metadata.yaml templates/*.yaml $(RELEASE)
 	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml
 	render -package '$(VERSION)' -image '$(FULL_IMAGE)' -out $(RELEASE)
@@ -246,8 +245,10 @@ image-docker: ## Build the container image of the manager with docker
 	docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$(COMMIT) -t $(IMAGE):$(VERSION) .
 
 .PHONY: release
-release: release-manifests image ## Write all that a release ships to out/, with checksums (VERSION=v0.1.0)
-	cd $(RELEASE) && rm -f SHA256SUMS && sha256sum * > SHA256SUMS
+release: ## Write all that a release ships to out/, with checksums (VERSION=v0.1.0)
+	@$(MAKE) release-manifests # empties the folder, so that nothing of an earlier run is shipped: before the others, not beside them
+	@$(MAKE) image
+	cd $(RELEASE) && sha256sum * > SHA256SUMS
 
 ##@ Prepare and clean up
 

@@ -277,8 +277,9 @@ func TestNoCatchAllFolders(t *testing.T) {
 func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	want := append(topLevelSources(listPackages(t)), "go.mod", "go.sum")
 	slices.Sort(want)
-	if diff := cmp.Diff(want, copiedByDockerfile(t)); diff != "" {
-		t.Errorf("Dockerfile must copy just what holds our code (-want +copied):\n%s", diff)
+	inImage := append([]string{"LICENSE"}, want...)
+	if diff := cmp.Diff(inImage, copiedByDockerfile(t)); diff != "" {
+		t.Errorf("Dockerfile must copy just what holds our code, and its licence (-want +copied):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, watchedByTilt(t)); diff != "" {
 		t.Errorf("live_reload_deps in tilt-provider.json must list just what holds our code (-want +listed):\n%s", diff)

@@ -187,7 +187,7 @@ func TestTheSameProgramsMakeTheSameImage(t *testing.T) {
 // The Dockerfile is for whoever has an engine, and says the same.
 func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	dockerfile := string(read(t, "Dockerfile"))
-	for _, line := range []string{"USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0", "-X main.version=${VERSION}"} {
+	for _, line := range []string{"COPY LICENSE /licenses/LICENSE", "USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0", "-X main.version=${VERSION}"} {
 		if !strings.Contains(dockerfile, line) {
 			t.Errorf("the Dockerfile has no %q", line)
 		}

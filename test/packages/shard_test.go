@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -44,6 +45,31 @@ func TestShardsKeepOutOfEachOthersWay(t *testing.T) {
 	}
 }
 
+// Prometheus finds what is in the namespace of a Service. Of the rest there is one for all shards: rules that are loaded twice alert twice.
+func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
+	all := objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard-monitoring")))
+	found := map[string]bool{}
+	for _, o := range all {
+		found[id(&o)] = true
+	}
+	if diff := cmp.Diff(map[string]bool{
+		"Role kubemend-east/kubemend-metrics-discovery": true, "RoleBinding kubemend-east/kubemend-metrics-discovery": true,
+		"Service kubemend-east/kubemend-metrics": true, "ServiceMonitor kubemend-east/kubemend": true,
+	}, found); diff != "" {
+		t.Fatalf("monitoring of a shard (-want +got):\n%s", diff)
+	}
+	d, _ := manager(t, shard(t))
+	service := as[corev1.Service](t, ofKind(all, "Service")[0])
+	if service.Namespace != d.Namespace {
+		t.Errorf("the Service is in %s, and the manager in %s", service.Namespace, d.Namespace)
+	}
+	for label, value := range service.Spec.Selector {
+		if d.Spec.Template.Labels[label] != value {
+			t.Errorf("the Service selects %s=%s, which the manager lacks", label, value)
+		}
+	}
+}
+
 func TestAShardHasTheRightsOfTheManager(t *testing.T) {
 	all := shard(t)
 	d, _ := manager(t, all)
@@ -71,9 +97,12 @@ func TestAShardHasTheRightsOfTheManager(t *testing.T) {
 func TestAShardIsToldItsPartAndLeavesTheNodesToOthers(t *testing.T) {
 	all := shard(t)
 	d, c := manager(t, all)
+	if c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
+		t.Errorf("its image is %s, and the example names that of v0.1.0", c.Image)
+	}
 	want := map[string]string{
 		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "watch-filter": "$(KUBEMEND_WATCH_FILTER)",
-		"node-health-checks": "off",
+		"node-health-checks": "off", "skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
 	}
 	if diff := cmp.Diff(want, flags(c)); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)

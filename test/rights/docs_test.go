@@ -27,8 +27,8 @@ var purposes = map[string]map[string]string{
 		"pods":                        "NodeHealthChecks on OpenShift: the guard pods of etcd, in `openshift-etcd`",
 		"policy/poddisruptionbudgets": "the same: etcd's own word on whether it can do without a member",
 		"secrets":                     "the kubeconfigs of workload clusters; [more of them](#secrets)",
-		"apiextensions.k8s.io/customresourcedefinitions":                    "to serve a kind as soon as it is installed, unless it is somebody else's",
-		"apiextensions.k8s.io/customresourcedefinitions/status":             "of the CRDs that are kubemend's: to note that nothing is stored any more in a version that a release has left",
+		"apiextensions.k8s.io/customresourcedefinitions":                    "to serve a kind as soon as it is installed, unless it is somebody else's; patched, where they are kubemend's, are those of HostRemediation, Metal3Remediation, their templates and NodeHealthCheck: to note for which generation of the CRD objects were stored anew",
+		"apiextensions.k8s.io/customresourcedefinitions/status":             "of the same CRDs: to note that nothing is stored any more in a version that a release has left",
 		"authentication.k8s.io/tokenreviews":                                "to know who asks for metrics",
 		"authorization.k8s.io/subjectaccessreviews":                         "to know whether they may have them",
 		"cluster.x-k8s.io/clusters":                                         "to know what is paused, initialized or rolling out, and what to connect to",
@@ -98,22 +98,21 @@ func TestRightsAreDocumented(t *testing.T) {
 // table says of each kind of a role what may be done to it, and what for.
 func table(t *testing.T, role string, grants []Grant, kinds map[string]string) string {
 	t.Helper()
-	verbs := map[string][]string{}
+	verbs := map[string][]Right{}
 	for _, g := range grants {
 		kind := strings.TrimPrefix(g.Group+"/"+g.Resource, "/")
 		if g.URL != "" {
 			kind = g.URL
 		}
-		verbs[kind] = append(verbs[kind], g.Verb)
+		verbs[kind] = append(verbs[kind], g.Right)
 	}
 	var b strings.Builder
 	b.WriteString("| on | may | for |\n|---|---|---|\n")
 	for _, kind := range slices.Sorted(maps.Keys(verbs)) {
-		slices.Sort(verbs[kind])
 		if kinds[kind] == "" {
 			t.Errorf("%s: what %s are needed for is not said", role, kind)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", kind, strings.Join(verbs[kind], ", "), kinds[kind])
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", kind, verbsOf(verbs[kind]), kinds[kind])
 	}
 	for kind := range kinds {
 		if verbs[kind] == nil {
@@ -121,6 +120,33 @@ func table(t *testing.T, role string, grants []Grant, kinds map[string]string) s
 		}
 	}
 	return b.String()
+}
+
+// verbsOf are the verbs among rights on one kind: those for all of its objects, and those for some, with how many names they are granted for.
+func verbsOf(rights []Right) string {
+	named, all := map[string]int{}, map[string]bool{}
+	for _, r := range rights {
+		if r.Name == "" {
+			all[r.Verb] = true
+		} else {
+			named[r.Verb]++
+		}
+	}
+	verbs := slices.Collect(maps.Keys(all))
+	for verb, names := range named {
+		if !all[verb] {
+			verbs = append(verbs, fmt.Sprintf("%s (%d by name)", verb, names))
+		}
+	}
+	slices.Sort(verbs)
+	return strings.Join(verbs, ", ")
+}
+
+func TestAVerbThatIsGrantedByNameIsCountedOnce(t *testing.T) {
+	rights := []Right{{Verb: "watch"}, {Verb: "patch", Name: "a"}, {Verb: "patch", Name: "b"}, {Verb: "get", Name: "a"}, {Verb: "get"}}
+	if got, want := verbsOf(rights), "get, patch (2 by name), watch"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // shipped are the rights of all roles that kubemend ships for itself.
