@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -28,7 +27,6 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -44,13 +42,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/leaving"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -392,27 +388,4 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 		return nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
 	return cc, nil
-}
-
-// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
-func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
-	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("set up discovery: %w", err)
-	}
-	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	requests := &request.Requests{Client: writer, Live: mgr.GetAPIReader()}
-	kinds := request.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, request.NewMetadata)
-	recorder := mgr.GetEventRecorder("kubemend")
-	if err := (&machinehealthcheck.Reconciler{
-		Client: writer, Clusters: clusters,
-		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{},
-		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
-	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
-		return err
-	}
-	return (&machinehealthcheck.Releaser{
-		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
-		Discovery: api, WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
 }
