@@ -49,7 +49,7 @@ func run(ctx context.Context, version string, created time.Time, out string, pro
 		return err
 	}
 	for name, content := range map[string][]byte{"kubemend.spdx.json": document, "THIRD-PARTY-LICENSES.txt": notices(modules)} {
-		if err := os.WriteFile(filepath.Join(out, name), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(out, name), content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads them
 			return fmt.Errorf("write the inventory: %w", err)
 		}
 	}
