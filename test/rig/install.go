@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -141,7 +142,7 @@ func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) (
 	return content, err
 }
 
-// grant makes the objects, and returns when the API server goes by the roles among them that belong to the user: it learns of them a moment
+// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to the user: it learns of them a moment
 // after it stored them.
 func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.Object) error {
 	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
@@ -149,7 +150,7 @@ func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.O
 		return fmt.Errorf("make a client for %s: %w", c.name, err)
 	}
 	for _, o := range rights {
-		if err := admin.Create(ctx, o); err != nil {
+		if err := admin.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
 		}
 	}

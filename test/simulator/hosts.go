@@ -120,7 +120,7 @@ func newHosts(management *rest.Config, o HostsOptions, in *hall) (*Hosts, error)
 	return h, nil
 }
 
-// Start runs the hosts until the context ends; then it also stops their kubelets. It may be called once.
+// Start runs the hosts until the context ends; then it also stops their kubelets, unless somebody else looks after them. It may be called once.
 func (h *Hosts) Start(ctx context.Context) error {
 	defer h.shut()
 	if err := h.manager.Start(ctx); err != nil {
@@ -133,6 +133,10 @@ func (h *Hosts) shut() {
 	close(h.closed)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lookers = slices.DeleteFunc(h.lookers, func(other *Hosts) bool { return other == h })
+	if len(h.lookers) > 0 {
+		return
+	}
 	var stops sync.WaitGroup
 	for _, host := range h.known {
 		stops.Go(host.shut)

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -63,7 +62,7 @@ var _ = Describe("A power cycle", func() {
 		manager.Kill()
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
 		replica := func(name string) *rig.Kubemend {
-			r, err := management.Kubemend(ctx, name, nil, "--leader-elect", "--leader-elect-namespace="+metav1.NamespaceDefault)
+			r, err := management.Kubemend(ctx, name, account, "--leader-elect", "--leader-elect-namespace="+rig.Namespace)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(r.Kill)
 			return r

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -46,7 +44,7 @@ const (
 	leaderLease = "leader.kubemend.io"
 )
 
-var electing = []string{"--leader-elect", "--leader-elect-namespace=default", "--orphan-grace-period=1s"}
+var electing = []string{"--leader-elect", "--leader-elect-namespace=" + rig.Namespace, "--orphan-grace-period=1s"}
 
 var _ = Describe("A manager that leaves", Ordered, func() {
 	It("takes everything back, while a replica that does not leave is there and others that do are killed", func(ctx SpecContext) {
@@ -86,8 +84,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		request := remediatedNode(ctx)
 
 		By("starting a replica that leaves beside the one that does not, with the rights that it is installed with")
-		rights := installedRights(ctx)
-		first := leavingReplica(ctx, "first", rights)
+		first := leavingReplica(ctx, "first", account)
 		Eventually(leader(ctx)).WithTimeout(time.Minute).Should(HavePrefix("leaving_"))
 		Eventually(func() error { return manager.Ready(ctx) }).WithTimeout(time.Minute).Should(HaveOccurred(), "it has lost its lease, and ends")
 		manager.Kill()
@@ -100,7 +97,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 
 		By("killing it, with two more there")
 		first.Kill()
-		second, third := leavingReplica(ctx, "second", rights), leavingReplica(ctx, "third", rights)
+		second, third := leavingReplica(ctx, "second", account), leavingReplica(ctx, "third", account)
 		Eventually(func(g Gomega) {
 			for _, m := range []*rig.Kubemend{second, third} {
 				g.Expect(answer(ctx, m, "/readyz/left-behind")()).To(ContainSubstring("HostRemediation " + rack.namespace + "/" + name))
@@ -160,38 +157,27 @@ func leavingReplica(ctx context.Context, name string, kubeconfig []byte) *rig.Ku
 	return m
 }
 
-// installedRights are the kubeconfig of a user who may do what the manager may, and what the remediator has granted.
-func installedRights(ctx context.Context) []byte {
+// mayRemediate lets the manager ask the remediator, by the rights that the remediator brings along; here nobody adds them up.
+func mayRemediate(ctx context.Context) {
 	GinkgoHelper()
-	const user = "leaver"
-	_, kubeconfig, err := management.User(user)
-	Expect(err).NotTo(HaveOccurred())
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "role.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
-	role.Name = user
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: rebooting.Group}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{rebooting.Group}, Resources: []string{"rebootremediations", "rebootremediationtemplates"},
 		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
-	})
+	}}}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: rig.Account}},
 	}
-	for _, o := range []client.Object{role, binding} {
-		Expect(here.Create(ctx, o)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, o)).To(Succeed()) })
-	}
-	return kubeconfig
+	Expect(here.Create(ctx, role)).To(Succeed())
+	Expect(here.Create(ctx, binding)).To(Succeed())
 }
 
 // leader is whoever holds the lease by which replicas agree.
 func leader(ctx context.Context) func() string {
 	return func() string {
 		lease := &coordinationv1.Lease{}
-		if err := here.Get(ctx, client.ObjectKey{Namespace: "default", Name: leaderLease}, lease); err != nil {
+		if err := here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: leaderLease}, lease); err != nil {
 			return err.Error()
 		}
 		return ptr.Deref(lease.Spec.HolderIdentity, "")

@@ -110,6 +110,7 @@ func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	name := strings.ToLower(k.name)
 	w := &world{namespace: "moves-" + name, name: "moves-" + name, controlPlanes: 1, workers: 2, plane: rack.plane}
 	w.build(ctx)
+	DeferCleanup(w.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
 	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.cluster), w.plane.Config())).To(Succeed())
 	w.allWell(ctx)
 	check := builders.MachineHealthCheck(w.cluster, name,
@@ -117,6 +118,17 @@ func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	patient := infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 300}
 	Expect(builders.Apply(ctx, here, k.template(w.namespace, name, patient), check)).To(Succeed())
 	return &journey{world: w, kind: k, target: p, ended: make(chan error, 1)}
+}
+
+// nodesAreDeleted takes the nodes of a cluster out of the workload cluster that it shares with others.
+func (w *world) nodesAreDeleted(ctx SpecContext) {
+	list := &corev1.NodeList{}
+	Expect(w.there.List(ctx, list)).To(Succeed())
+	for i := range list.Items {
+		if node := &list.Items[i]; strings.HasPrefix(node.Name, w.name+"-") {
+			Expect(client.IgnoreNotFound(w.there.Delete(ctx, node))).To(Succeed())
+		}
+	}
 }
 
 // loseNode hangs the kubelet of a worker with a volume that nobody detaches.
@@ -219,7 +231,9 @@ func (p *pivot) start(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	spec.Beside(seen.Start)
 	spec.Beside(p.provider.Start)
-	_, err = p.plane.Kubemend(ctx, "target", nil, p.plane.WebhookFlags()...)
+	account, err := p.plane.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	_, err = p.plane.Kubemend(ctx, "target", account, p.plane.WebhookFlags()...)
 	Expect(err).NotTo(HaveOccurred())
 	shipped := labelsAsShipped()
 	for _, c := range []client.Client{here, p.client} {

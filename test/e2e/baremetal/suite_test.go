@@ -94,6 +94,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane, seeded.plane}) })
 	here = clientFor(management.Config())
+	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	startWorld()
