@@ -142,8 +142,8 @@ func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) (
 	return content, err
 }
 
-// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to the user: it learns of them a moment
-// after it stored them.
+// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to the
+// user: it learns of them a moment after it stored them.
 func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.Object) error {
 	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
