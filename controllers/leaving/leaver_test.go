@@ -242,6 +242,42 @@ func heldBy(holder string) func(*Leaver) {
 	return func(l *Leaver) { l.Lock = &Lock{holder: holder, Clock: l.Clock} }
 }
 
+// reachable is a workload cluster that answers.
+type reachable struct{ client client.Client }
+
+func (r reachable) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return r.client, nil
+}
+
+func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
+	remembers := func(filter string) map[string]string {
+		return map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload","filter":"` + filter + `"}`}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: called("cluster", nil, labelled(clusterv1.WatchLabel, "east"))}
+	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
+	l, _, _ := leaverOf(t, []string{"hostremediations"}, cluster,
+		&mendv1.HostRemediation{ObjectMeta: called("east", remembers("east"))}, &mendv1.HostRemediation{ObjectMeta: called("west", remembers("west"))})
+	l.WatchFilterValue = "east"
+	there := fake.NewClientBuilder()
+	for _, by := range []string{"east", "west", "nobody"} {
+		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
+	}
+	l.Clusters = reachable{there.Build()}
+	seen, err := l.observe(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphaned := map[string]bool{}
+	for _, trace := range seen.traces {
+		if trace.what == nodeFence {
+			orphaned[trace.on.Name] = trace.orphaned
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"east": false, "nobody": true}, orphaned); diff != "" {
+		t.Errorf("fences that are ours, and whether they are orphaned (-want +got):\n%s", diff)
+	}
+}
+
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}}
 	claimed := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}

@@ -299,8 +299,12 @@ func (l *Leaver) observeNodes(ctx context.Context, s *look) {
 			t.failed, t.cause = failed[key], err
 		}
 		for _, node := range fenced {
+			by := types.UID(node.Annotations[fence.FencedByAnnotation])
+			if s.others[by] {
+				continue // the host may be held off for it: to unfence the node could run its workload twice
+			}
 			t := s.found(nodeFence, node)
-			t.cluster, t.orphaned = key, !s.atWork[types.UID(node.Annotations[fence.FencedByAnnotation])]
+			t.cluster, t.orphaned = key, !s.atWork[by]
 		}
 	}
 	l.failed = failed
