@@ -9,11 +9,13 @@ package leaving
 import (
 	"fmt"
 	"time"
+
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // patience is how long that is waited for which others hold up: a workload cluster that does not answer, a remediator that does not let go
 // of its request. Power cycles have deadlines of their own.
-const patience = 10 * time.Minute
+const patience = request.ClingingFor
 
 // what is the kind of a trace. It is the value of a label of a metric.
 type what string

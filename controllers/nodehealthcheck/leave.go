@@ -18,10 +18,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/wake"
 )
 
-// leavePatience is how long the lease of a node is kept for requests that are being deleted, when kubemend is being removed. A remediator that
-// has not let go by then may have been removed as well.
-const leavePatience = 10 * time.Minute
-
 const leavingMessage = "kubemend is being removed: nobody acts on this check, its remediations are deleted and its leases given back"
 
 // leave ends what the check called name has begun, as if it were deleted, and has the check say that nobody acts on it any more. A request
@@ -109,11 +105,11 @@ func (m *memory) remembersLeft(check string) bool {
 	return len(m.left[check]) > 0
 }
 
-// clung reports whether remediators hold on to all requests for t for longer than is waited for.
+// clung reports whether remediators hold on to all requests for t for longer than is waited for: then the lease of its node is given back all the same.
 func (t *target) clung(now time.Time) bool {
 	for _, f := range t.requests {
 		at := f.obj.GetDeletionTimestamp()
-		if at == nil || now.Before(at.Add(leavePatience)) {
+		if at == nil || now.Before(at.Add(request.ClingingFor)) {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
@@ -35,7 +36,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 			if lets {
 				k.over()
 			} else {
-				k.clock.SetTime(k.objects()[0].GetDeletionTimestamp().Add(leavePatience))
+				k.clock.SetTime(k.objects()[0].GetDeletionTimestamp().Add(request.ClingingFor))
 			}
 			k.search()
 			k.pass("nhc")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,6 +19,10 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
+
+// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not let go of it by
+// then may have been removed as well. (docs/adr/0023-leaving-is-a-mode.md)
+const ClingingFor = 10 * time.Minute
 
 // RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation, from
 // whoever brings them: see config/rbac/ext-remediation.yaml.

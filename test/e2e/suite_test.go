@@ -9,7 +9,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -92,15 +91,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	shared.build(ctx, quickstart)
 }, NodeTimeout(5*time.Minute))
 
-// Whatever failed, the log of the manager says most.
-var _ = ReportAfterEach(func(report SpecReport) {
-	if !report.Failed() || manager == nil {
-		return
-	}
-	if content, err := os.ReadFile(manager.Log); err == nil {
-		AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
-	}
-})
+var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
 
 func clientFor(config *rest.Config) client.Client {
 	GinkgoHelper()

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -45,15 +44,11 @@ var _ = Describe("A power cycle", func() {
 			manager.Kill()
 			startManager(ctx)
 		}
-		Eventually(step(ctx, rem)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
 
+		ends(ctx, rem, "Succeeded")
 		Expect(host.History().Since(began)).To(HaveLen(2), "off and on, once")
-		done := &mendv1.HostRemediation{}
-		Eventually(func(g Gomega) {
-			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), done)).To(Succeed())
-			g.Expect(done.Finalizers).To(BeEmpty())
-		}).Should(Succeed())
-		Expect(done.Status.Attempt).To(BeEquivalentTo(1))
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
 		rack.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(specPatience))
 

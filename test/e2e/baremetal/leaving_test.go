@@ -32,6 +32,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // rebooting is the kind of a remediator's requests; see docs/examples/remediator.yaml.
@@ -150,9 +151,7 @@ func leavingReplica(ctx context.Context, name string, kubeconfig []byte) *rig.Ku
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		m.Kill()
-		if content, err := os.ReadFile(m.Log); err == nil && CurrentSpecReport().Failed() {
-			AddReportEntry("the log of the "+name+" replica that leaves", string(content[max(0, len(content)-16<<10):]))
-		}
+		spec.LogOf("the "+name+" replica that leaves", m, CurrentSpecReport())
 	})
 	return m
 }

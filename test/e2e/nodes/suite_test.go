@@ -9,7 +9,6 @@ package nodes
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -93,15 +92,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	create(ctx, "testdata/self-node-remediator.yaml")
 }, NodeTimeout(5*time.Minute))
 
-// Whatever failed, the log of the manager says most.
-var _ = ReportAfterEach(func(report SpecReport) {
-	if !report.Failed() || manager == nil {
-		return
-	}
-	if content, err := os.ReadFile(manager.Log); err == nil {
-		AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
-	}
-})
+var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
 
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context, more ...string) {

@@ -3,7 +3,6 @@ package release
 import (
 	"context"
 	"fmt"
-	"os"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // installer is who applies manifests, author who writes objects.
@@ -129,14 +129,7 @@ func (c *cluster) account() []byte {
 
 // reportLog shows the end of a manager's log if the spec fails.
 func reportLog(manager *rig.Kubemend) {
-	DeferCleanup(func() {
-		if !CurrentSpecReport().Failed() {
-			return
-		}
-		if content, err := os.ReadFile(manager.Log); err == nil {
-			AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
-		}
-	})
+	DeferCleanup(func() { spec.LogOf("the manager", manager, CurrentSpecReport()) })
 }
 
 // crd is a CustomResourceDefinition as it is.

@@ -8,7 +8,6 @@ package rights
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -90,15 +89,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	build(ctx)
 }, NodeTimeout(5*time.Minute))
 
-// Whatever failed, the log of the manager says most.
-var _ = ReportAfterEach(func(report SpecReport) {
-	if !report.Failed() || manager == nil {
-		return
-	}
-	if content, err := os.ReadFile(manager.Log); err == nil {
-		AddReportEntry("the manager's log", string(content[max(0, len(content)-16<<10):]))
-	}
-})
+var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
 
 // startManager starts the manager as it is installed, or starts it again after it was killed. It waits for the lease of who was killed: a
 // quarter of the usual time is still long enough for a busy machine.
