@@ -157,7 +157,9 @@ type Finding struct {
 	Reason Reason
 	// Detail is one stable sentence without full stop, in Cluster API's words.
 	Detail string
-	Due    time.Time
+	// Limit is how long it is put up with; Due is when that is over.
+	Limit time.Duration
+	Due   time.Time
 	// Signal is what a rule matched; zero if the finding is not about a condition.
 	Signal Signal
 }

@@ -72,6 +72,7 @@ func appendFindings(fs []Finding, t Target, p Policy) []Finding {
 			fs = append(fs, Finding{
 				Reason: NodeStartup,
 				Detail: fmt.Sprintf("Node failed to report startup in %s", p.NodeStartup),
+				Limit:  p.NodeStartup,
 				Due:    t.AwaitedSince.Add(p.NodeStartup),
 			})
 		}
@@ -93,7 +94,7 @@ func appendMatches(fs []Finding, source Source, t Target, p Policy) []Finding {
 		}
 		for _, s := range t.Signals {
 			if r.matches(s) && !mirrorsConnection(s, t.Node) {
-				fs = append(fs, Finding{Reason: reasonOf(source), Detail: r.detail(s), Due: s.Since.Add(r.For), Signal: s})
+				fs = append(fs, Finding{Reason: reasonOf(source), Detail: r.detail(s), Limit: r.For, Due: s.Since.Add(r.For), Signal: s})
 			}
 		}
 	}

@@ -262,13 +262,14 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 	}{
 		"a mark": {
 			marked(with(NodePresent)),
-			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", time.Time{}, Signal{}},
+			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", 0, time.Time{}, Signal{}},
 		},
 		"a machine's condition": {
 			with(NodePresent, hostDead(ago(hour))),
 			Finding{
 				MachineCondition,
 				"Condition InfrastructureReady on Machine is reporting status False with reason HostDead for more than 1h30m0s",
+				90 * time.Minute,
 				in(30 * time.Minute),
 				hostDead(ago(hour)),
 			},
@@ -278,6 +279,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 			Finding{
 				NodeCondition,
 				"Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s",
+				5 * time.Minute,
 				ago(55 * time.Minute),
 				silent(ago(hour)),
 			},
@@ -287,17 +289,18 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 			Finding{
 				NodeCondition,
 				"Condition DiskPressure on Node is reporting status True with reason Full for more than 0s",
+				0,
 				ago(hour),
 				diskFull(ago(hour)),
 			},
 		},
 		"a deleted node": {
 			with(NodeGone),
-			Finding{NodeDeleted, "Node node-1 has been deleted", time.Time{}, Signal{}},
+			Finding{NodeDeleted, "Node node-1 has been deleted", 0, time.Time{}, Signal{}},
 		},
 		"a first node that did not appear": {
 			awaited(ago(hour)),
-			Finding{NodeStartup, "Node failed to report startup in 10m0s", ago(50 * time.Minute), Signal{}},
+			Finding{NodeStartup, "Node failed to report startup in 10m0s", 10 * time.Minute, ago(50 * time.Minute), Signal{}},
 		},
 	}
 	for name, tc := range cases {

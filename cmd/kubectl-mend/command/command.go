@@ -1,0 +1,97 @@
+// Package command is the command line of kubectl mend: one file for each command.
+//
+// A command reads flags and a world, asks the functions that the controllers ask, and prints what they answer. It decides nothing.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+)
+
+// The exit codes, as docs/cli/README.md has them.
+const (
+	// Done is the code of a command that did what it was asked to, whatever it found.
+	Done = 0
+	// Failed is that of a command that could not.
+	Failed = 1
+	// Misused is that of a command that was asked for what it does not have.
+	Misused = 2
+	// TooMany is that of `simulate --max-remediations`, when more would happen.
+	TooMany = 3
+	// Refused is that of a command that would have done harm, or that its user did not confirm.
+	Refused = 4
+)
+
+// Options is what all commands share.
+type Options struct {
+	genericiooptions.IOStreams
+	// Name is how the program was called, such as "kubectl mend".
+	Name string
+	// Config says which cluster, as whom, in which namespace.
+	Config *genericclioptions.ConfigFlags
+	Clock  clock.PassiveClock
+
+	allNamespaces bool
+	output        string
+}
+
+// New returns the command line of a program that was called by name.
+func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
+	o := &Options{IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true), Clock: clock.RealClock{}}
+	return o.root(version)
+}
+
+// commands are all of them, in the order of the help.
+var commands = []func(*Options) *cobra.Command{}
+
+func (o *Options) root(version string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kubectl-mend",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.Name},
+		Short:         "Say why a machine is or is not being remediated, and when the next thing happens",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+	}
+	o.Config.AddFlags(root.PersistentFlags())
+	root.SetIn(o.In)
+	root.SetOut(o.Out)
+	root.SetErr(o.ErrOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
+	for _, add := range commands {
+		root.AddCommand(add(o))
+	}
+	return root
+}
+
+// Exit is an error that ends the program with a code of its own.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+// Error is that of the cause.
+func (e Exit) Error() string { return e.Err.Error() }
+
+// Unwrap is the cause.
+func (e Exit) Unwrap() error { return e.Err }
+
+// Run runs a command line, says what went wrong, and returns the exit code.
+func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOStreams) int {
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return Done
+	}
+	_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	if exit := (Exit{}); errors.As(err, &exit) {
+		return exit.Code
+	}
+	return Failed
+}

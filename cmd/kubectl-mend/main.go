@@ -1,0 +1,31 @@
+// kubectl-mend is a plugin of kubectl, and of clusterctl: it says why a machine is or is not being remediated, and when the next thing happens.
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // all ways to log in that a kubeconfig may name
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/command"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	os.Exit(command.Run(ctrl.SetupSignalHandler(), command.New(streams, calledAs(os.Args[0]), version), streams))
+}
+
+// calledAs is how a user has called the program: a plugin's file is named after its host and itself.
+func calledAs(file string) string {
+	name := strings.TrimSuffix(filepath.Base(file), ".exe")
+	if host, plugin, is := strings.Cut(name, "-"); is {
+		return host + " " + plugin
+	}
+	return name
+}
