@@ -286,13 +286,14 @@ func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	}
 }
 
-// topLevelSources are the files of the main package and the top-level folders of all others but the tests.
+// topLevelSources are the files of the main package and the top-level folders of all others but the tests and the command line, which is no
+// part of the manager.
 func topLevelSources(pkgs []pkg) []string {
 	var sources []string
 	for _, p := range pkgs {
 		top, _, _ := strings.Cut(p.folder(), "/")
 		switch top {
-		case "", "test":
+		case "", "test", "cmd":
 		case ".":
 			sources = append(sources, p.GoFiles...)
 		default:
