@@ -193,3 +193,15 @@ func Findings(v health.Verdict, now time.Time) []Finding {
 	}
 	return found
 }
+
+// Soonest is the first of the next things that time alone makes happen to targets, with the name of the one that it happens to; zero if there
+// is none.
+func Soonest(targets []Target) Step {
+	var next Step
+	for i := range targets {
+		if t := &targets[i]; !t.Next.At.IsZero() && (next.At.IsZero() || t.Next.At.Before(next.At)) {
+			next = Step{At: t.Next.At, Text: t.Name + ": " + t.Next.Text}
+		}
+	}
+	return next
+}

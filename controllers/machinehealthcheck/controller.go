@@ -12,12 +12,16 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/request"
@@ -36,9 +40,9 @@ import (
 type Reconciler struct {
 	// Client reads from caches and writes to the management cluster.
 	Client   client.Client
-	Clusters *workload.Clusters
+	Clusters Clusters
 	Requests *request.Requests
-	Kinds    *request.Kinds[*request.Metadata]
+	Kinds    Kinds
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
@@ -52,6 +56,19 @@ type Reconciler struct {
 	memory     memory
 	written    ownWrites
 	controller controller.Controller
+}
+
+// Clusters are the workload clusters. (package workload)
+type Clusters interface {
+	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
+	NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error)
+}
+
+// Kinds are the kinds of templates and requests that are in use. (package request)
+type Kinds interface {
+	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	InUse() []schema.GroupVersionKind
+	Notify(w request.Watcher, h handler.TypedEventHandler[*request.Metadata, reconcile.Request])
 }
 
 // Reconcile makes one pass over the check called req. What it tells users, it tells after it was saved.

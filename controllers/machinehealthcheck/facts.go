@@ -14,6 +14,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -168,23 +169,40 @@ func appendSignals(signals []health.Signal, checks clusterv1.MachineHealthCheckC
 	return signals
 }
 
-// awaitedSince is the moment from which the first node of m is waited for: the latest of the machine's creation and the
-// moments at which the control plane was initialized, the cluster's infrastructure and the machine's own became ready.
-// (Cluster API.)
+// awaitedSince is the moment from which the first node of m is waited for: the latest of startsOf.
 func awaitedSince(w *world, m *clusterv1.Machine) time.Time {
-	return latest(m.CreationTimestamp.Time, w.startupSince, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition)))
+	var last time.Time
+	for _, start := range startsOf(w, m) {
+		if start.At.After(last) {
+			last = start.At
+		}
+	}
+	return last
 }
 
-// startupSince is the part of awaitedSince that is the same for all machines. While the workload cluster was out of
-// reach no node could be seen to start, so the end of an outage counts too.
-func startupSince(w *world) time.Time {
-	at := latest(
-		since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)),
-		since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition)))
-	if w.reach.Reason == mendv1.ReachableAgainReason {
-		at = latest(at, w.reach.LastTransitionTime.Time)
+// startsOf are the moments of which the latest is from when on the first node of m is waited for: the machine's creation, and those at which
+// the control plane was initialized, the cluster's infrastructure and the machine's own became ready. (Cluster API.) While the workload
+// cluster was out of reach no node could be seen to start, so the end of an outage counts too. What has not happened yet is zero.
+func startsOf(w *world, m *clusterv1.Machine) [5]look.Start {
+	return [5]look.Start{
+		{What: "the machine was created", At: m.CreationTimestamp.Time},
+		w.starts[0], w.starts[1],
+		{What: "the infrastructure of the machine became ready", At: since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))},
+		w.starts[2],
 	}
-	return at
+}
+
+// clusterStarts are those of startsOf that are the same for all machines.
+func clusterStarts(w *world) [3]look.Start {
+	starts := [3]look.Start{
+		{What: "the control plane was initialized", At: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
+		{What: "the infrastructure of the cluster became ready", At: since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition))},
+		{What: "the workload cluster could be reached again"},
+	}
+	if w.reach.Reason == mendv1.ReachableAgainReason {
+		starts[2].At = w.reach.LastTransitionTime.Time
+	}
+	return starts
 }
 
 func since(c *metav1.Condition) time.Time {
@@ -192,14 +210,4 @@ func since(c *metav1.Condition) time.Time {
 		return time.Time{}
 	}
 	return c.LastTransitionTime.Time
-}
-
-func latest(times ...time.Time) time.Time {
-	var last time.Time
-	for _, t := range times {
-		if t.After(last) {
-			last = t
-		}
-	}
-	return last
 }

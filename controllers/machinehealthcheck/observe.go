@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -25,13 +26,15 @@ type world struct {
 	check   *clusterv1.MachineHealthCheck
 	cluster *clusterv1.Cluster
 	stance  stance
-	rivals  []rival
+	// filtered is why the check is none of this manager's; empty if it is.
+	filtered string
+	rivals   []rival
 
 	initialized         bool // the Cluster's ControlPlaneInitialized
 	infrastructureReady bool // the Cluster's InfrastructureReady
 	link                workload.View
 	reach               metav1.Condition // WorkloadClusterReachable, as it is from now on
-	startupSince        time.Time
+	starts              [3]look.Start    // clusterStarts
 
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone
@@ -58,43 +61,59 @@ type target struct {
 	elder string
 }
 
-// observe reads the world of check. It returns nil if there is nothing to look at.
+// observe reads the world of check. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
-	check := &clusterv1.MachineHealthCheck{}
-	if err := r.Client.Get(ctx, key, check); apierrors.IsNotFound(err) {
+	w, err := r.find(ctx, key, now)
+	if err != nil || w == nil || w.stance <= paused {
+		return w, err
+	}
+	if err := r.survey(ctx, w); err != nil {
+		return nil, err
+	}
+	r.memory.recall(w)
+	return w, nil
+}
+
+// find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
+func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
+	w := &world{now: now, check: &clusterv1.MachineHealthCheck{}, cluster: &clusterv1.Cluster{}}
+	if err := r.Client.Get(ctx, key, w.check); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
 	}
-	if !r.watched(check) || !check.DeletionTimestamp.IsZero() {
-		return nil, nil
+	if !r.watched(w.check) {
+		w.filtered = fmt.Sprintf("The check has not the label %s: %s that the manager's flag --watch-filter asks for", clusterv1.WatchLabel, r.WatchFilterValue)
 	}
-	cluster := &clusterv1.Cluster{}
-	clusterKey := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	err := r.Client.Get(ctx, clusterKey, cluster)
+	if w.filtered != "" || !w.check.DeletionTimestamp.IsZero() {
+		return w, nil // it is ignored
+	}
+	clusterKey := client.ObjectKey{Namespace: w.check.Namespace, Name: w.check.Spec.ClusterName}
+	err := r.Client.Get(ctx, clusterKey, w.cluster)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
-	w := &world{now: now, check: check, cluster: cluster, stance: stanceTo(check, cluster, r.Unclaimed)}
+	w.stance = stanceTo(w.check, w.cluster, r.Unclaimed)
 	if err != nil && w.stance > paused {
 		w.stance = orphaned
 	}
-	if w.stance <= paused {
-		return w, nil
-	}
+	return w, nil
+}
+
+// survey reads everything else that is decided on, and judges the machines.
+func (r *Reconciler) survey(ctx context.Context, w *world) error {
 	if err := r.observeLink(ctx, w); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.observeRivals(ctx, w); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.observeMachines(ctx, w); err != nil {
-		return nil, err
+		return err
 	}
 	r.observeRemedy(ctx, w)
 	r.judge(ctx, w)
-	r.memory.recall(w)
-	return w, nil
+	return nil
 }
 
 // watched reports whether check carries the label that --watch-filter asks for.
@@ -118,7 +137,7 @@ func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
 	}
 	w.infrastructureReady = conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition) != nil
 	w.reach = reachCondition(r.memory.reach(w.check), w)
-	w.startupSince = startupSince(w)
+	w.starts = clusterStarts(w)
 	return nil
 }
 
@@ -140,7 +159,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
 	for i := range list.Items {
 		m := &list.Items[i]
 		t := target{machine: m, elder: elderOf(w.rivals, m)}
-		if skips(m) {
+		if wantedAlone(m) != "" {
 			w.skipped = append(w.skipped, t)
 			continue
 		}
@@ -161,11 +180,14 @@ func (r *Reconciler) judge(ctx context.Context, w *world) {
 	}
 }
 
-// skips reports whether the user wants m left alone. (Cluster API: such a machine is no target, and not counted.)
-func skips(m *clusterv1.Machine) bool {
-	_, pausedByUser := m.Annotations[clusterv1.PausedAnnotation]
-	_, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	return pausedByUser || skipped
+// wantedAlone says why the user wants m left alone; empty if not. (Cluster API: such a machine is no target, and not counted.)
+func wantedAlone(m *clusterv1.Machine) string {
+	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
+		if _, annotated := m.Annotations[annotation]; annotated {
+			return "The machine has the annotation " + annotation
+		}
+	}
+	return ""
 }
 
 // lookAgainIn makes the pass be repeated after d at the latest; zero asks for nothing.

@@ -197,7 +197,7 @@ func externalStep(w *world, s step) step {
 	switch {
 	case t.request != nil && w.ownership(t.request) == foreign:
 		s.say.external = creationFailed
-		s.say.why = fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
+		s.say.why = foreignRequest(w, t)
 	case t.request != nil:
 		s.adopt = w.ownership(t.request) == adoptable && t.request.DeletionTimestamp.IsZero()
 		s.say.external = stillWaiting
@@ -216,6 +216,11 @@ func externalStep(w *world, s step) step {
 		}
 	}
 	return s
+}
+
+// foreignRequest is why none is made for t.
+func foreignRequest(w *world, t *target) string {
+	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
 }
 
 // ownership is how a request relates to the check of a pass.

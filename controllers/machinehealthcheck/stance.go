@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // Unclaimed says what to do with checks that nobody claimed for kubemend. It is the
@@ -69,6 +70,27 @@ func stanceTo(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, u
 	default:
 		return observing
 	}
+}
+
+// standing says who acts on the check of w, and why it is not us.
+func standing(w *world) (look.Stance, string) {
+	switch {
+	case !w.check.DeletionTimestamp.IsZero():
+		return look.Nobody, "The check is being deleted"
+	case w.filtered != "":
+		return look.Core, w.filtered
+	case !w.cluster.DeletionTimestamp.IsZero():
+		return look.Nobody, fmt.Sprintf("Cluster %s is being deleted", w.cluster.Name)
+	case w.stance == orphaned:
+		return look.Nobody, orphanedMessage(w.check)
+	case w.stance == paused:
+		return look.Paused, pausedMessage(w.check, w.cluster)
+	case w.stance == ignoring:
+		return look.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"
+	case w.stance == observing:
+		return look.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"
+	}
+	return look.Acting, ""
 }
 
 // claimed reports whether check was handed to kubemend. Core then owns its condition Paused.

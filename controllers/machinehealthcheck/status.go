@@ -114,7 +114,7 @@ func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 		if !s.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
-		sayAllowed(next, w, s)
+		setAllowed(next, at(w.now, allowed(w, s)))
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
@@ -141,10 +141,13 @@ func orphanedStatus(w *world) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	setAllowed(next, at(w.now, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
-		Message: fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s",
-			w.check.Spec.ClusterName, w.check.Namespace),
+		Message: orphanedMessage(w.check),
 	}))
 	return next
+}
+
+func orphanedMessage(check *clusterv1.MachineHealthCheck) string {
+	return fmt.Sprintf("Remediation is not allowed, spec.clusterName: there is no Cluster %s in namespace %s", check.Spec.ClusterName, check.Namespace)
 }
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
@@ -157,8 +160,8 @@ func targetNames(w *world) []string {
 	return names
 }
 
-// sayAllowed writes RemediationAllowed, in both flavours.
-func sayAllowed(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+// allowed is the condition RemediationAllowed.
+func allowed(w *world, s summary) metav1.Condition {
 	c := metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionTrue,
 		Reason: clusterv1.MachineHealthCheckRemediationAllowedReason,
@@ -173,7 +176,7 @@ func sayAllowed(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 		c.Message = fmt.Sprintf("%d remediations wait, %d of at most %d are in flight (%s)",
 			s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start, s.limits.InFlight, mendv1.MaxInFlightAnnotation)
 	}
-	setAllowed(next, at(w.now, c))
+	return c
 }
 
 // setAllowed writes one condition in both flavours.
@@ -189,6 +192,26 @@ func setAllowed(next *clusterv1.MachineHealthCheck, c metav1.Condition) {
 	})
 }
 
+// maxUnhealthy is the limit of a check without a range, as it is written.
+func maxUnhealthy(check *clusterv1.MachineHealthCheck) string {
+	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
+		return limit.String()
+	}
+	return budget.All.String()
+}
+
+// limitSpelled are the limits of a check as people write them.
+func limitSpelled(check *clusterv1.MachineHealthCheck) string {
+	limit := "maxUnhealthy " + maxUnhealthy(check)
+	if within := check.Spec.Remediation.TriggerIf.UnhealthyInRange; within != "" {
+		limit = "unhealthyRange " + within
+	}
+	if inFlight, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
+		limit += ", " + inFlight + " at once"
+	}
+	return limit
+}
+
 // arithmetic says why nothing is remediated: Cluster API's sentence, and the sum that decided.
 func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 	p, trigger := s.population, check.Spec.Remediation.TriggerIf
@@ -199,10 +222,7 @@ func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 			"(total: %d, unhealthy: %d, unhealthyRange: %s). %s; the range allows %d to %d",
 			p.Total(), p.Unhealthy, trigger.UnhealthyInRange, sum, s.limits.AtLeast, s.limits.AtMost)
 	}
-	limit := budget.All.String()
-	if trigger.UnhealthyLessThanOrEqualTo != nil {
-		limit = trigger.UnhealthyLessThanOrEqualTo.String()
-	}
+	limit := maxUnhealthy(check)
 	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "+
 		"(total: %d, unhealthy: %d, maxUnhealthy: %s). %s; %s of %d allows %d",
 		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), s.limits.AtMost)
@@ -232,10 +252,12 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 	}
 	c := metav1.Condition{Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionTrue, Reason: mendv1.TemplateFoundReason}
 	if w.remedy.missing != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.TemplateMissingReason, "No request can be made: "+w.remedy.missing
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.TemplateMissingReason, noTemplate(w)
 	}
 	conditions.Set(next, at(w.now, c))
 }
+
+func noTemplate(w *world) string { return "No request can be made: " + w.remedy.missing }
 
 // reachCondition says whether nodes can be judged, and since when they cannot. was is the condition
 // until now; while the first connection is being made it stands as it was.

@@ -1,0 +1,196 @@
+package machinehealthcheck
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// The reasons of what holds a machine back and has no condition that says so.
+const (
+	// NotActing is that of a check that kubemend does not act on.
+	NotActing = "NotActing"
+	// BeingDeleted is that of a machine that is on its way out.
+	BeingDeleted = "MachineBeingDeleted"
+	// NodeNotSeen is that of a machine whose node cannot be asked for.
+	NodeNotSeen = "NodeNotSeen"
+	// WithinTimeout is that of a machine whose time has not run out.
+	WithinTimeout = "WithinTimeout"
+	// RequestInTheWay is that of a request for the machine that is not this check's.
+	RequestInTheWay = "RequestInTheWay"
+	// NotRead is that of requests, or a template, that cannot be read.
+	NotRead = "NotRead"
+)
+
+// holds is everything that keeps the remediation of t from beginning, in the order in which a pass asks. An unhealthy machine without any
+// has its remediation begun, or it is under way. granted says that it begins although others have to wait.
+func holds(w *world, s summary, t *target, granted bool) []look.Hold {
+	if t.verdict.State == health.Healthy && !deleting(t.machine) {
+		return nil // nothing is to begin
+	}
+	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(w, t)}
+	if !w.inFlight(t) { // else it has begun, and the limits have counted it
+		asked = append(asked, notAllowed(w, s, granted), inTheWay(w, t), withoutTemplate(w))
+	}
+	var held []look.Hold
+	for _, h := range asked {
+		if h != nil {
+			held = append(held, *h)
+		}
+	}
+	return held
+}
+
+func leaving(t *target) *look.Hold {
+	if !deleting(t.machine) {
+		return nil
+	}
+	return &look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate"}
+}
+
+func overlapped(t *target) *look.Hold {
+	if t.elder == "" {
+		return nil
+	}
+	return &look.Hold{
+		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", t.elder),
+		Person: "If this check is to act on it, change the selector of the other one",
+	}
+}
+
+// notActing is why the check is not acted on; nil if it is.
+func notActing(w *world) *look.Hold {
+	if w.stance == acting {
+		return nil
+	}
+	_, because := standing(w)
+	return &look.Hold{Reason: NotActing, Text: because, Person: handIt(w)}
+}
+
+// unjudged is why t could not be judged; nil if it was.
+func unjudged(w *world, t *target) *look.Hold {
+	if t.verdict.State != health.Unjudged {
+		return nil
+	}
+	switch {
+	case t.verdict.Gate == health.ControlPlaneNotInitialized:
+		return &look.Hold{Reason: string(t.verdict.Gate), Text: fmt.Sprintf(
+			"The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", w.cluster.Name)}
+	case t.verdict.Gate == health.InfrastructureNotReady:
+		return &look.Hold{Reason: string(t.verdict.Gate), Text: fmt.Sprintf(
+			"The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name)}
+	case w.reach.Status != metav1.ConditionTrue:
+		return &look.Hold{Reason: w.reach.Reason, Text: w.reach.Message,
+			Person: "See to the connection from the management cluster to the workload cluster"}
+	}
+	return &look.Hold{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
+		t.machine.Status.NodeRef.Name)}
+}
+
+// notDue is until when t is put up with; nil if it is unhealthy, or if nothing will come due.
+func notDue(w *world, t *target) *look.Hold {
+	if t.verdict.State == health.Unhealthy || t.verdict.Recheck.IsZero() {
+		if t.verdict.State == health.Starting && t.verdict.Recheck.IsZero() {
+			return &look.Hold{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
+		}
+		return nil
+	}
+	for _, f := range t.verdict.Findings {
+		if f.Due.Equal(t.verdict.Recheck) {
+			return &look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", f.Limit, f.Detail), Until: f.Due}
+		}
+	}
+	return nil
+}
+
+// inTheWay is why no request can be made for t in particular; nil if one can.
+func inTheWay(w *world, t *target) *look.Hold {
+	if t.request == nil || w.ownership(t.request) != foreign {
+		return nil
+	}
+	return &look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),
+		Person: "Find out who made it and whether it is still needed; when it is gone, one is made"}
+}
+
+// notAllowed is why the limits, and what is under way, keep t from being remediated; nil if they do not.
+func notAllowed(w *world, s summary, granted bool) *look.Hold {
+	switch c := allowed(w, s); {
+	case c.Status == metav1.ConditionFalse && c.Reason == mendv1.InvalidLimitReason:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct the field"}
+	case c.Status == metav1.ConditionFalse:
+		return &look.Hold{Reason: c.Reason, Text: c.Message}
+	case s.grant.Reason == budget.AtWork && !granted:
+		return &look.Hold{Reason: string(s.grant.Reason), Text: c.Message}
+	}
+	return nil
+}
+
+// withoutTemplate is why no request can be made for anybody; nil if one can, or if none has to be.
+func withoutTemplate(w *world) *look.Hold {
+	switch {
+	case w.remedy.missing != "":
+		return &look.Hold{
+			Reason: mendv1.TemplateMissingReason, Text: noTemplate(w), Person: "Make it, or name another one in spec.remediation.templateRef",
+		}
+	case w.remedy.external && !w.remedy.known:
+		return &look.Hold{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
+	}
+	return nil
+}
+
+// handIt is what a person can do for a check to be acted on; empty if nothing.
+func handIt(w *world) string {
+	switch _, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; {
+	case w.stance == observing || w.stance == ignoring && w.cluster.DeletionTimestamp.IsZero():
+		return fmt.Sprintf("Hand it to kubemend, if it is to act: kubectl mend claim mhc/%s -n %s", w.check.Name, w.check.Namespace)
+	case w.stance == paused && annotated && !claimed(w.check):
+		return fmt.Sprintf("When it is to go on, take the annotation %s off the check", clusterv1.PausedAnnotation)
+	case w.stance == paused:
+		return fmt.Sprintf("When it is to go on, set spec.paused of Cluster %s to false", w.cluster.Name)
+	}
+	return ""
+}
+
+// nextOf is the next thing that happens to a target, or what a person has to do.
+func nextOf(w *world, is *look.Target) look.Step {
+	due := w.now
+	switch {
+	case is.Begins:
+		return look.Step{At: w.now, Text: "kubemend " + is.Would}
+	case is.InFlight && len(is.Underway) > 0:
+		return look.Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Underway[0])}
+	case is.InFlight:
+		return look.Step{Text: "Its owner replaces it, or says in OwnerRemediated why it does not"}
+	case is.State == health.Healthy:
+		return look.Step{}
+	}
+	var then []look.Hold
+	for _, h := range is.Holds {
+		if h.Reason == WithinTimeout && !h.Until.IsZero() {
+			due = h.Until
+			continue
+		}
+		then = append(then, h)
+	}
+	switch {
+	case len(then) == 0 && due.After(w.now):
+		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes, and kubemend " + is.Would}
+	case due.After(w.now):
+		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes; as things stand nothing is done about it then: " + then[0].Text}
+	}
+	for _, h := range then {
+		if h.Person != "" {
+			return look.Step{Text: h.Person, Person: true}
+		}
+	}
+	if len(then) > 0 {
+		return look.Step{Text: "Nothing, until this has changed: " + then[0].Text}
+	}
+	return look.Step{}
+}

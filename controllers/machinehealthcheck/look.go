@@ -1,0 +1,153 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// Look returns what a pass over the check called key would see at now and what it would do, and does none of it; nil if there is no such
+// check. The machines of a check that is paused, or that others act on, are judged too.
+//
+// What passes remember of each other it does not know: of what was begun within the last half minute it says no more than the objects show.
+func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Time) (*look.Check, error) {
+	w, err := r.find(ctx, key, now)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	is := &look.Check{Ref: refTo("MachineHealthCheck", w.check), Cluster: w.check.Spec.ClusterName, Limit: limitSpelled(w.check)}
+	is.Stance, is.Because = standing(w)
+	if w.cluster.UID == "" { // gone, or not looked for: there is nothing to judge
+		if w.stance == orphaned {
+			is.Reason, is.Text = mendv1.ClusterNotFoundReason, orphanedMessage(w.check)
+		}
+		return is, nil
+	}
+	if err := r.survey(ctx, w); err != nil {
+		return nil, err
+	}
+	tellCheck(is, w)
+	return is, nil
+}
+
+// tellCheck says in is what w comes to.
+func tellCheck(is *look.Check, w *world) {
+	s := weigh(w)
+	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
+	is.Conditions = statusAfter(w, s).Status.Conditions
+	if c := allowed(w, s); c.Message != "" {
+		is.Reason, is.Text = c.Reason, c.Message
+	}
+	if w.reach.Status != metav1.ConditionTrue {
+		is.Unseen, is.UnseenSince = w.reach.Message, w.reach.LastTransitionTime.Time
+	}
+	for _, err := range w.trouble {
+		is.Trouble = append(is.Trouble, err.Error())
+	}
+	var starts map[*target]bool
+	if w.stance == acting {
+		starts = choose(w, s.grant.Start)
+	}
+	for i := range w.targets {
+		is.Targets = append(is.Targets, seen(w, s, &w.targets[i], starts))
+	}
+	for i := range w.skipped {
+		is.Targets = append(is.Targets, leftAlone(&w.skipped[i]))
+	}
+	slices.SortFunc(is.Targets, func(a, b look.Target) int { return strings.Compare(a.Name, b.Name) })
+	is.Next = look.Soonest(is.Targets)
+}
+
+// seen is what there is to say about a target.
+func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
+	m := t.machine
+	is := look.Target{
+		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
+		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
+		Would: would(w, m), Begins: starts[t], InFlight: w.inFlight(t),
+	}
+	if t.verdict.State == health.Starting {
+		is.Starts = latestOf(startsOf(w, m))
+	}
+	if t.request != nil {
+		is.Underway = []look.Ref{{Kind: w.remedy.kind.Kind, Namespace: t.request.Namespace, Name: t.request.Name}}
+		is.UnderwaySince = t.request.CreationTimestamp.Time
+	}
+	is.Answer = answer(w, t)
+	if asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); is.InFlight && t.request == nil && asked != nil {
+		is.UnderwaySince = asked.LastTransitionTime.Time
+	}
+	is.Holds = holds(w, s, t, is.Begins)
+	is.Next = nextOf(w, &is)
+	return is
+}
+
+// leftAlone is what there is to say about a machine that its user wants left alone.
+func leftAlone(t *target) look.Target {
+	why := wantedAlone(t.machine)
+	return look.Target{
+		Ref: refTo("Machine", t.machine), Node: t.machine.Status.NodeRef.Name, Verdict: "left alone", Left: why,
+		Next: look.Step{Text: "Nothing happens to it as long as it has that annotation", Person: true},
+	}
+}
+
+// would is what is done about m when it is unhealthy.
+func would(w *world, m *clusterv1.Machine) string {
+	if w.remedy.external {
+		return fmt.Sprintf("requests a %s from %s %s/%s", w.remedy.kind.Kind, w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+	}
+	if owner := metav1.GetControllerOf(m); owner != nil {
+		return fmt.Sprintf("asks its owner, %s %s, to remediate it", owner.Kind, owner.Name)
+	}
+	return "asks its owner to remediate it, but it has none"
+}
+
+// answer is what whoever remediates the machine has said.
+func answer(w *world, t *target) string {
+	kind := clusterv1.MachineOwnerRemediatedCondition
+	if w.remedy.external {
+		kind = clusterv1.MachineExternallyRemediatedCondition
+	}
+	c := conditionOf(t.machine, kind)
+	if c == nil {
+		return ""
+	}
+	said := fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason)
+	if c.Message != "" {
+		said += ": " + c.Message
+	}
+	return said
+}
+
+// latestOf are the starts that have happened, with a mark at the one that counts.
+func latestOf(all [5]look.Start) []look.Start {
+	var happened []look.Start
+	last := -1
+	for _, start := range all {
+		if start.At.IsZero() {
+			continue
+		}
+		happened = append(happened, start)
+		if last < 0 || start.At.After(happened[last].At) {
+			last = len(happened) - 1
+		}
+	}
+	if last >= 0 {
+		happened[last].Counts = true
+	}
+	return happened
+}
+
+func refTo(kind string, obj client.Object) look.Ref {
+	return look.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}

@@ -1,0 +1,208 @@
+package machinehealthcheck
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// looked is what a look at w comes to.
+func looked(w *world) *look.Check {
+	w.reach = reachCondition(w.reachBefore(), w)
+	is := &look.Check{}
+	is.Stance, is.Because = standing(w)
+	tellCheck(is, w)
+	return is
+}
+
+// reachBefore is the condition that the stored check has.
+func (w *world) reachBefore() *metav1.Condition {
+	return conditionOf(w.check, mendv1.WorkloadClusterReachable)
+}
+
+func reasons(holds []look.Hold) []string {
+	var all []string
+	for _, h := range holds {
+		all = append(all, h.Reason)
+	}
+	return all
+}
+
+func (w *world) with(change func(*world)) *world {
+	change(w)
+	return w
+}
+
+func behindGate(gate health.Gate) func(*target) {
+	return func(t *target) { t.verdict.Gate = gate }
+}
+
+func dueIn(d time.Duration) func(*target) {
+	return func(t *target) {
+		t.verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Limit: 5 * time.Minute, Due: noon.Add(d)}}
+		t.verdict.Recheck = noon.Add(d)
+	}
+}
+
+func TestWhatHoldsAMachineBack(t *testing.T) {
+	const me, myUID = "check", "check-uid"
+	tooMany := clusterv1.MachineHealthCheckTooManyUnhealthyReason
+	cases := map[string]struct {
+		given *world
+		want  []string
+	}{
+		"a healthy machine is held back by nothing":    {aWorld(a("m", health.Healthy)), nil},
+		"an unhealthy machine is held back by nothing": {aWorld(a("m", health.Unhealthy)), nil},
+		"a suspect machine is put up with":             {aWorld(a("m", health.Suspect, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
+		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
+		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{WithinTimeout}},
+		"a suspect machine beyond the limit is put up with, and would be held back": {
+			aWorld(a("m", health.Suspect, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
+		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
+		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
+		"an older check acts":                    {aWorld(a("m", health.Unhealthy, elder("other"))), []string{mendv1.OverlapReason}},
+		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{BeingDeleted}},
+		"one whose remediation has begun is not": {aWorld(a("m", health.Unhealthy, askedOwner)), nil},
+		"one behind the control plane is not judged": {
+			aWorld(a("m", health.Unjudged, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
+		"one behind the infrastructure is not judged": {
+			aWorld(a("m", health.Unjudged, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
+		"one out of sight is not judged": {
+			aWorld(a("m", health.Unjudged)).limited("100%").with(func(w *world) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
+		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unjudged)).limited("100%"), []string{NodeNotSeen}},
+		"an unclaimed check is not acted on": {
+			aWorld(a("m", health.Unhealthy)).with(func(w *world) { w.stance = observing }), []string{NotActing}},
+		"a paused check is not acted on, and would be short-circuited": {
+			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *world) { w.stance = paused }), []string{NotActing, tooMany}},
+		"a request of somebody else is in the way": {
+			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{RequestInTheWay}},
+		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
+		"without a template there is none": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.missing = "it is not there" }), []string{mendv1.TemplateMissingReason}},
+		"what cannot be read holds up": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.known = false }), []string{NotRead}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			is := looked(tc.given).Targets[0]
+			if got := reasons(is.Holds); !slices.Equal(got, tc.want) {
+				t.Errorf("held back by %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
+	w := aWorld(a("late", health.Unhealthy, dueFor(time.Minute)), a("later", health.Unhealthy, dueFor(time.Hour)))
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	is := looked(w)
+	if late := is.Targets[0]; late.Begins || !slices.Equal(reasons(late.Holds), []string{string(budget.AtWork)}) {
+		t.Errorf("the one that was due last: begins %t, held back by %+v", late.Begins, late.Holds)
+	}
+	if later := is.Targets[1]; !later.Begins || len(later.Holds) > 0 {
+		t.Errorf("the one that was due first: begins %t, held back by %+v", later.Begins, later.Holds)
+	}
+}
+
+func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
+	w := aWorld(a("m", health.Starting, dueIn(time.Minute)))
+	m := w.targets[0].machine
+	m.CreationTimestamp = metav1.NewTime(ago(time.Hour))
+	w.cluster.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(3 * time.Minute))},
+		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
+	}
+	w.starts = clusterStarts(w)
+	var counts []string
+	for _, start := range looked(w).Targets[0].Starts {
+		if start.Counts {
+			counts = append(counts, start.What)
+		}
+	}
+	if !slices.Equal(counts, []string{"the control plane was initialized"}) {
+		t.Errorf("these count: %q", counts)
+	}
+	if got := awaitedSince(w, m); !got.Equal(ago(3 * time.Minute)) {
+		t.Errorf("waited for since %s", got)
+	}
+}
+
+// What a look says begins is what a pass begins, and whoever is unhealthy and not remediated is told why.
+func TestALookSaysWhatAPassDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := aRandomWorld(t)
+		is := looked(w)
+		s := weigh(w)
+		begins := map[string]bool{}
+		if w.stance == acting {
+			for _, step := range plan(w, s.grant) {
+				begins[step.target.machine.Name] = step.start
+			}
+		}
+		for i := range is.Targets {
+			target := &is.Targets[i]
+			if target.Left != "" {
+				continue
+			}
+			switch waits := target.State == health.Unhealthy && !target.InFlight; {
+			case target.Begins != begins[target.Name]:
+				t.Errorf("%s: the look says begins %t, the pass %t", target.Name, target.Begins, begins[target.Name])
+			case waits && target.Begins != (len(target.Holds) == 0):
+				t.Errorf("%s: begins %t, held back by %+v", target.Name, target.Begins, target.Holds)
+			case target.State != health.Healthy && target.Next == (look.Step{}) && !deleting(w.targets[i].machine):
+				t.Errorf("%s is %s, and nothing is said of what happens next", target.Name, target.State)
+			}
+		}
+	})
+}
+
+func aRandomWorld(t *rapid.T) *world {
+	changes := []func(*target){
+		nil, nil, nil, beingDeleted, elder("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
+	}
+	var targets []target
+	for i := range rapid.IntRange(0, 6).Draw(t, "targets") {
+		state := rapid.SampledFrom(health.States()).Draw(t, "state")
+		one := a("m"+string(rune('a'+i)), state)
+		if state == health.Suspect || state == health.Starting {
+			dueIn(time.Duration(rapid.IntRange(1, 600).Draw(t, "due")) * time.Second)(&one)
+		}
+		if change := rapid.SampledFrom(changes).Draw(t, "change"); change != nil {
+			change(&one)
+		}
+		targets = append(targets, one)
+	}
+	w := aWorld(targets...)
+	w.stance = rapid.SampledFrom([]stance{paused, observing, acting, acting, acting}).Draw(t, "stance")
+	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
+	if rapid.Bool().Draw(t, "external") {
+		w.external()
+		w.remedy.known = rapid.Bool().Draw(t, "known")
+		w.remedy.missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
+	} else {
+		for i := range w.targets {
+			w.targets[i].request = nil
+		}
+	}
+	if limit := rapid.SampledFrom([]string{"", "0", "40%", "3", "100%", "some"}).Draw(t, "limit"); limit != "" {
+		w.limited(limit)
+	}
+	if rapid.Bool().Draw(t, "few at once") {
+		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	}
+	if rapid.Bool().Draw(t, "paused cluster") {
+		w.cluster.Spec.Paused = ptr.To(true)
+	}
+	return w
+}
