@@ -18,15 +18,15 @@ import (
 type Stance string
 
 const (
-	// Acting: kubemend remediates what it finds.
+	// Acting is kubemend, which remediates what it finds.
 	Acting Stance = "acting"
-	// Observing: kubemend judges and writes nothing; Cluster API core acts on the check.
+	// Observing is kubemend, which judges and writes nothing; Cluster API core acts on the check.
 	Observing Stance = "observing"
-	// Core: Cluster API core acts on the check, and kubemend does not look at it.
+	// Core is Cluster API core, which acts on the check, and kubemend does not look at it.
 	Core Stance = "core"
-	// Paused: nobody acts, because somebody asked for that.
+	// Paused is nobody, because somebody asked for that.
 	Paused Stance = "paused"
-	// Nobody: nobody acts, and nobody asked for that. Because says why.
+	// Nobody is nobody, although nobody asked for that. Because says why.
 	Nobody Stance = "nobody"
 )
 

@@ -34,7 +34,7 @@ func holds(w *world, s summary, t *target, granted bool) []look.Hold {
 	if t.verdict.State == health.Healthy && !deleting(t.machine) {
 		return nil // nothing is to begin
 	}
-	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(w, t)}
+	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
 		asked = append(asked, notAllowed(w, s, granted), inTheWay(w, t), withoutTemplate(w))
 	}
@@ -94,7 +94,7 @@ func unjudged(w *world, t *target) *look.Hold {
 }
 
 // notDue is until when t is put up with; nil if it is unhealthy, or if nothing will come due.
-func notDue(w *world, t *target) *look.Hold {
+func notDue(t *target) *look.Hold {
 	if t.verdict.State == health.Unhealthy || t.verdict.Recheck.IsZero() {
 		if t.verdict.State == health.Starting && t.verdict.Recheck.IsZero() {
 			return &look.Hold{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
