@@ -14,13 +14,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -33,8 +37,24 @@ import (
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 
-// Kinds are the kinds of templates and requests, read as far as Slim keeps them.
-type Kinds = request.Kinds[*unstructured.Unstructured]
+// Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
+type Kinds interface {
+	// Ready reports whether the objects of a kind can be read. The error satisfies request.Missing if the kind is not there, and
+	// apierrors.IsForbidden if it may not be read.
+	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// InUse are the kinds, but those of templates, that can be read: of which Ready was asked, or of which there are requests of a check.
+	InUse() []schema.GroupVersionKind
+	// Unread are those, but for templates, of which Ready was asked and that cannot be read yet.
+	Unread() []schema.GroupVersionKind
+}
+
+// Watches are Kinds as a manager has them: what happens to their objects wakes the controller.
+type Watches interface {
+	// Notify makes the controller hear of changes to the objects of all kinds.
+	Notify(controller request.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
+	// Discover watches those kinds in lists of which there are requests with one of the marks.
+	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
+}
 
 // Reconciler makes passes over NodeHealthChecks.
 type Reconciler struct {
@@ -45,16 +65,18 @@ type Reconciler struct {
 	// Live reads past the caches.
 	Live     client.Reader
 	Mapper   meta.RESTMapper
-	Kinds    *Kinds
+	Kinds    Kinds
 	Requests *request.Requests
-	// Discovery finds the kinds of requests that are left from before the start.
+	// Watches are Kinds, and Discovery finds those of requests that are left from before the start. Both are nil without a manager: where
+	// Kinds knows all kinds from the start, as it does of a world that was read whole, there is nothing to search for.
+	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
-	// Installed reports whether there is a CustomResourceDefinition of that name.
+	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
 	Installed func(ctx context.Context, name string) (bool, error)
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
 
-	// LeaseNamespace is where the leases on nodes are.
+	// LeaseNamespace is where the leases on nodes are. If it is empty they are looked for in all namespaces, and none can be taken.
 	LeaseNamespace string
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration

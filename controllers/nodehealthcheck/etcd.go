@@ -22,7 +22,7 @@ type etcd struct {
 
 // observeEtcd asks OpenShift's etcd whether it can do without the node whose turn it is.
 func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
-	there, err := r.Installed(ctx, "clusterversions."+openshiftConfig)
+	there, err := r.installed(ctx, "clusterversions."+openshiftConfig)
 	if err == nil && !there {
 		return
 	}

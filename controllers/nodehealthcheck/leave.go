@@ -40,7 +40,7 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 		return result, releaseErr
 	}
 	w := &world{now: now, check: check}
-	open, _ := r.search.open()
+	open, _ := r.searching()
 	err = r.record(ctx, w, left(w, open == "" && !r.memory.remembersLeft(name)))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil

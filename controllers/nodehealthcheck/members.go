@@ -34,7 +34,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 	if w.first == nil {
 		return
 	}
-	if w.members.unknown, w.members.brief = r.search.open(); w.members.unknown != "" {
+	if w.members.unknown, w.members.brief = r.searching(); w.members.unknown != "" {
 		return // its end wakes us
 	}
 	list := &corev1.NodeList{}

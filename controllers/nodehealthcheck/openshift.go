@@ -29,9 +29,17 @@ var (
 // +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,verbs=list;watch
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=list;watch
 
+// installed reports whether there is a CustomResourceDefinition of that name.
+func (r *Reconciler) installed(ctx context.Context, crd string) (bool, error) {
+	if r.Installed == nil {
+		return false, nil
+	}
+	return r.Installed(ctx, crd)
+}
+
 // all returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
 func (r *Reconciler) all(ctx context.Context, crd string, kind schema.GroupVersionKind) ([]unstructured.Unstructured, bool, error) {
-	there, err := r.Installed(ctx, crd)
+	there, err := r.installed(ctx, crd)
 	if err != nil || !there {
 		return nil, true, err
 	}

@@ -146,9 +146,10 @@ func newRack(t tester, objects ...client.Object) *rack {
 		}).Build()
 	synced := true
 	k.informers = &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
+	kinds := k.kinds()
 	k.r = &Reconciler{
 		Client: k.client, Management: k.client, Live: k.client, Mapper: testrestmapper.TestOnlyStaticRESTMapper(scheme),
-		Kinds:     k.kinds(),
+		Kinds: kinds, Watches: kinds,
 		Requests:  &request.Requests{Client: k.client, Live: k.client},
 		Discovery: &k.apis,
 		Installed: func(context.Context, string) (bool, error) { return false, nil },
@@ -166,7 +167,7 @@ func (k *rack) fail(verb string, obj client.Object) error {
 	return k.fails(verb, obj)
 }
 
-func (k *rack) kinds() *Kinds {
+func (k *rack) kinds() *request.Kinds[*unstructured.Unstructured] {
 	return request.NewKinds(k.informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 }
 

@@ -38,6 +38,14 @@ func (s *search) open() (why string, brief bool) {
 	return "requests that were left behind could not be searched for", !s.tried.Load()
 }
 
+// searching is likewise why it is not known: without a manager there is no search, and nothing that it could find.
+func (r *Reconciler) searching() (why string, brief bool) {
+	if r.Discovery == nil {
+		return "", false
+	}
+	return r.search.open()
+}
+
 // searchLeftovers searches until it could look everywhere.
 func (r *Reconciler) searchLeftovers(ctx context.Context) error {
 	// It ends with success or with the manager; neither is an error.
@@ -61,7 +69,7 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	failed := r.Kinds.Discover(ctx, lists, request.NodeChecksMarks()...)
+	failed := r.Watches.Discover(ctx, lists, request.NodeChecksMarks()...)
 	r.search.tried.Store(true)
 	if failed == nil && (err == nil || others) {
 		r.search.done.Store(true)

@@ -40,7 +40,8 @@ func (k *rack) search() {
 
 // restart forgets all that the controller remembers.
 func (k *rack) restart() {
-	k.r.memory, k.r.search, k.r.Kinds = memory{}, search{}, k.kinds()
+	kinds := k.kinds()
+	k.r.memory, k.r.search, k.r.Kinds, k.r.Watches = memory{}, search{}, kinds, kinds
 	k.search()
 }
 

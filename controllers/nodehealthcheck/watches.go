@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
-	r.Kinds.Notify(built, wake.Merged[*unstructured.Unstructured](r.checksOfRequest))
+	r.Watches.Notify(built, wake.Merged[*unstructured.Unstructured](r.checksOfRequest))
 	if err := mgr.Add(manager.RunnableFunc(r.searchLeftovers)); err != nil {
 		return fmt.Errorf("set up the search for what NodeHealthChecks have left behind: %w", err)
 	}

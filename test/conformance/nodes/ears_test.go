@@ -30,7 +30,7 @@ import (
 type ears struct {
 	scene           *scene
 	own, management client.Reader
-	kinds           *nodehealthcheck.Kinds
+	kinds           nodehealthcheck.Kinds
 }
 
 // hears waits until the scene's controller, if there is one, has heard of all that there is.
