@@ -151,3 +151,16 @@ func latestOf(all [5]look.Start) []look.Start {
 func refTo(kind string, obj client.Object) look.Ref {
 	return look.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
+
+// Unselected says why check does not select m, as a clause that follows "because": of another cluster, or which label; empty if it selects it.
+// An empty selector selects nothing. (Cluster API.)
+func Unselected(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) string {
+	switch selector := check.Spec.Selector; {
+	case check.Spec.ClusterName != m.Spec.ClusterName:
+		return fmt.Sprintf("it is about cluster %s, and the machine is of cluster %s", check.Spec.ClusterName, m.Spec.ClusterName)
+	case len(selector.MatchLabels)+len(selector.MatchExpressions) == 0:
+		return "its spec.selector is empty, which selects nothing"
+	default:
+		return look.Unmatched(selector, m.Labels)
+	}
+}

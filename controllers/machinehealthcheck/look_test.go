@@ -206,3 +206,28 @@ func aRandomWorld(t *rapid.T) *world {
 	}
 	return w
 }
+
+func TestWhyAMachineIsNotSelected(t *testing.T) {
+	m := &clusterv1.Machine{}
+	m.Spec.ClusterName, m.Labels = "c1", map[string]string{"pool": "a"}
+	for name, tc := range map[string]struct {
+		cluster string
+		labels  map[string]string
+		want    string
+	}{
+		"it is":                    {"c1", map[string]string{"pool": "a"}, ""},
+		"it is of another cluster": {"c2", map[string]string{"pool": "a"}, "it is about cluster c2, and the machine is of cluster c1"},
+		"the selector is empty":    {"c1", nil, "its spec.selector is empty, which selects nothing"},
+		"the label is another one": {"c1", map[string]string{"pool": "b"}, "label pool is a, and has to be b"},
+		"the label is not there":   {"c1", map[string]string{"rack": "1"}, "has no label rack, which has to be 1"},
+	} {
+		check := &clusterv1.MachineHealthCheck{}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = tc.cluster, tc.labels
+		if got := Unselected(check, m); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+		if selected := tc.want == ""; selected != (tc.cluster == m.Spec.ClusterName && selects(check, m.Labels)) {
+			t.Errorf("%s: the controller says otherwise", name)
+		}
+	}
+}
