@@ -24,6 +24,40 @@ type Population struct {
 	Waiting int
 }
 
+// Class is what one machine, or node, is counted as.
+type Class string
+
+// The classes, in the order in which people are told of them.
+const (
+	Healthy    Class = "healthy"
+	Unhealthy  Class = "unhealthy"
+	Suspect    Class = "suspect"
+	Starting   Class = "starting"
+	Recovering Class = "recovering"
+	Deleting   Class = "being deleted"
+	Unjudged   Class = "unjudged"
+)
+
+// Count counts one more of a class.
+func (p *Population) Count(c Class) {
+	switch c {
+	case Healthy:
+		p.Healthy++
+	case Unhealthy:
+		p.Unhealthy++
+	case Suspect:
+		p.Suspect++
+	case Starting:
+		p.Starting++
+	case Recovering:
+		p.Recovering++
+	case Deleting:
+		p.Deleting++
+	default:
+		p.Unjudged++
+	}
+}
+
 // Total is the number of machines that are watched.
 func (p Population) Total() int { return p.Healthy + p.NotHealthy() }
 

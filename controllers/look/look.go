@@ -128,8 +128,10 @@ type Target struct {
 	Node    string `json:"node,omitempty"`
 	Machine *Ref   `json:"machine,omitempty"`
 
-	State    health.State `json:"-"`
-	Verdict  string       `json:"verdict"` // State in letters
+	State   health.State `json:"-"`
+	Verdict string       `json:"verdict"` // State in letters
+	// Class is where the limits count it; empty if they do not.
+	Class    budget.Class `json:"class,omitempty"`
 	Findings []Finding    `json:"findings,omitempty"`
 	// Starts are the moments that start-up is counted from, only while a first node is waited for.
 	Starts []Start `json:"starts,omitempty"`

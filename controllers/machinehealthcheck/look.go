@@ -73,7 +73,7 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 	m := t.machine
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
-		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
+		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: classOf(t), Findings: look.Findings(t.verdict, w.now),
 		Would: would(w, m), Begins: starts[t], InFlight: w.inFlight(t),
 	}
 	if t.verdict.State == health.Starting {

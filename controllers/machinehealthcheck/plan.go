@@ -43,22 +43,22 @@ func count(w *world) budget.Population {
 		if w.startable(t) {
 			p.Waiting++
 		}
-		switch {
-		case deleting(t.machine):
-			p.Deleting++
-		case t.verdict.State == health.Healthy:
-			p.Healthy++
-		case t.verdict.State == health.Unhealthy:
-			p.Unhealthy++
-		case t.verdict.State == health.Suspect:
-			p.Suspect++
-		case t.verdict.State == health.Starting:
-			p.Starting++
-		default:
-			p.Unjudged++
-		}
+		p.Count(classOf(t))
 	}
 	return p
+}
+
+// classOf is what the limits count t as.
+func classOf(t *target) budget.Class {
+	if deleting(t.machine) {
+		return budget.Deleting
+	}
+	return classes[t.verdict.State]
+}
+
+var classes = map[health.State]budget.Class{
+	health.Healthy: budget.Healthy, health.Unhealthy: budget.Unhealthy, health.Suspect: budget.Suspect, health.Starting: budget.Starting,
+	health.Unjudged: budget.Unjudged,
 }
 
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }

@@ -1,0 +1,269 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// page is an explanation being laid out.
+type page struct {
+	now   time.Time
+	width int
+	paint text.Painter
+	lines []string
+}
+
+// Print writes e for a person, in lines of that many columns.
+func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error {
+	p := &page{now: e.At, width: width, paint: paint}
+	p.line("", paint.Strong(e.Subject.String()))
+	longest := 0
+	for _, f := range e.Is {
+		longest = max(longest, len(f.Name))
+	}
+	for _, f := range e.Is {
+		p.line(fmt.Sprintf("  %-*s  ", longest, f.Name), f.Value)
+	}
+	p.gap()
+	p.line("", e.Verdict+".")
+	for i := range e.Checks {
+		p.check(&e.Checks[i])
+	}
+	for i := range e.Remediations {
+		p.remediation(&e.Remediations[i])
+	}
+	if len(e.NotSelectedBy) > 0 {
+		p.heading("Not selected by")
+		for _, u := range e.NotSelectedBy {
+			p.line("  - ", u.String()+": "+u.Why)
+		}
+	}
+	if len(e.Notes) > 0 {
+		p.heading("To know")
+		for _, note := range e.Notes {
+			p.line("  - ", note)
+		}
+	}
+	p.gap()
+	p.step(e.Next)
+	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
+	return err
+}
+
+func (p *page) line(first, s string) {
+	for line := range strings.SplitSeq(text.Wrap(s, first, p.width), "\n") {
+		p.lines = append(p.lines, strings.TrimRight(line, " "))
+	}
+}
+
+func (p *page) gap() { p.lines = append(p.lines, "") }
+
+func (p *page) heading(s string) {
+	p.gap()
+	p.line("", p.paint.Strong(s))
+}
+
+// step is the last line: what happens next.
+func (p *page) step(s look.Step) {
+	switch {
+	case s.Person:
+		p.line("To do: ", s.Text+".")
+	case s.At.IsZero():
+		p.line("Next: ", s.Text+".")
+	default:
+		p.line("Next: ", "at "+text.Moment(s.At, p.now)+": "+s.Text+".")
+	}
+}
+
+func (p *page) check(c *Check) {
+	p.heading(c.String() + ": " + p.stance(c.Stance))
+	if c.Because != "" {
+		p.line("  ", c.Because+".")
+	}
+	p.line("  ", sum(c.Population)+"; "+allowance(c.Check)+".")
+	if c.Unseen != "" {
+		p.line("  ", p.paint.Doubtful("Out of sight")+" since "+text.Moment(c.UnseenSince, p.now)+": "+c.Unseen+".")
+	}
+	if c.Text != "" {
+		p.line("  ", c.Reason+": "+c.Text+".")
+	}
+	if c.Text != "" || len(c.Targets) == 0 {
+		p.groups(c.NotHealthy)
+	}
+	for _, trouble := range c.Trouble {
+		p.line("  ", "Could not be read: "+trouble+".")
+	}
+	for i := range c.Targets {
+		p.target(c, &c.Targets[i])
+	}
+}
+
+// mostNames is how many names are printed of one kind of targets; the JSON has all.
+const mostNames = 10
+
+func (p *page) groups(groups []Group) {
+	for _, g := range groups {
+		names, more := g.Names, ""
+		if len(names) > mostNames {
+			names, more = names[:mostNames], fmt.Sprintf(" and %d more", len(g.Names)-mostNames)
+		}
+		p.line("  "+string(g.Class)+": ", strings.Join(names, ", ")+more)
+	}
+}
+
+func (p *page) stance(s look.Stance) string {
+	switch s {
+	case look.Acting:
+		return "kubemend acts on it"
+	case look.Observing:
+		return p.paint.Doubtful("kubemend observes it, and does not act on it")
+	case look.Core:
+		return p.paint.Doubtful("kubemend does not look at it")
+	case look.Paused:
+		return p.paint.Doubtful("paused")
+	}
+	return p.paint.Doubtful("nobody acts on it")
+}
+
+func (p *page) target(c *Check, t *look.Target) {
+	p.gap()
+	p.line("  ", p.paint.Strong(t.String())+": "+p.verdict(t))
+	if t.Left != "" {
+		p.line("    ", t.Left+".")
+		return
+	}
+	for _, f := range t.Findings {
+		p.line("    - ", f.Text)
+		p.line("      ", p.clock(f))
+	}
+	for _, s := range t.Starts {
+		counts := ""
+		if s.Counts {
+			counts = p.paint.Strong(" <- counts")
+		}
+		p.line("    - ", s.What+": "+text.Moment(s.At, p.now)+counts)
+	}
+	if t.State == health.Healthy && !t.InFlight && len(t.Holds) == 0 {
+		return
+	}
+	if t.Would != "" {
+		p.line("    When it is unhealthy: ", "kubemend "+t.Would+".")
+	}
+	if t.InFlight {
+		p.underway(t)
+	}
+	p.holds(t.Holds)
+	if len(c.Targets) > 1 {
+		p.step(t.Next)
+	}
+}
+
+func (p *page) verdict(t *look.Target) string {
+	switch {
+	case t.Left != "":
+		return t.Verdict
+	case t.State == health.Healthy:
+		return p.paint.Good(t.Verdict)
+	case t.State == health.Unhealthy:
+		return p.paint.Bad(t.Verdict)
+	}
+	return p.paint.Doubtful(t.Verdict)
+}
+
+// clock is when a finding counts, and why then.
+func (p *page) clock(f look.Finding) string {
+	if f.Due.IsZero() {
+		return p.paint.Bad("counts at once")
+	}
+	word := p.paint.Doubtful("counts from ")
+	if f.Counts {
+		word = p.paint.Bad("has counted since ")
+	}
+	return fmt.Sprintf("since %s, put up with for %s, %s%s", text.Moment(f.Since, p.now), f.Limit.Duration, word, text.Moment(f.Due, p.now))
+}
+
+func (p *page) underway(t *look.Target) {
+	line := "It has begun"
+	if !t.UnderwaySince.IsZero() {
+		line += ", at " + text.Moment(t.UnderwaySince, p.now)
+	}
+	for _, request := range t.Underway {
+		line += "; " + request.String()
+	}
+	p.line("    ", line+".")
+	if t.Answer != "" {
+		p.line("    Said of it: ", t.Answer)
+	}
+}
+
+func (p *page) holds(holds []look.Hold) {
+	if len(holds) > 0 {
+		p.line("    ", "Held back by:")
+	}
+	for i, h := range holds {
+		until := ""
+		if !h.Until.IsZero() {
+			until = ", until " + text.Moment(h.Until, p.now)
+		}
+		p.line(fmt.Sprintf("    %d. ", i+1), h.Reason+": "+h.Text+until+".")
+		if h.Person != "" {
+			p.line("       To do: ", h.Person+".")
+		}
+	}
+}
+
+func (p *page) remediation(r *look.Remediation) {
+	p.heading(fmt.Sprintf("%s: %s, attempt %d of %d", r.Ref, r.State, r.Attempt, r.Attempts))
+	p.line("  ", r.Reason+": "+r.Text+".")
+	if !r.Since.IsZero() {
+		p.line("  ", "In this state since "+text.Moment(r.Since, p.now)+deadline(r, p.now)+".")
+	}
+	for _, e := range r.Evidence {
+		p.line("  - ", e)
+	}
+	if len(r.Holds) > 0 {
+		p.holds(r.Holds)
+	}
+	for _, trouble := range r.Trouble {
+		p.line("  ", "Could not be read: "+trouble+".")
+	}
+}
+
+func deadline(r *look.Remediation, now time.Time) string {
+	if r.Deadline.IsZero() {
+		return ""
+	}
+	return ", deadline " + text.Moment(r.Deadline, now)
+}
+
+// sum is the population in words; what there is none of is left out.
+func sum(p budget.Population) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		word string
+	}{
+		{p.Healthy, "healthy"}, {p.Unhealthy, "unhealthy"}, {p.Suspect, "suspect"}, {p.Starting, "starting"}, {p.Recovering, "recovering"},
+		{p.Deleting, "being deleted"}, {p.Unjudged, "unjudged"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.word))
+		}
+	}
+	if len(parts) == 0 {
+		return "It selects nothing"
+	}
+	return fmt.Sprintf("%d targets: %s", p.Total(), strings.Join(parts, ", "))
+}
+
+// allowance is the limit in words, and how much of it is used.
+func allowance(c look.Check) string {
+	return fmt.Sprintf("%s: %d may be not healthy, and %d are", c.Limit, max(c.Limits.AtMost, 0), c.Population.NotHealthy())
+}
