@@ -1,0 +1,28 @@
+package text
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Moment is at as a person reads it at now: the time of day, with the date if it is another day, and how far away it is. It is in the zone of now.
+func Moment(at, now time.Time) string {
+	at = at.In(now.Location())
+	layout := time.TimeOnly
+	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		layout = time.DateTime
+	}
+	return at.Format(layout) + " (" + Away(at, now) + ")"
+}
+
+// Away is how far at is from now: "in 3m10s", "5m ago", "now".
+func Away(at, now time.Time) string {
+	switch away := at.Sub(now).Round(time.Second); {
+	case away > 0:
+		return "in " + duration.HumanDuration(away)
+	case away < 0:
+		return duration.HumanDuration(-away) + " ago"
+	}
+	return "now"
+}
