@@ -22,11 +22,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/leaving"
+	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // leaderLease is the lease by which replicas agree who acts.
-const leaderLease = "leader.kubemend.io"
+const leaderLease = presence.LeaderLeaseName
 
 // lockOf is the lock of a manager that leaves; nil for one that does not, or that agrees with nobody.
 func lockOf(o *options) (*leaving.Lock, error) {
@@ -73,6 +74,9 @@ func leave(ctx context.Context, mgr ctrl.Manager, lock *leaving.Lock, cc cluster
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
+	}
+	if err := announce(mgr, services, o); err != nil {
+		return err
 	}
 	leaver := &leaving.Leaver{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),

@@ -166,7 +166,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 	fs.BoolVar(&o.leaderElection, "leader-elect", false, "Let only one of several replicas act at a time.")
 	fs.StringVar(&o.leaseNamespace, "leader-elect-namespace", "",
-		"Namespace of the lease by which the replicas agree. If empty, that of the pod; outside of a cluster it has to be given.")
+		"Namespace of the lease by which the replicas agree, and of the one that says that a manager runs. "+
+			"If empty, that of the pod; outside of a cluster it has to be given.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait before they take over from a silent leader.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader that cannot renew its lease goes on trying.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
@@ -228,7 +229,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := services.SetupWithManager(mgr); err != nil {
+	if err := errors.Join(announce(mgr, services, o), services.SetupWithManager(mgr)); err != nil {
 		return err
 	}
 	if err := migration.SetUp(ctx, mgr, o.skipMigration); err != nil {
@@ -266,7 +267,7 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 	return services, nil
 }
 
-// RBAC for replicas that elect a leader in their own namespace, and tell who it is; and for those who ask for metrics to be known.
+// RBAC for replicas that elect a leader in their own namespace, tell who it is, and announce it; and for those who ask for metrics to be known.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups=core,resources=events,namespace=kubemend-system,roleName=kubemend-leader-election,verbs=create
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

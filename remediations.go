@@ -36,6 +36,12 @@ const (
 	betweenCRD = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
+// The kinds that power-cycle hosts.
+var (
+	metal3CRD = "metal3remediations." + infrav1.GroupVersion.Group
+	ownCRD    = "hostremediations." + mendv1.GroupVersion.Group
+)
+
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) ([]*serving.Service, error) {
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
@@ -56,11 +62,11 @@ func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clu
 	metal3 := r.reconciler(hostremediation.Metal3)
 	return []*serving.Service{
 		{
-			CRD: "metal3remediations." + infrav1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
+			CRD: metal3CRD, Needs: []string{hostCRD, betweenCRD},
 			Choice: o.metal3Remediations, Foreign: serving.Provider(capm3), Start: r.start(metal3), Serve: metal3.Serve,
 		},
 		{
-			CRD: "hostremediations." + mendv1.GroupVersion.Group, Needs: []string{hostCRD, betweenCRD},
+			CRD: ownCRD, Needs: []string{hostCRD, betweenCRD},
 			Choice: serving.Auto, Start: r.start(r.reconciler(hostremediation.Own)),
 		},
 		{CRD: hostCRD, Choice: serving.Auto, Start: r.sweep},

@@ -49,7 +49,7 @@ var layers = []layer{
 	{
 		name: "adapter",
 		folders: []string{
-			"controllers/look", "controllers/machines", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
+			"controllers/look", "controllers/machines", "controllers/presence", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

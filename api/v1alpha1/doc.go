@@ -52,6 +52,10 @@ const (
 // mark, and tells it from one that a person made.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
+// ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the
+// kinds that it serves. Package controllers/presence has the fields.
+const ManagerAnnotation = "kubemend.io/manager"
+
 // Conditions of a MachineHealthCheck, beside those of Cluster API.
 const (
 	// WorkloadClusterReachable is False while nodes are not judged because the workload cluster

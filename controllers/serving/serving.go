@@ -109,9 +109,12 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
 type Reconciler struct {
 	Client   client.Client
 	Services []*Service
+	// Changed is told that Kinds has changed. It must not call back. If nil, nobody is told.
+	Changed func()
 
 	mu      sync.Mutex
 	reasons map[string]string // CRD of a service to why it does not run; "" if it does
+	known   known
 }
 
 // Reconcile looks at all services. There are few, and any CRD may be what one of them waited for.
@@ -224,6 +227,9 @@ func crdMetadata() *metav1.PartialObjectMetadata {
 
 // say tells in the log, once for each change, and in a metric whether s runs.
 func (r *Reconciler) say(ctx context.Context, s *Service, why, detail string) {
+	if r.known.note(Kind{CRD: s.CRD, Reason: why, Because: detail}) && r.Changed != nil {
+		r.Changed()
+	}
 	if was, known := r.reasons[s.CRD]; known && was == why {
 		return
 	}

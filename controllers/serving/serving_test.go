@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -167,5 +168,27 @@ func TestAChoiceIsOneOfThree(t *testing.T) {
 		if err := c.Set(value); (err == nil) != valid {
 			t.Errorf("%q: %v", value, err)
 		}
+	}
+}
+
+func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
+	s := stageOf(t, Auto)
+	var heard [][]Kind
+	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
+	if kinds := s.r.Kinds(); len(kinds) > 0 {
+		t.Errorf("before the first look there are %v", kinds)
+	}
+	for _, do := range []func(){func() {}, func() {}, func() { s.has(kind, nil) }, func() { s.has(needed, nil) }, func() {}, func() { s.has(kind, theirs) }} {
+		do()
+		s.looks()
+	}
+	want := [][]Kind{
+		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
+		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
+		{{CRD: kind}},
+		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
+	}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("heard (-want +got):\n%s", diff)
 	}
 }

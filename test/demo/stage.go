@@ -167,6 +167,9 @@ func clientFor(config *rest.Config) (client.Client, error) {
 
 func (s *stage) startManager(ctx context.Context) (err error) {
 	began := time.Now()
+	if err := builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace)); err != nil { // where it announces itself
+		return err
+	}
 	if s.manager, err = s.management.Kubemend(ctx, "demo", nil); err != nil {
 		return err
 	}

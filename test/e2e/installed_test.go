@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -27,7 +29,8 @@ import (
 var _ = Describe("A manager as it is installed", func() {
 	const namespace = metav1.NamespaceDefault
 
-	It("elects a leader, guards its diagnostics and logs as JSON", func(ctx SpecContext) {
+	It("elects a leader, announces itself, guards its diagnostics and logs as JSON", func(ctx SpecContext) {
+		began := time.Now().Truncate(time.Second)
 		installed, err := management.Kubemend(ctx, "installed", account,
 			"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--insecure-diagnostics=false", "--logging-format=json")
 		Expect(err).NotTo(HaveOccurred())
@@ -37,6 +40,24 @@ var _ = Describe("A manager as it is installed", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: "leader.kubemend.io"}, lease)).To(Succeed())
 			g.Expect(ptr.Deref(lease.Spec.HolderIdentity, "")).NotTo(BeEmpty())
+		}).Should(Succeed())
+
+		announced := func(g Gomega) *presence.Manager {
+			m, err := presence.In(ctx, here, rig.Namespace, time.Now())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(m).NotTo(BeNil())
+			g.Expect(m.Announcement).NotTo(BeNil())
+			return m
+		}
+		Eventually(func(g Gomega) {
+			m := announced(g)
+			g.Expect(m.Alive).To(BeTrue())
+			g.Expect(m.Announcement.Started.Time).To(BeTemporally(">=", began), "it takes the place of the manager of the other specs, since it leads")
+			check, known := m.Serves("machinehealthchecks.cluster.x-k8s.io")
+			g.Expect(known).To(BeTrue())
+			g.Expect(check.Reason).To(BeEmpty())
+			_, known = m.Serves("hostremediations.kubemend.io")
+			g.Expect(known).To(BeTrue(), "it has looked for its kinds by now")
 		}).Should(Succeed())
 
 		metrics := strings.Replace(installed.Metrics, "http:", "https:", 1)

@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Kubemend is kubemend's own manager as a process of its own, built by `make build`.
 type Kubemend = Manager
 
 // Kubemend starts the manager against this control plane with the given kubeconfig (the administrator's if it is nil) and returns when its
-// caches are filled. It ends with the control plane, at the latest. Names tell several managers apart.
+// caches are filled. It ends with the control plane, at the latest. Names tell several managers apart. Where there is Namespace it announces
+// itself there, as it does where it is installed.
 func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
 	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: args})
 }
@@ -26,7 +31,31 @@ func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemen
 	if _, err := os.Stat(o.Binary); err != nil {
 		return nil, fmt.Errorf("start kubemend: %w: run make build", err)
 	}
+	installed, err := c.hasNamespace(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start kubemend: %w", err)
+	}
+	if installed {
+		// In front: who says another one means that.
+		o.Args = append([]string{"--leader-elect-namespace=" + Namespace}, o.Args...)
+	}
 	return c.Manager(ctx, o)
+}
+
+// hasNamespace reports whether there is Namespace.
+func (c *ControlPlane) hasNamespace(ctx context.Context) (bool, error) {
+	clientset, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return false, fmt.Errorf("make a client for %s: %w", c.name, err)
+	}
+	_, err = clientset.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the namespace %s: %w", Namespace, err)
+	}
+	return true, nil
 }
 
 // WebhookFlags are what the one manager is started with that the API server asks; none if it asks nobody. See ManagementOptions.Webhooks

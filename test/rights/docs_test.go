@@ -54,7 +54,7 @@ var purposes = map[string]map[string]string{
 		"remediation.medik8s.io/nodehealthchecks/status":                    "to say what was found and done",
 	},
 	"kubemend-leader-election": {
-		"coordination.k8s.io/leases": "that one of the replicas acts, and which; patched so that it goes with kubemend",
+		"coordination.k8s.io/leases": "that one of the replicas acts, and which, and [that it runs, and how](high-availability.md#how-it-is-known-that-one-acts); patched so that it goes with kubemend",
 		"events":                     "to tell which",
 	},
 	"kubemend-workload-reader": {

@@ -35,6 +35,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/rights"
@@ -207,7 +208,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 	}, SpecTimeout(specPatience))
 
-	It("leaves, gives back the check that it has claimed, and has its lease go with it", func(ctx SpecContext) {
+	It("leaves, gives back the check that it has claimed, and has its leases go with it", func(ctx SpecContext) {
 		manager.Kill()
 		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose address
 		// and CA every pod has in its files.
@@ -221,7 +222,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			return check.Annotations, err
 		}).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
 		manager.Kill()
-		gone(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "leader.kubemend.io"}})
+		for _, lease := range []string{presence.LeaderLeaseName, presence.LeaseName} {
+			gone(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: lease}})
+		}
 	}, SpecTimeout(specPatience))
 
 	It("has needed every right that it has, and no other", func(ctx SpecContext) {

@@ -1,0 +1,40 @@
+package text
+
+import (
+	"io"
+	"os"
+
+	"github.com/fatih/color"
+)
+
+// Painter colours words by what they mean. The zero value colours nothing.
+type Painter struct{ on bool }
+
+// PainterFor colours if out is a terminal and the user has nothing against it (https://no-color.org).
+func PainterFor(out io.Writer) Painter {
+	return Painter{on: IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// Good is for what is as it should be.
+func (p Painter) Good(s string) string { return p.paint(s, color.FgGreen) }
+
+// Bad is for what is wrong.
+func (p Painter) Bad(s string) string { return p.paint(s, color.FgRed) }
+
+// Waits is for what is held back, or under way.
+func (p Painter) Waits(s string) string { return p.paint(s, color.FgYellow) }
+
+// Strong is for what is to be found first.
+func (p Painter) Strong(s string) string { return p.paint(s, color.Bold) }
+
+// Faint is for what may be passed over.
+func (p Painter) Faint(s string) string { return p.paint(s, color.Faint) }
+
+func (p Painter) paint(s string, as color.Attribute) string {
+	if !p.on || s == "" {
+		return s
+	}
+	c := color.New(as)
+	c.EnableColor() // whether there is colour was decided for the stream that is written to
+	return c.Sprint(s)
+}

@@ -1,0 +1,59 @@
+package text
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestLinesAreBrokenBetweenWords(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text   string
+		indent int
+		width  int
+		want   string
+	}{
+		"nothing stays nothing":                  {"", 2, 10, ""},
+		"what fits to the last column stays":     {"12345 7890", 2, 10, "12345 7890"},
+		"one column more is too much":            {"12345 78901", 2, 10, "12345\n  78901"},
+		"the indent counts":                      {"one two three four", 4, 10, "one two\n    three\n    four"},
+		"a name is never cut":                    {"see a-name-that-is-too-long here", 2, 10, "see\n  a-name-that-is-too-long\n  here"},
+		"lines that there are stay":              {"one\ntwo", 2, 80, "one\n  two"},
+		"spaces in front of the first stay":      {"    one two", 4, 8, "    one\n    two"},
+		"other spaces are one":                   {"one   two", 2, 80, "one two"},
+		"a character is a column, not a byte":    {"äöü äöü", 0, 7, "äöü äöü"},
+		"paint takes no room":                    {"\x1b[31mone\x1b[0m two", 0, 7, "\x1b[31mone\x1b[0m two"},
+		"what is painted is broken all the same": {"\x1b[31mone\x1b[0m two", 0, 6, "\x1b[31mone\x1b[0m\ntwo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Wrap(tc.text, tc.indent, tc.width); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheWidthIsTheUsers(t *testing.T) {
+	for columns, want := range map[string]int{"": unbound, "120": 120, "12": narrowest, "wide": unbound, "-1": unbound} {
+		t.Setenv("COLUMNS", columns)
+		if got := Width(&bytes.Buffer{}); got != want {
+			t.Errorf("with COLUMNS=%q: %d, want %d", columns, got, want)
+		}
+	}
+}
+
+func TestPaintIsForTerminals(t *testing.T) {
+	words := func(p Painter) string {
+		return p.Good("a") + p.Bad("b") + p.Waits("c") + p.Strong("d") + p.Faint("e") + p.Bad("")
+	}
+	if got := words(PainterFor(&bytes.Buffer{})); got != "abcde" {
+		t.Errorf("into a pipe it writes %q", got)
+	}
+	painted := words(Painter{on: true})
+	if n := strings.Count(painted, "\x1b[") - strings.Count(painted, "m"); n != 0 || Columns(painted) != 5 || painted == "abcde" {
+		t.Errorf("on a terminal it writes %q, %d columns", painted, Columns(painted))
+	}
+	if got := Columns(Pad(Painter{on: true}.Good("ok"), 6)); got != 6 {
+		t.Errorf("a painted word is filled up to %d columns, want 6", got)
+	}
+}
