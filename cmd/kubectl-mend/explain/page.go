@@ -57,8 +57,9 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	return err
 }
 
+// line writes s behind first, which is not repeated where s is broken.
 func (p *page) line(first, s string) {
-	for line := range strings.SplitSeq(text.Wrap(s, first, p.width), "\n") {
+	for line := range strings.SplitSeq(text.Wrap(first+s, text.Columns(first), p.width), "\n") {
 		p.lines = append(p.lines, strings.TrimRight(line, " "))
 	}
 }
@@ -89,7 +90,7 @@ func (p *page) check(c *Check) {
 	}
 	p.line("  ", sum(c.Population)+"; "+allowance(c.Check)+".")
 	if c.Unseen != "" {
-		p.line("  ", p.paint.Doubtful("Out of sight")+" since "+text.Moment(c.UnseenSince, p.now)+": "+c.Unseen+".")
+		p.line("  ", p.paint.Waits("Out of sight")+" since "+text.Moment(c.UnseenSince, p.now)+": "+c.Unseen+".")
 	}
 	if c.Text != "" {
 		p.line("  ", c.Reason+": "+c.Text+".")
@@ -123,13 +124,13 @@ func (p *page) stance(s look.Stance) string {
 	case look.Acting:
 		return "kubemend acts on it"
 	case look.Observing:
-		return p.paint.Doubtful("kubemend observes it, and does not act on it")
+		return p.paint.Waits("kubemend observes it, and does not act on it")
 	case look.Core:
-		return p.paint.Doubtful("kubemend does not look at it")
+		return p.paint.Waits("kubemend does not look at it")
 	case look.Paused:
-		return p.paint.Doubtful("paused")
+		return p.paint.Waits("paused")
 	}
-	return p.paint.Doubtful("nobody acts on it")
+	return p.paint.Waits("nobody acts on it")
 }
 
 func (p *page) target(c *Check, t *look.Target) {
@@ -174,7 +175,7 @@ func (p *page) verdict(t *look.Target) string {
 	case t.State == health.Unhealthy:
 		return p.paint.Bad(t.Verdict)
 	}
-	return p.paint.Doubtful(t.Verdict)
+	return p.paint.Waits(t.Verdict)
 }
 
 // clock is when a finding counts, and why then.
@@ -182,7 +183,7 @@ func (p *page) clock(f look.Finding) string {
 	if f.Due.IsZero() {
 		return p.paint.Bad("counts at once")
 	}
-	word := p.paint.Doubtful("counts from ")
+	word := p.paint.Waits("counts from ")
 	if f.Counts {
 		word = p.paint.Bad("has counted since ")
 	}
