@@ -10,7 +10,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 # Every folder with Go code that the manager may need; test/arch_test.go fails when one is missing.
-COPY leave.go machinehealth.go main.go nodehealth.go remediations.go ./
+COPY announce.go leave.go machinehealth.go main.go nodehealth.go remediations.go ./
 COPY api/ api/
 COPY baremetal/ baremetal/
 COPY controllers/ controllers/

@@ -19,9 +19,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/serving"
 )
 
-// machineCheckCRD is the kind without which the manager does not start.
-const machineCheckCRD = "machinehealthchecks.cluster.x-k8s.io"
-
 // announce has the manager say that it runs, and how, while it is the one that acts. Without a namespace to say it in it does not.
 func announce(mgr ctrl.Manager, services *serving.Reconciler, o *options) error {
 	namespace := leaseOf(o).Namespace
@@ -80,12 +77,13 @@ func announcement(looked []serving.Kind, started metav1.Time, o *options) presen
 func kindsOf(looked []serving.Kind, o *options) []presence.Kind {
 	var kinds []presence.Kind
 	if !o.leave {
-		kinds = append(kinds, presence.Kind{CRD: machineCheckCRD})
+		kinds = append(kinds, presence.Kind{CRD: serving.MachineCheckCRD})
 	}
 	for _, k := range looked {
 		kinds = append(kinds, presence.Kind{CRD: k.CRD, Reason: k.Reason, Because: k.Because})
 	}
-	for gate, crds := range map[featuregate.Feature][]string{hostRemediation: {metal3CRD, ownCRD}, nodeHealthCheck: {nodeCheckCRD}} {
+	gated := map[featuregate.Feature][]string{hostRemediation: {serving.Metal3CRD, serving.OwnCRD}, nodeHealthCheck: {serving.NodeCheckCRD}}
+	for gate, crds := range gated {
 		if o.gates.Enabled(gate) || o.leave && gate == hostRemediation {
 			continue
 		}

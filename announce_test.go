@@ -11,8 +11,8 @@ import (
 )
 
 func TestTheManagerAnnouncesItsKinds(t *testing.T) {
-	machines, hosts := presence.Kind{CRD: machineCheckCRD}, presence.Kind{CRD: ownCRD, Reason: "Waiting", Because: "these are not installed: " + hostCRD}
-	looked := []serving.Kind{{CRD: ownCRD, Reason: hosts.Reason, Because: hosts.Because}}
+	machines, hosts := presence.Kind{CRD: serving.MachineCheckCRD}, presence.Kind{CRD: serving.OwnCRD, Reason: "Waiting", Because: "these are not installed: " + serving.HostCRD}
+	looked := []serving.Kind{{CRD: serving.OwnCRD, Reason: hosts.Reason, Because: hosts.Because}}
 	off := func(crd, gate string) presence.Kind {
 		return presence.Kind{CRD: crd, Reason: "Off", Because: "the feature gate " + gate + " is off"}
 	}
@@ -24,8 +24,8 @@ func TestTheManagerAnnouncesItsKinds(t *testing.T) {
 	}{
 		"MachineHealthChecks are served by each":         {want: []presence.Kind{machines}},
 		"what was looked at is as it was found":          {looked: looked, want: []presence.Kind{hosts, machines}},
-		"what a gate keeps off is never looked at":       {gates: "NodeHealthCheck=false", want: []presence.Kind{machines, off(nodeCheckCRD, "NodeHealthCheck")}},
-		"one gate keeps off both kinds of power cycles":  {gates: "HostRemediation=false", want: []presence.Kind{off(ownCRD, "HostRemediation"), machines, off(metal3CRD, "HostRemediation")}},
+		"what a gate keeps off is never looked at":       {gates: "NodeHealthCheck=false", want: []presence.Kind{machines, off(serving.NodeCheckCRD, "NodeHealthCheck")}},
+		"one gate keeps off both kinds of power cycles":  {gates: "HostRemediation=false", want: []presence.Kind{off(serving.OwnCRD, "HostRemediation"), machines, off(serving.Metal3CRD, "HostRemediation")}},
 		"who leaves serves no MachineHealthChecks":       {leave: true, looked: looked, want: []presence.Kind{hosts}},
 		"who leaves ends power cycles whatever the gate": {leave: true, gates: "HostRemediation=false", looked: looked, want: []presence.Kind{hosts}},
 	} {

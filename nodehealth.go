@@ -21,9 +21,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/serving"
 )
 
-// nodeCheckCRD is the kind that checks the nodes of the cluster that the manager runs in.
-const nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
-
 // nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
 //
 // It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
@@ -82,7 +79,9 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		}
 		return r.SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: o.nodeCheckConcurrency})
 	}
-	return &serving.Service{CRD: nodeCheckCRD, Choice: o.nodeHealthChecks, Foreign: serving.OLM, Start: start, Serve: r.Serve}, nil
+	service := serving.NodeHealthChecks(o.nodeHealthChecks)
+	service.Start, service.Serve = start, r.Serve
+	return service, nil
 }
 
 // nodeCache is started by the manager with its own caches.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -27,21 +26,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// capm3 is the value of the label cluster.x-k8s.io/provider on the CRDs that CAPM3 brings along, and its controller with them.
-const capm3 = "infrastructure-metal3"
-
-// CRDs of others, without which no host can be remediated.
-const (
-	hostCRD    = "baremetalhosts.metal3.io"
-	betweenCRD = "metal3machines.infrastructure.cluster.x-k8s.io"
-)
-
-// The kinds that power-cycle hosts.
-var (
-	metal3CRD = "metal3remediations." + infrav1.GroupVersion.Group
-	ownCRD    = "hostremediations." + mendv1.GroupVersion.Group
-)
-
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) ([]*serving.Service, error) {
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
@@ -59,18 +43,11 @@ func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clu
 			return nil, err
 		}
 	}
-	metal3 := r.reconciler(hostremediation.Metal3)
-	return []*serving.Service{
-		{
-			CRD: metal3CRD, Needs: []string{hostCRD, betweenCRD},
-			Choice: o.metal3Remediations, Foreign: serving.Provider(capm3), Start: r.start(metal3), Serve: metal3.Serve,
-		},
-		{
-			CRD: ownCRD, Needs: []string{hostCRD, betweenCRD},
-			Choice: serving.Auto, Start: r.start(r.reconciler(hostremediation.Own)),
-		},
-		{CRD: hostCRD, Choice: serving.Auto, Start: r.sweep},
-	}, nil
+	reconciler := r.reconciler(hostremediation.Metal3)
+	metal3, own, sweeper := serving.Metal3Remediations(o.metal3Remediations), serving.HostRemediations(), serving.Hosts()
+	metal3.Start, metal3.Serve = r.start(reconciler), reconciler.Serve
+	own.Start, sweeper.Start = r.start(r.reconciler(hostremediation.Own)), r.sweep
+	return []*serving.Service{metal3, own, sweeper}, nil
 }
 
 // remediations is what the controllers of both kinds share.
@@ -85,6 +62,10 @@ type remediations struct {
 	nodes    *fence.Nodes
 	wakeups  *hostremediation.Wakeups
 	turns    *hostremediation.Turns
+}
+
+func (r remediations) installed() ([]hostremediation.Kind, error) {
+	return hostremediation.InstalledKinds(r.mgr.GetRESTMapper())
 }
 
 func (r remediations) reconciler(kind hostremediation.Kind) *hostremediation.Reconciler {
@@ -121,30 +102,6 @@ func (c closing) Start(ctx context.Context) error {
 	<-ctx.Done()
 	c.nodes.Close()
 	return nil
-}
-
-// installed are the kinds of remediations that exist, served by us or not. CAPM3 before v1.13 has Metal3Remediations in v1beta1 alone:
-// of these no more is known than metadata.
-func (r remediations) installed() ([]hostremediation.Kind, error) {
-	var kinds []hostremediation.Kind
-	for _, kind := range []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own} {
-		known, err := r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind())
-		if meta.IsNoMatchError(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("find a version of %s: %w", kind.Kind, err)
-		}
-		_, err = r.mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		switch {
-		case meta.IsNoMatchError(err):
-			kind = hostremediation.Foreign(known.GroupVersionKind)
-		case err != nil:
-			return nil, fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
-		}
-		kinds = append(kinds, kind)
-	}
-	return kinds, nil
 }
 
 // remediationKinds makes a scheme know hosts and their remediations.

@@ -34,34 +34,46 @@ func SlimAttachment(obj any) (any, error) {
 //
 // A cache lags behind. One that still has what is gone is told so, and that wakes the node. One that has not heard of what is new does
 // no harm here: nothing is attached anew to a node that is out of service.
-func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Client, cluster client.ObjectKey, node string, ask bool) ([]string, error) {
-	var attachments []*storagev1.VolumeAttachment
+func (n *Nodes) attachmentsLeft(ctx context.Context, live client.Reader, cluster client.ObjectKey, node string, ask bool) ([]string, error) {
 	switch cached := n.cachedAttachments(cluster); {
 	case cached != nil:
 		objs, err := cached.ByIndex(byNode, node)
 		if err != nil {
 			return nil, fmt.Errorf("look up its volume attachments: %w", err)
 		}
+		var attachments []*storagev1.VolumeAttachment
 		for _, obj := range objs {
 			attachments = append(attachments, obj.(*storagev1.VolumeAttachment))
 		}
+		return namesOf(attachments), nil
 	case ask:
-		list := &storagev1.VolumeAttachmentList{}
-		if err := live.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("list volume attachments: %w", err)
-		}
-		for i := range list.Items {
-			attachments = append(attachments, &list.Items[i])
+		return listAttachments(ctx, live, node)
+	}
+	return nil, nil
+}
+
+// listAttachments names the attachments of volumes to a node, from a list of those to all nodes.
+func listAttachments(ctx context.Context, live client.Reader, node string) ([]string, error) {
+	list := &storagev1.VolumeAttachmentList{}
+	if err := live.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list volume attachments: %w", err)
+	}
+	var attachments []*storagev1.VolumeAttachment
+	for i := range list.Items {
+		if a := &list.Items[i]; a.Spec.NodeName == node {
+			attachments = append(attachments, a)
 		}
 	}
-	var left []string
+	return namesOf(attachments), nil
+}
+
+func namesOf(attachments []*storagev1.VolumeAttachment) []string {
+	var names []string
 	for _, a := range attachments {
-		if a.Spec.NodeName == node {
-			left = append(left, "VolumeAttachment "+a.Name)
-		}
+		names = append(names, "VolumeAttachment "+a.Name)
 	}
-	slices.Sort(left)
-	return left, nil
+	slices.Sort(names)
+	return names
 }
 
 // cachedAttachments returns the cache of a cluster's attachments; nil if it is not filled, or is of a connection that is no more.

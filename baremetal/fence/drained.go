@@ -23,24 +23,24 @@ const (
 	few = 5
 )
 
-// left names what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is
+// whatIsLeft names what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is
 // the one by which the node is fenced, if it is.
-func (n *Nodes) left(ctx context.Context, live client.Client, cluster client.ObjectKey, node string, taint *corev1.Taint) ([]string, error) {
+func whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, attached volumes) ([]string, error) {
 	pods, err := podsLeft(ctx, live, node, taint)
 	if err != nil {
 		return nil, err
 	}
 	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
 	// them.
-	volumes, err := n.attachmentsLeft(ctx, live, cluster, node, len(pods) == 0)
+	left, err := attached(len(pods) == 0)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(pods, volumes), nil
+	return slices.Concat(pods, left), nil
 }
 
 // podsLeft names the pods that are left on a node, as the API server has them, not as a cache does.
-func podsLeft(ctx context.Context, live client.Client, node string, taint *corev1.Taint) ([]string, error) {
+func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint) ([]string, error) {
 	var left []string
 	for page := ""; ; {
 		pods := &corev1.PodList{}

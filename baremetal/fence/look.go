@@ -64,27 +64,57 @@ type Seen struct {
 // A cluster that cannot be asked is no error: the node is Unseen. An error means that the cluster gave an answer that is of no use, such
 // as a refusal; the look that comes with it is of a node Unseen as well, so that a caller can carry on, and tell of the error.
 func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
-	if node == "" {
+	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
+		live, err := n.clusters.GetUncachedClient(ctx, cluster)
+		return live, func(ask bool) ([]string, error) { return n.attachmentsLeft(ctx, live, cluster, node, ask) }, err
+	})
+}
+
+// Onlooker looks at nodes as Nodes does, and keeps nothing: no connection, no cache and no watch.
+type Onlooker struct {
+	// Reader returns a reader of a workload cluster. Of pods it has to select those of a node, by the field spec.nodeName.
+	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
+}
+
+// Look is that of Nodes.
+func (o Onlooker) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
+	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
+		reader, err := o.Reader(ctx, cluster)
+		return reader, func(ask bool) ([]string, error) {
+			if !ask {
+				return nil, nil
+			}
+			return listAttachments(ctx, reader, node)
+		}, err
+	})
+}
+
+// volumes names the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
+type volumes func(ask bool) ([]string, error)
+
+// look looks at a node of a cluster that connect connects to.
+func look(ctx context.Context, cluster client.ObjectKey, name string, by Owner, connect func() (client.Reader, volumes, error)) (Seen, error) {
+	if name == "" {
 		return Seen{Presence: Absent, Drained: true}, nil
 	}
-	seen, err := n.look(ctx, cluster, node, by)
+	var seen Seen
+	live, attached, err := connect()
+	if err == nil {
+		seen, err = lookAt(ctx, live, name, by, attached)
+	}
 	switch {
 	case err == nil:
 		return seen, nil
 	case ctx.Err() == nil && outOfReach(err):
 		return Seen{Cause: err}, nil
 	default:
-		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
+		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", name, cluster, err)
 	}
 }
 
-func (n *Nodes) look(ctx context.Context, cluster client.ObjectKey, name string, by Owner) (Seen, error) {
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return Seen{}, err
-	}
+func lookAt(ctx context.Context, live client.Reader, name string, by Owner, attached volumes) (Seen, error) {
 	node := &corev1.Node{}
-	err = live.Get(ctx, client.ObjectKey{Name: name}, node)
+	err := live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if client.IgnoreNotFound(err) != nil {
 		return Seen{}, err
 	}
@@ -94,7 +124,7 @@ func (n *Nodes) look(ctx context.Context, cluster client.ObjectKey, name string,
 			return seen, nil
 		}
 	}
-	left, err := n.left(ctx, live, cluster, name, outOfService(node))
+	left, err := whatIsLeft(ctx, live, name, outOfService(node), attached)
 	if err != nil {
 		return Seen{}, err
 	}

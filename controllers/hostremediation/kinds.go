@@ -90,6 +90,30 @@ func (k Kind) all(ctx context.Context, reader client.Reader, namespace string) (
 // name is that of the kind's controller.
 func (k Kind) name() string { return strings.ToLower(k.Kind) }
 
+// InstalledKinds are the kinds of remediations that exist, served by us or not. CAPM3 before v1.13 has Metal3Remediations in v1beta1 alone:
+// of these no more is known than metadata.
+func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) {
+	var kinds []Kind
+	for _, kind := range []Kind{Metal3, Own} {
+		known, err := mapper.RESTMapping(kind.GroupKind())
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find a version of %s: %w", kind.Kind, err)
+		}
+		_, err = mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			kind = Foreign(known.GroupVersionKind)
+		case err != nil:
+			return nil, fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
+}
+
 // Metal3 is CAPM3's kind.
 var Metal3 = Kind{
 	GroupVersionKind: infrav1.GroupVersion.WithKind("Metal3Remediation"),

@@ -133,7 +133,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
 // gone stops nothing: there is nothing left to act on, and it may be back in a moment.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
-	why, detail, err := r.why(ctx, s)
+	why, detail, err := r.Why(ctx, s)
 	switch {
 	case err != nil:
 	case s.started:
@@ -156,8 +156,8 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 // foreign is why a kind is not served that somebody else serves.
 const foreign = "Foreign"
 
-// why says why s cannot run, in a word and in a sentence; empty if it can.
-func (r *Reconciler) why(ctx context.Context, s *Service) (word, sentence string, err error) {
+// Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
+func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string, err error) {
 	if s.Choice == Off {
 		return "Off", "it is switched off by a flag", nil
 	}
@@ -199,7 +199,7 @@ func (r *Reconciler) Installed(ctx context.Context, name string) (bool, error) {
 func (r *Reconciler) Serves(ctx context.Context, name string) (bool, error) {
 	for _, s := range r.Services {
 		if s.CRD == name {
-			why, _, err := r.why(ctx, s)
+			why, _, err := r.Why(ctx, s)
 			return why == "" && err == nil, err
 		}
 	}

@@ -1,0 +1,138 @@
+package powercycle
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestForesee(t *testing.T) {
+	cases := map[string]struct {
+		given  Facts
+		after  time.Duration // zero: never
+		do     Action
+		next   State
+		reason string
+	}{
+		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
+		"after the last attempt the machine is handed over":                  {in(PoweringOff, second), 9 * time.Minute, Advance, HandingOver, "PowerOffTimedOut"},
+		"a host that was off is believed":                                    {in(PoweringOff, off, wasOff), 30 * time.Second, Advance, MovingWorkload, "PoweredOff"},
+		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
+		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
+		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
+		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},
+		"who waits for its turn is handed over in the end":                   {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, Advance, HandingOver, "TurnTimedOut"},
+		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, Advance, HandingOver, "TurnTimedOut"},
+		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},
+		"in a pause nothing happens":                                         {given: in(Booting, paused)},
+		"nor after an end":                                                   {given: in(Failed, free)},
+		"a fence that nobody can see is not waited for for ever":             {in(Failed, blind, fenced), 9 * time.Minute, DropFinalizer, Failed, "FenceStays"},
+		"what comes of a step that acts is not foreseen":                     {given: in(PoweringOff, letGo, notAsked)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			at, next := Foresee(tc.given, policy, noon)
+			if tc.after == 0 {
+				if !at.IsZero() {
+					t.Fatalf("at %s %s, want nothing", at, next.Do)
+				}
+				return
+			}
+			if got := at.Sub(noon); got != tc.after || next.Do != tc.do || next.Next != tc.next || next.Reason != tc.reason {
+				t.Errorf("after %s %s, %s, %s; want after %s %s, %s, %s", got, next.Do, next.Next, next.Reason, tc.after, tc.do, tc.next, tc.reason)
+			}
+		})
+	}
+}
+
+// longAgo is five minutes before resumed was paused.
+func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
+
+// anyFacts draws a situation, possible or not.
+func anyFacts(t *rapid.T) Facts {
+	var f Facts
+	f.State = rapid.SampledFrom(append([]State{""}, order...)).Draw(t, "state")
+	f.Attempt = rapid.IntRange(0, 3).Draw(t, "attempt")
+	for _, m := range []*time.Time{&f.Since, &f.Began, &f.Asked, &f.Unseen, &f.Memory.Paused} {
+		if back := rapid.IntRange(-1, 3*60*4).Draw(t, "how far back"); back >= 0 {
+			*m = noon.Add(-time.Duration(back) * 15 * time.Second)
+		}
+	}
+	rare := []*bool{
+		&f.WasOff, &f.Touched, &f.StartedBad, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Leaving, &f.Well, &f.Bad, &f.OwnerAsked,
+		&f.ControlPlane, &f.NoPowerOff, &f.HeldByOthers, &f.PowerFails, &f.Held, &f.Litter, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Looked,
+		&f.Fenced, &f.FencedByUs, &f.Drained,
+	}
+	for _, is := range rare {
+		*is = rapid.IntRange(0, 4).Draw(t, "rare") == 1
+	}
+	for _, is := range []*bool{&f.Turn, &f.Wanted, &f.PoweredOn, &f.Acts} {
+		*is = rapid.IntRange(0, 4).Draw(t, "usual") != 1
+	}
+	f.Machine = rapid.SampledFrom([]Machine{MachinePresent, MachinePresent, MachinePresent, MachineLeaving, MachineGone}).Draw(t, "machine")
+	f.Host = rapid.SampledFrom([]Host{HostOurs, HostOurs, HostOurs, HostForeign, HostGone}).Draw(t, "host")
+	f.Node = rapid.SampledFrom([]Node{NodePresent, NodeUnseen, NodeAbsent}).Draw(t, "node")
+	return f
+}
+
+func TestWhatIsForeseenHappensThenAndNotBefore(t *testing.T) {
+	foreseen, waits := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts(t)
+		step := Next(f, policy, noon)
+		at, next := Foresee(f, policy, noon)
+		if step.Do != Wait {
+			if !at.IsZero() {
+				t.Fatalf("it foresees something after a step that acts: %s", step.Do)
+			}
+			return
+		}
+		waits++
+		f.Memory = After(f, step, noon)
+		horizon := 10 * time.Hour
+		if !at.IsZero() {
+			foreseen++
+			horizon = at.Sub(noon)
+			if then := Next(f, policy, at); then.same(step) || !then.same(next) {
+				t.Fatalf("at %s it is %+v, was foreseen as %+v, and was %+v before", at, then, next, step)
+			}
+		}
+		for range 20 {
+			before := noon.Add(time.Duration(rapid.Int64Range(0, int64(horizon)-1).Draw(t, "before")))
+			if then := Next(f, policy, before); !then.same(step) {
+				t.Fatalf("at %s it is %+v already, instead of %+v until %s", before, then, step, at)
+			}
+		}
+	})
+	if waits == 0 || foreseen == 0 || foreseen == waits {
+		t.Errorf("%d of %d waits end by time alone: the facts are too much alike", foreseen, waits)
+	}
+}
+
+func TestACauseLeadsBackToItsReason(t *testing.T) {
+	sentences := map[string]string{}
+	for state, rows := range rowsOf {
+		for _, r := range rows {
+			if r.next == state || !r.next.Final() && r.next != HandingOver {
+				continue
+			}
+			if other, known := sentences[r.why]; known && other != r.reason {
+				t.Errorf("%q is said for %s and for %s", r.why, r.reason, other)
+			}
+			sentences[r.why] = r.reason
+		}
+	}
+	for why, reason := range sentences {
+		for _, cause := range []string{why, why + " (annotation a; no route to host)"} {
+			if got := Causes(cause); got != reason {
+				t.Errorf("%q leads to %q, want %q", cause, got, reason)
+			}
+		}
+	}
+	for _, cause := range []string{"", "metadata.annotations[kubemend.io/power-cycle]: expected what kubemend wrote there"} {
+		if got := Causes(cause); got != "" {
+			t.Errorf("%q leads to %q, want nothing", cause, got)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package serving
+
+import (
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Who only wants to know who serves a kind has a client, and starts nothing.
+func TestWhoServesAKindIsSaidAlsoWhereNothingIsStarted(t *testing.T) {
+	const (
+		metal3, own, hosts, between, nodes = "metal3remediations.infrastructure.cluster.x-k8s.io", "hostremediations.kubemend.io",
+			"baremetalhosts.metal3.io", "metal3machines.infrastructure.cluster.x-k8s.io", "nodehealthchecks.remediation.medik8s.io"
+		capm3s = "its CustomResourceDefinition belongs to infrastructure-metal3, whose controller serves it"
+		olms   = "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it"
+	)
+	ofCAPM3 := map[string]string{clusterv1.ProviderNameLabel: "infrastructure-metal3"}
+	ofOLM := map[string]string{"operators.coreos.com/node-healthcheck-operator": ""}
+	for name, tc := range map[string]struct {
+		service  *Service
+		crds     map[string]map[string]string
+		word     string
+		sentence string
+	}{
+		"Metal3Remediations are ours without CAPM3":       {service: Metal3Remediations(Auto), crds: map[string]map[string]string{metal3: nil, hosts: nil, between: ofCAPM3}},
+		"with CAPM3 they are its own":                     {Metal3Remediations(Auto), map[string]map[string]string{metal3: ofCAPM3, hosts: nil, between: ofCAPM3}, "Foreign", capm3s},
+		"unless the user says otherwise":                  {service: Metal3Remediations(On), crds: map[string]map[string]string{metal3: ofCAPM3, hosts: nil, between: ofCAPM3}},
+		"or wants none of it":                             {Metal3Remediations(Off), nil, "Off", "it is switched off by a flag"},
+		"HostRemediations are ours beside CAPM3":          {service: HostRemediations(), crds: map[string]map[string]string{own: ofCAPM3, hosts: nil, between: ofCAPM3}},
+		"but not before there are hosts":                  {HostRemediations(), map[string]map[string]string{own: nil}, "Waiting", "these are not installed: " + hosts + ", " + between},
+		"hosts are looked at wherever they are":           {service: Hosts(), crds: map[string]map[string]string{hosts: ofCAPM3}},
+		"NodeHealthChecks are ours if nobody brings them": {service: NodeHealthChecks(Auto), crds: map[string]map[string]string{nodes: nil}},
+		"of the operator of that name they are not":       {NodeHealthChecks(Auto), map[string]map[string]string{nodes: ofOLM}, "Foreign", olms},
+		"what is not installed is not served":             {NodeHealthChecks(Auto), nil, "NotInstalled", "its CustomResourceDefinition is not installed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stageOf(t, Auto)
+			for crd, labels := range tc.crds {
+				s.has(crd, labels)
+			}
+			word, sentence, err := (&Reconciler{Client: s.client}).Why(t.Context(), tc.service)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if word != tc.word || sentence != tc.sentence {
+				t.Errorf("%q, %q; want %q, %q", word, sentence, tc.word, tc.sentence)
+			}
+		})
+	}
+}
