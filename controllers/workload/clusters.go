@@ -72,8 +72,17 @@ type View struct {
 	// Recheck is how long to wait before looking again if no event comes; zero if one will.
 	Recheck time.Duration
 
-	nodes toolscache.Indexer
+	nodes Store
 }
+
+// Store is where the nodes of a view are kept, by name.
+type Store interface {
+	GetByKey(name string) (node any, exists bool, err error)
+}
+
+// Seen is a view of nodes that are kept elsewhere than in a cache, such as by somebody who has read them once. nodes holds *corev1.Node, which
+// nobody changes; it is not asked unless link is Up.
+func Seen(link Link, nodes Store) View { return View{Link: link, nodes: nodes} }
 
 // Node returns the node of that name, or nil if the cache has none. The node is
 // shared: it must not be changed. It is an error of the caller to ask while the link is not Up.

@@ -1,0 +1,222 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// installed is a kind as an API server serves it.
+type installed struct {
+	schema.GroupVersionKind
+	plural     string
+	namespaced bool
+}
+
+// always are the kinds that every management cluster has.
+var always = []installed{
+	{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false},
+	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
+	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true},
+	{apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "customresourcedefinitions", false},
+	{clusterv1.GroupVersion.WithKind("Cluster"), "clusters", true},
+	{clusterv1.GroupVersion.WithKind("Machine"), "machines", true},
+	{clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true},
+}
+
+// kind is a kind that is installed, and all its objects.
+type kind struct {
+	schema.GroupKind
+	plural     string
+	namespaced bool
+	// versions are those that are served, the preferred one first.
+	versions []string
+	// stateless says that it has no subresource status.
+	stateless bool
+	// scopes say of a namespace, or of all if it is empty, whether it was read: nil if it was, else why it was not.
+	scopes map[string]error
+
+	records   map[client.ObjectKey]*record
+	all       shelf
+	namespace map[string]*shelf
+	indexes   map[string]*index
+}
+
+// kindFor returns the kind, which is installed with it if it was not. The lock is held.
+func (w *World) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
+	k := w.kinds[gvk.GroupKind()]
+	if k == nil {
+		k = &kind{
+			GroupKind: gvk.GroupKind(), plural: plural, namespaced: namespaced, scopes: map[string]error{},
+			records: map[client.ObjectKey]*record{}, namespace: map[string]*shelf{}, indexes: map[string]*index{},
+		}
+		w.kinds[gvk.GroupKind()] = k
+		w.mapper = nil
+	}
+	if len(k.versions) == 0 { // it was indexed before it was installed
+		k.plural, k.namespaced = plural, namespaced
+	}
+	if !slices.Contains(k.versions, gvk.Version) {
+		k.versions = append(k.versions, gvk.Version)
+		w.mapper = nil
+	}
+	return k
+}
+
+// find returns the kind of a version; the error is that of a kind which is not installed. The lock is held.
+func (w *World) find(gvk schema.GroupVersionKind) (*kind, error) {
+	k := w.kinds[gvk.GroupKind()]
+	if k == nil || !slices.Contains(k.versions, gvk.Version) {
+		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+	}
+	return k, nil
+}
+
+// unread is why a namespace of the kind was not read; nil if it was.
+func (k *kind) unread(namespace string) error {
+	if why, said := k.scopes[namespace]; said {
+		return why
+	}
+	if why, said := k.scopes[""]; said {
+		return why
+	}
+	namespaces := slices.Sorted(maps.Keys(k.scopes))
+	read := func(n string) bool { return k.scopes[n] == nil }
+	switch {
+	case len(namespaces) == 0, namespace == "" && slices.ContainsFunc(namespaces, read): // all that was to be read, was
+		return nil
+	case namespace == "":
+		return k.scopes[namespaces[0]]
+	}
+	return fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(namespaces, ", "))
+}
+
+func (k *kind) resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.plural}
+}
+
+// custom reports whether the kind comes from a CustomResourceDefinition. The group of one has a dot in its name, and needs the leave of
+// Kubernetes to end with k8s.io.
+func (k *kind) custom() bool {
+	return strings.Contains(k.Group, ".") && !strings.HasSuffix(k.Group, ".k8s.io")
+}
+
+func (k *kind) inNamespace(namespace string) *shelf {
+	if k.namespace[namespace] == nil {
+		k.namespace[namespace] = &shelf{}
+	}
+	return k.namespace[namespace]
+}
+
+// RESTMapper knows the kinds that are installed.
+func (w *World) RESTMapper() meta.RESTMapper {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mapper != nil {
+		return w.mapper
+	}
+	kinds := slices.SortedFunc(maps.Values(w.kinds), func(a, b *kind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	})
+	var versions []schema.GroupVersion
+	for _, k := range kinds {
+		for _, v := range k.versions {
+			versions = append(versions, schema.GroupVersion{Group: k.Group, Version: v})
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(versions)
+	for _, k := range kinds {
+		scope := meta.RESTScopeRoot
+		if k.namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		for _, v := range k.versions {
+			gv := schema.GroupVersion{Group: k.Group, Version: v}
+			mapper.AddSpecific(gv.WithKind(k.Kind), gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.Kind)), scope)
+		}
+	}
+	w.mapper = mapper
+	return mapper
+}
+
+// index finds objects by a value that a function takes from them.
+type index struct {
+	gvk    schema.GroupVersionKind // of the objects that the function takes; metadata alone if bare
+	bare   bool
+	values client.IndexerFunc
+	found  map[string]*shelf // by namespace and value, and by value alone
+	of     map[*record][]string
+}
+
+// IndexField makes objects of a kind be found by client.MatchingFields. One that was added before by the same name is replaced.
+func (w *World) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	gvk, err := apiutil.GVKForObject(obj, w.scheme)
+	if err != nil {
+		return fmt.Errorf("index %T by %s: %w", obj, field, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	k := w.kinds[gvk.GroupKind()]
+	if k == nil {
+		k = w.kindFor(gvk, plural.Resource, true)
+		k.versions, w.mapper = nil, nil // it is as little installed as before
+	}
+	i := &index{gvk: gvk, bare: isMetadata(obj), values: values, found: map[string]*shelf{}, of: map[*record][]string{}}
+	k.indexes[field] = i
+	for _, r := range k.all {
+		i.put(r)
+	}
+	return nil
+}
+
+func (k *kind) reindex(r *record) {
+	for _, i := range k.indexes {
+		i.take(r)
+		i.put(r)
+	}
+}
+
+func (k *kind) unindex(r *record) {
+	for _, i := range k.indexes {
+		i.take(r)
+	}
+}
+
+func (i *index) put(r *record) {
+	obj, err := r.as(shape{gvk: i.gvk, bare: i.bare})
+	if err != nil {
+		return // of an object of which no more than metadata is known nothing can be found
+	}
+	for _, value := range i.values(obj) {
+		for _, key := range []string{value, indexKey(r.key.Namespace, value)} {
+			if i.found[key] == nil {
+				i.found[key] = &shelf{}
+			}
+			i.found[key].put(r)
+			i.of[r] = append(i.of[r], key)
+		}
+	}
+}
+
+func (i *index) take(r *record) {
+	for _, key := range i.of[r] {
+		i.found[key].take(r)
+	}
+	delete(i.of, r)
+}
+
+// indexKey cannot be a value alone: no namespace has a NUL in its name.
+func indexKey(namespace, value string) string { return namespace + "\x00" + value }

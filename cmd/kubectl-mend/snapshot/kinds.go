@@ -1,0 +1,116 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// Kinds are the kinds of templates and requests of a world, with what the controllers ask of request.Kinds. All of them were read, or cannot be.
+type Kinds[T client.Object] struct {
+	world *World
+	marks []client.ListOption
+
+	mu    sync.Mutex
+	asked map[schema.GroupVersionKind]bool
+}
+
+// NewKinds returns the kinds of w. Those of which there is a request that one of the marks selects are in use from the start, as for a manager
+// that has looked for them.
+func NewKinds[T client.Object](w *World, marks ...client.ListOption) *Kinds[T] {
+	return &Kinds[T]{world: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
+}
+
+// Notify does nothing: nothing that is in memory changes by itself.
+func (k *Kinds[T]) Notify(request.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {}
+
+// Ready reports that a kind can be read. The error satisfies request.Missing if the kind is not installed, and apierrors.IsForbidden if the user
+// may not list it.
+func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	if err := k.world.readable(gvk); err != nil {
+		return false, fmt.Errorf("list %s: %w", gvk, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked[gvk] = true
+	return true, nil
+}
+
+func (w *World) readable(gvk schema.GroupVersionKind) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	k, err := w.find(gvk)
+	if err != nil || k.readSomewhere() {
+		return err
+	}
+	return k.unread("")
+}
+
+// readSomewhere reports whether there is any namespace of which the kind was read.
+func (k *kind) readSomewhere() bool {
+	for _, why := range k.scopes {
+		if why == nil {
+			return true
+		}
+	}
+	return len(k.scopes) == 0
+}
+
+// InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
+func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
+	kinds := k.world.marked(k.marks)
+	k.mu.Lock()
+	for gvk := range k.asked {
+		if !strings.HasSuffix(gvk.Kind, request.TemplateSuffix) {
+			kinds = append(kinds, gvk)
+		}
+	}
+	k.mu.Unlock()
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Version, b.Version))
+	})
+	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
+}
+
+// Unread returns nothing: what was not read until now never will be.
+func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
+
+// Discover does nothing: the marks that count are given to NewKinds.
+func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...client.ListOption) error {
+	return nil
+}
+
+// marked are the kinds of requests of which one has a mark, in the preferred version.
+func (w *World) marked(marks []client.ListOption) []schema.GroupVersionKind {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	var kinds []schema.GroupVersionKind
+	for gk, k := range w.kinds {
+		template := w.kinds[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + request.TemplateSuffix}]
+		if template == nil || len(template.versions) == 0 || len(k.versions) == 0 || !k.custom() {
+			continue
+		}
+		for _, mark := range marks {
+			o := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark})
+			if slices.ContainsFunc(k.all, func(r *record) bool {
+				return o.LabelSelector != nil && o.LabelSelector.Matches(labels.Set(r.is.GetLabels()))
+			}) {
+				kinds = append(kinds, gk.WithVersion(k.versions[0]))
+				break
+			}
+		}
+	}
+	return kinds
+}

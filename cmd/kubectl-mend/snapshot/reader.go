@@ -1,0 +1,218 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Client reads the world and writes to it, with the answers that an API server gives: also of kinds that are not installed, or that the user
+// may not read. With client.UnsafeDisableDeepCopy what is read is shared: read only.
+func (w *World) Client() client.Client { return &api{world: w} }
+
+// ReadOnly is a client that refuses every write.
+func (w *World) ReadOnly() client.Client { return &api{world: w, readOnly: true} }
+
+// api is the client of a world.
+type api struct {
+	world    *World
+	readOnly bool
+}
+
+var _ client.Client = &api{}
+
+// Scheme implements client.Client.
+func (a *api) Scheme() *runtime.Scheme { return a.world.scheme }
+
+// RESTMapper implements client.Client.
+func (a *api) RESTMapper() meta.RESTMapper { return a.world.RESTMapper() }
+
+// GroupVersionKindFor implements client.Client.
+func (a *api) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(obj, a.world.scheme)
+}
+
+// IsObjectNamespaced implements client.Client.
+func (a *api) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return apiutil.IsObjectNamespaced(obj, a.world.scheme, a.RESTMapper())
+}
+
+// Get implements client.Reader.
+func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	gvk, err := a.GroupVersionKindFor(obj)
+	if err != nil {
+		return fmt.Errorf("find the kind of a %T: %w", obj, err)
+	}
+	o := (&client.GetOptions{}).ApplyOptions(options)
+	w := a.world
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	r, err := w.lookUp(gvk, key)
+	if err != nil {
+		return err
+	}
+	return r.into(obj, gvk, ptr.Deref(o.UnsafeDisableDeepCopy, false))
+}
+
+// lookUp returns the object of a name. One that there may be where nothing was read is not called missing. The lock is held.
+func (w *World) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*record, error) {
+	k, err := w.find(gvk)
+	if err != nil {
+		return nil, err
+	}
+	if r := k.records[key]; r != nil {
+		return r, nil
+	}
+	if err := k.unread(key.Namespace); err != nil {
+		return nil, err
+	}
+	return nil, apierrors.NewNotFound(k.resource(), key.Name)
+}
+
+// into makes obj what the record is.
+func (r *record) into(obj client.Object, gvk schema.GroupVersionKind, shared bool) error {
+	is, err := r.as(shapeOf(obj, gvk))
+	if err != nil {
+		return err
+	}
+	if !shared {
+		is = is.DeepCopyObject().(client.Object)
+	}
+	to, from := reflect.ValueOf(obj), reflect.ValueOf(is)
+	if !from.Type().AssignableTo(to.Type()) {
+		return fmt.Errorf("read %s %s: it is a %T, and not a %T", r.kind.Kind, r.key, is, obj)
+	}
+	to.Elem().Set(from.Elem())
+	return nil
+}
+
+// List implements client.Reader. The objects are in the order of their names, and always all of them.
+func (a *api) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	gvk, err := a.GroupVersionKindFor(list)
+	if err != nil {
+		return fmt.Errorf("find the kind of a %T: %w", list, err)
+	}
+	gvk.Kind = singular(gvk.Kind)
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
+	w := a.world
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	found, err := w.selected(gvk, o)
+	if err != nil {
+		return err
+	}
+	s := shapeOf(list, gvk)
+	items := make([]runtime.Object, 0, len(found))
+	for _, r := range found {
+		is, err := r.as(s)
+		if err != nil {
+			return err
+		}
+		if !shared {
+			is = is.DeepCopyObject().(client.Object)
+		}
+		items = append(items, is)
+	}
+	if err := meta.SetList(list, items); err != nil {
+		return fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
+	list.SetResourceVersion(strconv.FormatInt(w.version, 10))
+	return nil
+}
+
+func singular(list string) string {
+	if n := len(list) - len("List"); n > 0 && list[n:] == "List" {
+		return list[:n]
+	}
+	return list
+}
+
+// selected are the records that a list is about. The lock is held.
+func (w *World) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]*record, error) {
+	k, err := w.find(gvk)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.unread(o.Namespace); err != nil {
+		return nil, err
+	}
+	from, rest, err := k.candidates(o)
+	if err != nil {
+		return nil, err
+	}
+	all := (o.LabelSelector == nil || o.LabelSelector.Empty()) && len(rest) == 0
+	if all {
+		return from, nil
+	}
+	found := make([]*record, 0, len(from))
+	for _, r := range from {
+		if (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(r.is.GetLabels()))) && k.hasFields(r, rest) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// candidates are the records of a namespace, or of all, that have the first field that is asked for; the others are returned.
+func (k *kind) candidates(o *client.ListOptions) (shelf, fields.Requirements, error) {
+	var wanted fields.Requirements
+	if o.FieldSelector != nil {
+		wanted = o.FieldSelector.Requirements()
+	}
+	for _, f := range wanted {
+		if !slices.Contains([]string{"metadata.name", "metadata.namespace"}, f.Field) && k.indexes[f.Field] == nil {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
+		}
+	}
+	if len(wanted) > 0 {
+		if i := k.indexes[wanted[0].Field]; i != nil {
+			key := wanted[0].Value
+			if o.Namespace != "" {
+				key = indexKey(o.Namespace, key)
+			}
+			return deref(i.found[key]), wanted[1:], nil
+		}
+	}
+	if o.Namespace != "" {
+		return deref(k.namespace[o.Namespace]), wanted, nil
+	}
+	return k.all, wanted, nil
+}
+
+func deref(s *shelf) shelf {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+func (k *kind) hasFields(r *record, wanted fields.Requirements) bool {
+	for _, f := range wanted {
+		var has bool
+		switch f.Field {
+		case "metadata.name":
+			has = r.key.Name == f.Value
+		case "metadata.namespace":
+			has = r.key.Namespace == f.Value
+		default:
+			has = slices.Contains(k.indexes[f.Field].of[r], f.Value)
+		}
+		if !has {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,186 @@
+package snapshot
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/conversion"
+)
+
+// record is an object of the world. Readers share what is in it; a write puts another object in its place and changes none.
+type record struct {
+	kind   *kind
+	key    client.ObjectKey
+	scheme *runtime.Scheme
+
+	is client.Object
+
+	mu     sync.Mutex
+	shapes map[shape]client.Object // others that it was asked for in
+}
+
+// shape is how an object is wanted: in which version, and as its type, as metadata or as a tree of values.
+type shape struct {
+	gvk        schema.GroupVersionKind
+	bare, tree bool
+}
+
+func isMetadata(obj runtime.Object) bool {
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return true
+	}
+	return false
+}
+
+func shapeOf(obj runtime.Object, gvk schema.GroupVersionKind) shape {
+	_, tree := obj.(runtime.Unstructured)
+	return shape{gvk: gvk, bare: isMetadata(obj), tree: tree}
+}
+
+func (r *record) set(obj client.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.is, r.shapes = obj, nil
+}
+
+// as returns the object in a shape. It is shared: read only.
+func (r *record) as(s shape) (client.Object, error) {
+	if s == shapeOf(r.is, r.is.GetObjectKind().GroupVersionKind()) {
+		return r.is, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if obj := r.shapes[s]; obj != nil {
+		return obj, nil
+	}
+	obj, err := converted(r.scheme, r.is, s)
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", r.kind.Kind, r.key, err)
+	}
+	if r.shapes == nil {
+		r.shapes = map[shape]client.Object{}
+	}
+	r.shapes[s] = obj
+	return obj, nil
+}
+
+// converted returns obj in another shape.
+func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Object, error) {
+	if s.bare {
+		bare := meta.AsPartialObjectMetadata(obj)
+		bare.SetGroupVersionKind(s.gvk)
+		return bare, nil
+	}
+	if isMetadata(obj) {
+		return nil, errors.New("no more than its metadata is known")
+	}
+	if is := obj.GetObjectKind().GroupVersionKind(); is.Version != s.gvk.Version && scheme.Recognizes(is) && scheme.Recognizes(s.gvk) {
+		other, err := inVersion(scheme, obj, s.gvk)
+		if err != nil || !s.tree {
+			return other, err
+		}
+		obj = other
+	}
+	if s.tree {
+		content, err := tree(obj)
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{Object: content}
+		u.SetGroupVersionKind(s.gvk)
+		return u, nil
+	}
+	typed, err := scheme.New(s.gvk)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	return decoded(data, typed.(client.Object), s.gvk)
+}
+
+func decoded(data []byte, into client.Object, gvk schema.GroupVersionKind) (client.Object, error) {
+	if err := utiljson.Unmarshal(data, into); err != nil {
+		return nil, err
+	}
+	into.GetObjectKind().SetGroupVersionKind(gvk)
+	return into, nil
+}
+
+// inVersion converts an object as its webhook does, or, if it has none, by name of its fields, as an API server does.
+func inVersion(scheme *runtime.Scheme, obj client.Object, gvk schema.GroupVersionKind) (client.Object, error) {
+	made, err := scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	to := made.(client.Object)
+	if from, ok := obj.(conversion.Convertible); ok {
+		if hub, isHub := made.(conversion.Hub); isHub {
+			err = from.ConvertTo(hub)
+			to.GetObjectKind().SetGroupVersionKind(gvk)
+			return to, err
+		}
+	}
+	if from, isHub := obj.(conversion.Hub); isHub {
+		if convertible, ok := made.(conversion.Convertible); ok {
+			err = convertible.ConvertFrom(from)
+			to.GetObjectKind().SetGroupVersionKind(gvk)
+			return to, err
+		}
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	return decoded(data, to, gvk)
+}
+
+// tree is obj as a tree of values, which belongs to the caller.
+func tree(obj client.Object) (map[string]any, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(data, &content); err != nil {
+		return nil, err
+	}
+	return content, nil
+}
+
+// shelf is a list of records in the order of their names.
+type shelf []*record
+
+func (s *shelf) put(r *record) {
+	if at, found := s.find(r); !found {
+		*s = slices.Insert(*s, at, r)
+	}
+}
+
+func (s *shelf) take(r *record) {
+	if at, found := s.find(r); found {
+		*s = slices.Delete(*s, at, at+1)
+	}
+}
+
+func (s *shelf) find(r *record) (int, bool) {
+	return slices.BinarySearchFunc(*s, r.key, func(a *record, key client.ObjectKey) int { return compareKeys(a.key, key) })
+}
+
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,252 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// workloadCluster is what was seen of a workload cluster.
+type workloadCluster struct {
+	world *World
+	// unseen is why its nodes were not, since is since when; empty if they were.
+	unseen string
+	since  time.Time
+}
+
+// nobodyLooked is why a cluster is not seen of which nothing is known.
+const nobodyLooked = "its nodes were not read"
+
+// inWorkloads are the kinds of a workload cluster that anybody looks at.
+var inWorkloads = []installed{
+	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
+	{corev1.SchemeGroupVersion.WithKind("Pod"), "pods", true},
+	{storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), "volumeattachments", false},
+}
+
+// Workload is a workload cluster, as a world of its own. It has nodes; pods and volumes are not read.
+func (w *World) Workload(cluster client.ObjectKey) *World { return w.workload(cluster).world }
+
+func (w *World) workload(cluster client.ObjectKey) *workloadCluster {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.workloads[cluster]
+	if c == nil {
+		c = &workloadCluster{world: newWorld(w.scheme), unseen: nobodyLooked}
+		c.world.Clock = (*clockOf)(w)
+		for _, is := range inWorkloads {
+			c.world.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
+		}
+		w.workloads[cluster] = c
+	}
+	return c
+}
+
+// clockOf is the clock of a world, whichever that is when it is asked.
+type clockOf World
+
+func (c *clockOf) Now() time.Time                  { return c.Clock.Now() }
+func (c *clockOf) Since(t time.Time) time.Duration { return c.Clock.Since(t) }
+
+// SetNodes says that a workload cluster was seen, and that these are its nodes.
+func (w *World) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
+	c := w.workload(cluster)
+	fresh := make([]client.Object, 0, len(nodes))
+	for i := range nodes {
+		fresh = append(fresh, &nodes[i])
+	}
+	c.world.clear()
+	_ = c.world.Add(fresh...) // nodes are known by their type
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.unseen, c.since = "", time.Time{}
+}
+
+// clear takes everything out of a world.
+func (w *World) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range w.kinds {
+		for _, r := range slices.Clone(k.all) {
+			w.remove(r)
+		}
+	}
+}
+
+// SetUnseen says that a workload cluster cannot be seen, why, and since when; since may be zero. Its nodes are as they were.
+func (w *World) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
+	c := w.workload(cluster)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.unseen, c.since = cmp.Or(why, nobodyLooked), since
+}
+
+// SetSeen says that a workload cluster can be seen again, with its nodes as they are.
+func (w *World) SetSeen(cluster client.ObjectKey) {
+	c := w.workload(cluster)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.unseen, c.since = "", time.Time{}
+}
+
+// Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
+func (w *World) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	c := w.workloads[cluster]
+	if c == nil {
+		return nobodyLooked, time.Time{}, true
+	}
+	return c.unseen, c.since, c.unseen != ""
+}
+
+// known are the nodes of a workload cluster; false if nothing is known of it.
+func (w *World) known(cluster client.ObjectKey) (nodesOf, bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	c := w.workloads[cluster]
+	if c == nil {
+		return nodesOf{}, false
+	}
+	return nodesOf{c.world}, true
+}
+
+// Workloads are the workload clusters of which anything is known, also those that were not seen, in the order of their names.
+func (w *World) Workloads() []client.ObjectKey {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(w.workloads), compareKeys)
+}
+
+// Nodes are those of a workload cluster, by name. They are shared: read only.
+func (w *World) Nodes(cluster client.ObjectKey) []*corev1.Node {
+	inner, known := w.known(cluster)
+	if !known {
+		return nil
+	}
+	inner.mu.RLock()
+	defer inner.mu.RUnlock()
+	nodes := make([]*corev1.Node, 0, len(inner.kinds[nodeKind].all))
+	for _, r := range inner.kinds[nodeKind].all {
+		nodes = append(nodes, r.is.(*corev1.Node))
+	}
+	return nodes
+}
+
+// Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
+func (w *World) Node(cluster client.ObjectKey, name string) *corev1.Node {
+	inner, known := w.known(cluster)
+	if !known {
+		return nil
+	}
+	return inner.node(name)
+}
+
+// PutNode creates a node of a workload cluster, or replaces it whatever it was. What replaces it is of a later version; without a UID it is
+// still the same node.
+func (w *World) PutNode(cluster client.ObjectKey, node *corev1.Node) {
+	inner := w.workload(cluster).world
+	inner.mu.Lock()
+	defer inner.mu.Unlock()
+	own := node.DeepCopy()
+	if was := inner.kinds[nodeKind].records[client.ObjectKey{Name: node.Name}]; was != nil && own.UID == "" {
+		own.UID, own.CreationTimestamp = was.is.GetUID(), was.is.GetCreationTimestamp()
+	}
+	if own.CreationTimestamp.IsZero() {
+		own.CreationTimestamp = now(inner.Clock)
+	}
+	own.ResourceVersion = inner.nextVersion()
+	_ = inner.put(inner.kinds[nodeKind], corev1.SchemeGroupVersion.WithKind("Node"), own) // nodes are known by their type
+}
+
+// DeleteNode takes a node of a workload cluster away, if it is there.
+func (w *World) DeleteNode(cluster client.ObjectKey, name string) {
+	inner := w.workload(cluster).world
+	inner.mu.Lock()
+	defer inner.mu.Unlock()
+	if r := inner.kinds[nodeKind].records[client.ObjectKey{Name: name}]; r != nil {
+		inner.end(r, true)
+	}
+}
+
+var nodeKind = corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
+
+// nodesOf are the nodes of a workload cluster as workload.View reads them.
+type nodesOf struct{ *World }
+
+// GetByKey implements workload.Store.
+func (n nodesOf) GetByKey(name string) (any, bool, error) {
+	node := n.node(name)
+	return node, node != nil, nil
+}
+
+func (n nodesOf) node(name string) *corev1.Node {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if r := n.kinds[nodeKind].records[client.ObjectKey{Name: name}]; r != nil {
+		return r.is.(*corev1.Node)
+	}
+	return nil
+}
+
+// Clusters are the workload clusters of a world, with what the controllers ask of workload.Clusters.
+type Clusters struct{ world *World }
+
+// Clusters are the workload clusters. One of which nothing was read counts as down.
+func (w *World) Clusters() *Clusters { return &Clusters{w} }
+
+// View is what was seen of a workload cluster. Nothing is watched.
+func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	if _, _, unseen := c.world.Unseen(cluster); unseen {
+		return workload.Seen(workload.Down, nil), nil
+	}
+	return workload.Seen(workload.Up, nodesOf{c.world.Workload(cluster)}), nil
+}
+
+// NodesExist says which of the named nodes a workload cluster has.
+func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
+	if why, _, unseen := c.world.Unseen(cluster); unseen {
+		return nil, fmt.Errorf("ask cluster %s for its nodes: %s", cluster, why)
+	}
+	present := make(map[string]bool, len(names))
+	for _, name := range names {
+		present[name] = c.world.Node(cluster, name) != nil
+	}
+	return present, nil
+}
+
+// GetUncachedClient is a client of what was seen of a workload cluster.
+func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if _, _, unseen := c.world.Unseen(cluster); unseen {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return c.world.Workload(cluster).Client(), nil
+}
+
+// ErrRecorded is the error of who asks a cluster that was recorded, or that nobody may ask.
+var ErrRecorded = errors.New("a recorded world cannot be asked for more than was recorded")
+
+// Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
+func (w *World) Live(cluster client.ObjectKey) (client.Reader, error) {
+	if w.live == nil {
+		return nil, ErrRecorded
+	}
+	w.live.mu.Lock()
+	defer w.live.mu.Unlock()
+	if reader := w.live.workloads[cluster]; reader != nil {
+		return reader, nil
+	}
+	why, _, _ := w.Unseen(cluster)
+	return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, cmp.Or(why, nobodyLooked))
+}

@@ -1,0 +1,248 @@
+// Package snapshot is a management cluster in memory, and what was seen of its workload clusters: as it was read at one moment with the rights
+// of a user, or as a file has it that was recorded somewhere else.
+//
+// The controllers look at it, and act on it, as at an API server. It answers as one does, decides nothing, and never writes to a real cluster.
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// World is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its fields.
+type World struct {
+	// Taken is when it was read.
+	Taken time.Time
+	// Clock is what new objects are dated by.
+	Clock clock.PassiveClock
+
+	scheme *runtime.Scheme
+
+	mu      sync.RWMutex
+	kinds   map[schema.GroupKind]*kind
+	mapper  meta.RESTMapper // of the kinds; nil after they have changed
+	version int64           // the last resourceVersion that was given
+	made    int64           // how many objects were created
+	owned   map[types.UID]map[*record]bool
+
+	workloads map[client.ObjectKey]*workloadCluster
+	missing   []Missing
+	live      *live
+}
+
+// Missing is something that a world does not have, because it could not be read.
+type Missing struct {
+	// What was to be read, such as "BareMetalHosts in all namespaces".
+	What string `json:"what"`
+	// Why it was not.
+	Why string `json:"why"`
+}
+
+// String is the whole sentence.
+func (m Missing) String() string { return m.What + ": " + m.Why }
+
+// New returns a world with nothing in it but the kinds that every management cluster of Cluster API has.
+func New() *World {
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
+		bmov1alpha1.AddToScheme(scheme))
+	if err != nil {
+		panic(err) // two packages register the same kind, whatever the input
+	}
+	w := newWorld(scheme)
+	for _, is := range always {
+		w.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
+	}
+	return w
+}
+
+func newWorld(scheme *runtime.Scheme) *World {
+	return &World{
+		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{},
+		workloads: map[client.ObjectKey]*workloadCluster{},
+	}
+}
+
+// Scheme is that of all kinds that are known by their types.
+func (w *World) Scheme() *runtime.Scheme { return w.scheme }
+
+// Version changes with every write, and with nothing else.
+func (w *World) Version() int64 {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.version
+}
+
+// Missing is what could not be read, sorted.
+func (w *World) Missing() []Missing {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.Clone(w.missing)
+}
+
+// Lacks notes that something could not be read.
+func (w *World) Lacks(what, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m := (Missing{what, why}); !slices.Contains(w.missing, m) {
+		w.missing = append(w.missing, m)
+		slices.SortFunc(w.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	}
+}
+
+// Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
+func (w *World) Install(gvk schema.GroupVersionKind, plural string, namespaced bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kindFor(gvk, plural, namespaced)
+}
+
+// Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all that nothing else is said of. The error is what
+// whoever reads it gets.
+func (w *World) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kindFor(gvk, plural, namespaced).scopes[namespace] = why
+}
+
+// Add puts objects into the world as they are, and what they replace out of it. Their kinds count as installed, and as read in all namespaces.
+// An object without a UID is given one, and one without a version as well.
+func (w *World) Add(objs ...client.Object) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, obj := range objs {
+		gvk, err := apiutil.GVKForObject(obj, w.scheme)
+		if err != nil {
+			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+		}
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		k := w.kindFor(gvk, plural.Resource, obj.GetNamespace() != "")
+		if _, read := k.scopes[obj.GetNamespace()]; !read {
+			k.scopes[""] = nil
+		}
+		if err := w.put(k, gvk, obj); err != nil {
+			return fmt.Errorf("add %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
+		}
+	}
+	return nil
+}
+
+// put stores a copy of obj, without what nobody reads of any object. The lock is held.
+func (w *World) put(k *kind, gvk schema.GroupVersionKind, obj client.Object) error {
+	own := obj.DeepCopyObject().(client.Object)
+	if u, ok := own.(*unstructured.Unstructured); ok && w.scheme.Recognizes(gvk) {
+		typed, err := w.scheme.New(gvk)
+		if err != nil {
+			return err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
+			return err
+		}
+		own = typed.(client.Object)
+	}
+	own.GetObjectKind().SetGroupVersionKind(gvk)
+	own.SetManagedFields(nil)
+	if annotations := own.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		own.SetAnnotations(annotations)
+	}
+	if own.GetUID() == "" {
+		own.SetUID(w.newUID())
+	}
+	if given, err := strconv.ParseInt(own.GetResourceVersion(), 10, 64); err == nil {
+		w.version = max(w.version, given)
+	} else {
+		own.SetResourceVersion(w.nextVersion())
+	}
+	w.store(k, own)
+	return nil
+}
+
+// store makes obj what its name stands for, and keeps indexes and owners up to date. The lock is held, and obj belongs to the world.
+func (w *World) store(k *kind, obj client.Object) *record {
+	key := client.ObjectKeyFromObject(obj)
+	r := k.records[key]
+	if r == nil {
+		r = &record{kind: k, key: key, scheme: w.scheme}
+		k.records[key] = r
+		k.all.put(r)
+		k.inNamespace(key.Namespace).put(r)
+	} else {
+		w.disown(r)
+	}
+	r.set(obj)
+	k.reindex(r)
+	for _, owner := range obj.GetOwnerReferences() {
+		if w.owned[owner.UID] == nil {
+			w.owned[owner.UID] = map[*record]bool{}
+		}
+		w.owned[owner.UID][r] = true
+	}
+	return r
+}
+
+// remove takes an object out of the world. The lock is held.
+func (w *World) remove(r *record) {
+	k := r.kind
+	delete(k.records, r.key)
+	k.all.take(r)
+	k.inNamespace(r.key.Namespace).take(r)
+	k.unindex(r)
+	w.disown(r)
+}
+
+func (w *World) disown(r *record) {
+	for _, owner := range r.is.GetOwnerReferences() {
+		delete(w.owned[owner.UID], r)
+		if len(w.owned[owner.UID]) == 0 {
+			delete(w.owned, owner.UID)
+		}
+	}
+}
+
+func (w *World) nextVersion() string {
+	w.version++
+	return strconv.FormatInt(w.version, 10)
+}
+
+// newUID returns a UID that no other object has. It is the same one in every run, so that two runs can be compared.
+func (w *World) newUID() types.UID {
+	w.made++
+	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", w.made))
+}
+
+// dependants are the objects that name uid as an owner, in a stable order. The lock is held.
+func (w *World) dependants(uid types.UID) []*record {
+	return slices.SortedFunc(maps.Keys(w.owned[uid]), func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.kind.Group, b.kind.Group), cmp.Compare(a.kind.Kind, b.kind.Kind), compareKeys(a.key, b.key))
+	})
+}
+
+func now(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now()).Rfc3339Copy() }

@@ -1,0 +1,322 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// aWorld is a world at noon.
+func aWorld(t testing.TB, objs ...client.Object) (*World, *clocktesting.FakePassiveClock) {
+	t.Helper()
+	w, at := New(), clocktesting.NewFakePassiveClock(noon)
+	w.Clock = at
+	if err := w.Add(objs...); err != nil {
+		t.Fatal(err)
+	}
+	return w, at
+}
+
+func aMachine(name string, changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
+	m := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1", "pool": "a"},
+		},
+		Spec:   clusterv1.MachineSpec{ClusterName: "c1"},
+		Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "node-of-" + name}},
+	}
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func finalized(m *clusterv1.Machine) { m.Finalizers = []string{"a/b"} }
+
+func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "ns", Name: name} }
+
+func bare(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(gvk)
+	return o
+}
+
+func whole(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(gvk)
+	return o
+}
+
+var (
+	machineKind = clusterv1.GroupVersion.WithKind("Machine")
+	poisonKind  = schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Poison"}
+)
+
+func get(t *testing.T, w *World, name string) *clusterv1.Machine {
+	t.Helper()
+	m := &clusterv1.Machine{}
+	if err := w.Client().Get(t.Context(), key(name), m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestAnObjectIsTheSameInEveryShape(t *testing.T) {
+	w, _ := aWorld(t, aMachine("m"))
+	m, c := get(t, w, "m"), w.Client()
+	b, u := bare(machineKind), whole(machineKind)
+	if err := errors.Join(c.Get(t.Context(), key("m"), b), c.Get(t.Context(), key("m"), u)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(m.ObjectMeta, b.ObjectMeta); diff != "" || b.Kind != "Machine" || b.APIVersion != clusterv1.GroupVersion.String() {
+		t.Errorf("as metadata it is %s (-typed +metadata):\n%s", b.GroupVersionKind(), diff)
+	}
+	node, _, _ := unstructured.NestedString(u.Object, "status", "nodeRef", "name")
+	if u.GetUID() != m.UID || node != "node-of-m" {
+		t.Errorf("as a tree it is %v", u.Object)
+	}
+}
+
+func TestWhatIsReadBelongsToTheReader(t *testing.T) {
+	w, _ := aWorld(t, aMachine("m"))
+	get(t, w, "m").Labels["pool"] = "changed"
+	if got := get(t, w, "m").Labels["pool"]; got != "a" {
+		t.Errorf("a reader has changed the world: pool %q", got)
+	}
+	one, other := &clusterv1.Machine{}, &clusterv1.Machine{}
+	if err := errors.Join(w.Client().Get(t.Context(), key("m"), one, client.UnsafeDisableDeepCopy),
+		w.Client().Get(t.Context(), key("m"), other, client.UnsafeDisableDeepCopy)); err != nil {
+		t.Fatal(err)
+	}
+	if one.Labels["pool"] = "shared"; other.Labels["pool"] != "shared" {
+		t.Error("what was asked for without a copy was copied")
+	}
+}
+
+func TestARemediationIsReadInBothVersions(t *testing.T) {
+	rem := &infrav1.Metal3Remediation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"},
+		Spec:       infrav1.Metal3RemediationSpec{Strategy: &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 2, TimeoutSeconds: 600}},
+	}
+	w, _ := aWorld(t, rem)
+	old := &infrav1beta1.Metal3Remediation{}
+	if err := w.Client().Get(t.Context(), key("m"), old); !meta.IsNoMatchError(err) {
+		t.Errorf("a version that is not served: %v, want no match", err)
+	}
+	w.Install(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"), "metal3remediations", true)
+	if err := w.Client().Get(t.Context(), key("m"), old); err != nil {
+		t.Fatal(err)
+	}
+	if old.Spec.Strategy == nil || old.Spec.Strategy.RetryLimit != 2 || old.Spec.Strategy.Timeout.Duration != 10*time.Minute {
+		t.Errorf("converted it is %+v", old.Spec.Strategy)
+	}
+}
+
+func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
+	hostKind := bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+	w, _ := aWorld(t, aMachine("m"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: hostKind.Group, Resource: "baremetalhosts"}, "", errors.New("no"))
+	w.Forbid(hostKind, "baremetalhosts", true, "", forbidden)
+	c := w.Client()
+	for name, tc := range map[string]struct {
+		err  error
+		want func(error) bool
+	}{
+		"an object that is not there":            {c.Get(t.Context(), key("other"), &clusterv1.Machine{}), apierrors.IsNotFound},
+		"a kind that is not installed":           {c.Get(t.Context(), key("m"), &mendv1.HostRemediation{}), meta.IsNoMatchError},
+		"a kind that is not installed, its list": {c.List(t.Context(), &mendv1.HostRemediationList{}), meta.IsNoMatchError},
+		"a kind that may not be read":            {c.Get(t.Context(), key("m"), &bmov1alpha1.BareMetalHost{}), apierrors.IsForbidden},
+		"a kind that may not be listed":          {c.List(t.Context(), &bmov1alpha1.BareMetalHostList{}), apierrors.IsForbidden},
+		"a kind that may not be written": {
+			c.Create(t.Context(), &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h"}}), apierrors.IsForbidden,
+		},
+		"the kind of an index alone": {w.IndexField(t.Context(), &mendv1.HostRemediation{}, "f", nil), func(err error) bool {
+			return err == nil && meta.IsNoMatchError(c.List(t.Context(), &mendv1.HostRemediationList{}))
+		}},
+		"a field that nobody indexes": {c.List(t.Context(), &clusterv1.MachineList{}, client.MatchingFields{"spec.x": "y"}), apierrors.IsBadRequest},
+		"a mapping of a kind that is there": {func() error {
+			m, err := w.RESTMapper().RESTMapping(machineKind.GroupKind())
+			if err == nil && m.Resource.Resource != "machines" {
+				err = fmt.Errorf("its resource is %s", m.Resource)
+			}
+			return err
+		}(), func(err error) bool { return err == nil }},
+		"a mapping of one that is not": {func() error {
+			_, err := w.RESTMapper().RESTMapping(poisonKind.GroupKind())
+			return err
+		}(), meta.IsNoMatchError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !tc.want(tc.err) {
+				t.Errorf("the error is %v", tc.err)
+			}
+		})
+	}
+}
+
+func TestANamespaceThatWasNotReadIsNotEmpty(t *testing.T) {
+	w, _ := aWorld(t)
+	w.Forbid(machineKind, "machines", true, "ns", nil)
+	if err := w.Add(aMachine("m")); err != nil {
+		t.Fatal(err)
+	}
+	all, other := &clusterv1.MachineList{}, &clusterv1.MachineList{}
+	if err := w.Client().List(t.Context(), all); err != nil || len(all.Items) != 1 {
+		t.Errorf("all that was read: %d, %v", len(all.Items), err)
+	}
+	if err := w.Client().List(t.Context(), other, client.InNamespace("other")); err == nil {
+		t.Error("a namespace that was not read is said to be empty")
+	}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("an object of a namespace that was not read: %v", err)
+	}
+}
+
+func TestAListHoldsWhatWasSelected(t *testing.T) {
+	w, _ := aWorld(t, aMachine("b"), aMachine("a", func(m *clusterv1.Machine) { m.Labels["pool"], m.Labels["cp"] = "b", "" }),
+		aMachine("c", func(m *clusterv1.Machine) { m.Spec.ClusterName = "c2" }),
+		aMachine("d", func(m *clusterv1.Machine) { m.Namespace = "other" }))
+	indexByCluster(t, w)
+	for name, tc := range map[string]struct {
+		options []client.ListOption
+		want    []string
+	}{
+		"everything":                     {nil, []string{"a", "b", "c", "d"}},
+		"a namespace":                    {[]client.ListOption{client.InNamespace("ns")}, []string{"a", "b", "c"}},
+		"a label":                        {[]client.ListOption{client.MatchingLabels{"pool": "a"}}, []string{"b", "c", "d"}},
+		"that there is a label":          {[]client.ListOption{client.HasLabels{"cp"}}, []string{"a"}},
+		"an index":                       {[]client.ListOption{client.MatchingFields{"cluster": "c1"}}, []string{"a", "b", "d"}},
+		"an index in a namespace":        {[]client.ListOption{client.InNamespace("ns"), client.MatchingFields{"cluster": "c1"}}, []string{"a", "b"}},
+		"an index and a label":           {[]client.ListOption{client.MatchingFields{"cluster": "c1"}, client.MatchingLabels{"pool": "b"}}, []string{"a"}},
+		"a name":                         {[]client.ListOption{client.MatchingFields{"metadata.name": "c"}}, []string{"c"}},
+		"two fields":                     {[]client.ListOption{client.MatchingFields{"cluster": "c1", "metadata.name": "d"}}, []string{"d"}},
+		"fewer than there are, all same": {[]client.ListOption{client.Limit(1), client.InNamespace("ns")}, []string{"a", "b", "c"}},
+		"nothing":                        {[]client.ListOption{client.InNamespace("empty")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, options := range [][]client.ListOption{tc.options, append(tc.options, client.UnsafeDisableDeepCopy)} {
+				list := &clusterv1.MachineList{}
+				if err := w.Client().List(t.Context(), list, options...); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for i := range list.Items {
+					got = append(got, list.Items[i].Name)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+			metadata := &metav1.PartialObjectMetadataList{}
+			metadata.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+			if err := w.Client().List(t.Context(), metadata, tc.options...); err != nil || len(metadata.Items) != len(tc.want) {
+				t.Errorf("as metadata %d, %v", len(metadata.Items), err)
+			}
+			trees := &unstructured.UnstructuredList{}
+			trees.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+			if err := w.Client().List(t.Context(), trees, tc.options...); err != nil || len(trees.Items) != len(tc.want) {
+				t.Errorf("as trees %d, %v", len(trees.Items), err)
+			}
+		})
+	}
+}
+
+func indexByCluster(t testing.TB, w *World) {
+	t.Helper()
+	err := w.IndexField(context.Background(), &clusterv1.Machine{}, "cluster", func(o client.Object) []string {
+		return []string{o.(*clusterv1.Machine).Spec.ClusterName}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnIndexFollowsWrites(t *testing.T) {
+	w, _ := aWorld(t, aMachine("a"), aMachine("b"))
+	indexByCluster(t, w)
+	c := w.Client()
+	moved := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"clusterName":"c2"}}`))
+	if err := errors.Join(c.Patch(t.Context(), aMachine("a"), moved), c.Delete(t.Context(), aMachine("b")),
+		c.Create(t.Context(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "new"}, Spec: clusterv1.MachineSpec{ClusterName: "c2"}})); err != nil {
+		t.Fatal(err)
+	}
+	for cluster, want := range map[string]int{"c1": 0, "c2": 2} {
+		list := &clusterv1.MachineList{}
+		if err := c.List(t.Context(), list, client.MatchingFields{"cluster": cluster}); err != nil || len(list.Items) != want {
+			t.Errorf("cluster %s has %d machines, want %d (%v)", cluster, len(list.Items), want, err)
+		}
+	}
+}
+
+// fleet is a cluster of that many machines, each with its node.
+func fleet(t testing.TB, n int) *World {
+	machines := make([]client.Object, n)
+	nodes := make([]corev1.Node, n)
+	for i := range n {
+		name := fmt.Sprintf("m-%04d", i)
+		machines[i] = aMachine(name)
+		nodes[i] = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name}}
+	}
+	w, _ := aWorld(t, machines...)
+	indexByCluster(t, w)
+	w.SetNodes(key("c1"), nodes)
+	return w
+}
+
+func BenchmarkListingTheMachinesOfACluster(b *testing.B) {
+	w := fleet(b, 5000)
+	for b.Loop() {
+		list := &clusterv1.MachineList{}
+		if err := w.Client().List(b.Context(), list, client.InNamespace("ns"), client.UnsafeDisableDeepCopy,
+			client.MatchingFields{"cluster": "c1"}, client.MatchingLabels{"pool": "a"}); err != nil || len(list.Items) != 5000 {
+			b.Fatal(len(list.Items), err)
+		}
+	}
+}
+
+func BenchmarkPatchingAMachine(b *testing.B) {
+	w := fleet(b, 5000)
+	for i := 0; b.Loop(); i++ {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"phase":"%d"}}`, i))
+		if err := w.Client().Status().Patch(b.Context(), aMachine("m-2500"), patch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLookingUpEveryNode(b *testing.B) {
+	w := fleet(b, 5000)
+	for b.Loop() {
+		view, err := w.Clusters().View(b.Context(), key("c1"), noon)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range 5000 {
+			if view.Node(fmt.Sprintf("node-of-m-%04d", i)) == nil {
+				b.Fatal(i)
+			}
+		}
+	}
+}
