@@ -12,7 +12,9 @@ func TestUnmatched(t *testing.T) {
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) metav1.LabelSelectorRequirement {
 		return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
 	}
-	of := func(all ...metav1.LabelSelectorRequirement) metav1.LabelSelector { return metav1.LabelSelector{MatchExpressions: all} }
+	of := func(all ...metav1.LabelSelectorRequirement) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchExpressions: all}
+	}
 	for name, tc := range map[string]struct {
 		selector metav1.LabelSelector
 		labels   map[string]string
