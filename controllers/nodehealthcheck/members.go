@@ -216,15 +216,23 @@ func beingRemediated(m *clusterv1.Machine) bool {
 	})
 }
 
-// forbids says why the node called name of the control plane must not be disrupted; empty if it may be. The one that is unhealthy counts
-// as lost already, whatever it still does: without it a majority has to be left.
+// forbids says why the node called name of the control plane must not be disrupted; empty if it may be.
 func (m members) forbids(node *corev1.Node, name string) string {
-	if m.unknown != "" {
-		return "the control plane could not be looked at: " + m.unknown
+	if why := m.against(node, name); len(why) > 0 {
+		return why[0]
 	}
+	return ""
+}
+
+// against is all that forbids it. The one that is unhealthy counts as lost already, whatever it still does: without it a majority has to be left.
+func (m members) against(node *corev1.Node, name string) []string {
+	if m.unknown != "" {
+		return []string{"the control plane could not be looked at: " + m.unknown}
+	}
+	var why []string
 	for _, other := range slices.Sorted(maps.Keys(m.busy)) {
 		if other != name {
-			return fmt.Sprintf("%s is being remediated (%s)", other, m.busy[other])
+			why = append(why, fmt.Sprintf("%s is being remediated (%s)", other, m.busy[other]))
 		}
 	}
 	others := m.healthy
@@ -232,7 +240,7 @@ func (m members) forbids(node *corev1.Node, name string) string {
 		others-- // its other conditions are bad, and it is counted among the healthy ones
 	}
 	if need := m.total/2 + 1; others < need {
-		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", others, m.total, need)
+		why = append(why, fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", others, m.total, need))
 	}
-	return ""
+	return why
 }

@@ -91,8 +91,8 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 		targetsByState.WithLabelValues(name, state).Set(float64(n))
 	}
 	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})
-	if s.hold.reason != "" {
-		shortCircuited.WithLabelValues(name, s.hold.reason).Set(1)
+	if hold := s.hold(); hold.Reason != "" {
+		shortCircuited.WithLabelValues(name, hold.Reason).Set(1)
 	} else {
 		shortCircuited.WithLabelValues(name, "").Set(0)
 	}

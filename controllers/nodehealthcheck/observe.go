@@ -237,11 +237,14 @@ type machine struct {
 	cluster *clusterv1.Cluster // of obj; likewise
 	// watchedBy is a MachineHealthCheck that selects it and acts on it.
 	watchedBy string
-	// handsOff is why its user wants it left alone; empty if not.
-	handsOff string
+	// handsOff is why its user wants it left alone, the reason that is told last; empty if not.
+	handsOff []handsOff
 	// updating says that it is being updated in place.
 	updating bool
 }
+
+// handsOff is a reason to leave a node alone, as a clause, and what a person has to do to end it.
+type handsOff struct{ why, person string }
 
 // observeMachines finds the Machines of the nodes that may be remediated.
 func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
@@ -258,7 +261,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 		var err error
 		if t.machine, err = r.machineOf(ctx, t.node, watchers); err != nil {
 			w.trouble = append(w.trouble, err)
-			t.machine.handsOff = "its Machine could not be read"
+			t.machine.handsOff = append(t.machine.handsOff, handsOff{why: "its Machine could not be read"})
 		}
 	}
 }
@@ -298,13 +301,17 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 	}
 	m := machine{obj: obj}
 	if !obj.DeletionTimestamp.IsZero() {
-		m.handsOff = "its Machine is being deleted"
+		m.handsOff = append(m.handsOff, handsOff{why: "its Machine is being deleted"})
 	}
 	if _, skip := obj.Annotations[clusterv1.MachineSkipRemediationAnnotation]; skip {
-		m.handsOff = "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation
+		m.handsOff = append(m.handsOff, handsOff{
+			"its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation, "remove the annotation from Machine " + key.String(),
+		})
 	}
 	if _, paused := obj.Annotations[clusterv1.PausedAnnotation]; paused {
-		m.handsOff = "its Machine is paused by the annotation " + clusterv1.PausedAnnotation
+		m.handsOff = append(m.handsOff, handsOff{
+			"its Machine is paused by the annotation " + clusterv1.PausedAnnotation, "remove the annotation from Machine " + key.String(),
+		})
 	}
 	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
@@ -316,7 +323,7 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 		m.cluster = cluster
 	}
 	if ptr.Deref(cluster.Spec.Paused, false) {
-		m.handsOff = "its Cluster is paused"
+		m.handsOff = append(m.handsOff, handsOff{"its Cluster is paused", "unpause Cluster " + clusterKey.String()})
 	}
 	m.watchedBy, err = r.watcherOf(ctx, obj, watchers)
 	return m, err

@@ -11,127 +11,252 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/look"
 )
-
-// skip is a reason why a node that should be remediated is not.
-type skip struct {
-	kind   string // of the event: Normal or Warning
-	reason string // of the event
-	text   string // of the event, and for people
-	again  time.Duration
-}
-
-// mayBegin says why the first request for t is not made; nil if it is.
-func (w *world) mayBegin(s summary, t *target) *skip {
-	if !t.selected {
-		return &skip{} // it has left the selection, and its remediation is over
-	}
-	if why := w.skips(t); why != nil {
-		return why
-	}
-	if s.hold.reason != "" {
-		return &skip{} // said once for all nodes, by the check
-	}
-	if !controlPlane(t.node) {
-		return nil
-	}
-	if w.members.brief {
-		return &skip{again: quorumRetry}
-	}
-	why := w.members.forbids(t.node, t.name)
-	switch {
-	case why == "" && t != w.first:
-		why = w.first.name + " goes first"
-	case why == "":
-		why = w.etcd
-	}
-	if why == "" {
-		return nil
-	}
-	skipped := warning("Skipping remediation of %s for preventing control plane / etcd quorum loss, going to retry in a minute: %s", t.name, why)
-	skipped.again = quorumRetry
-	return skipped
-}
-
-// warning is a skip that a user is warned of.
-func warning(text string, args ...any) *skip {
-	return &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventRemediationSkipped, text: fmt.Sprintf(text, args...)}
-}
 
 // quorumRetry is how soon a node of the control plane is looked at again that had to wait. (medik8s.)
 const quorumRetry = time.Minute
 
-// skips says why t in particular is not remediated; nil if it may be.
-func (w *world) skips(t *target) *skip {
-	switch {
-	case t.node.Labels[nhcv1.ExcludeLabel] == nhcv1.ExcludeValue:
-		return warning("Remediation skipped on node %s: node has Exclude from Remediation label", t.name)
-	case t.machine.handsOff != "":
-		return warning("Remediation skipped on node %s: %s", t.name, t.machine.handsOff)
-	case held(t.lease, holderOf(w.check), w.now):
-		why := warning("Skipped remediation of node: %s, because node lease is already taken by %s", t.name, ptr.Deref(t.lease.Spec.HolderIdentity, ""))
-		why.again = min(leaseTaken, expiry(t.lease).Sub(w.now)+time.Millisecond)
-		return why
-	case len(t.requests) > 0:
-		return nil // what follows is about beginning
-	case t.machine.watchedBy != "":
-		return warning("Skipped remediation of node: %s, because MachineHealthCheck %s watches its Machine %s", t.name, t.machine.watchedBy, t.machine.obj.Name)
-	case t.machine.updating:
-		return warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", t.name, t.machine.obj.Name)
-	}
-	if len(w.remedies) == 0 {
+// only are the answers that s is, if there is one.
+func only(s *skip) []*skip {
+	if s == nil {
 		return nil
 	}
-	return w.obstacle(t, 0)
+	return []*skip{s}
 }
 
-// obstacle says why a rung in particular cannot be used for t; nil if it can.
-func (w *world) obstacle(t *target, rung int) *skip {
-	m := &w.remedies[rung]
-	if why := m.homeless(t); why != "" {
-		return warning("Skipped remediation of node: %s, because %s", t.name, why)
+// unselected: it has left the selection, and its remediation is over.
+func (b beginning) unselected() []*skip {
+	if b.t.selected {
+		return nil
 	}
-	if len(t.leftovers) > 0 {
-		return leftover(t)
+	return only(quietly(look.Hold{Reason: notSelected, Text: "The check does not select the node any more"}))
+}
+
+// notSelected is the reason of a hold that nothing else says.
+const notSelected = "NotSelected"
+
+func (b beginning) excluded() []*skip {
+	if b.t.node.Labels[nhcv1.ExcludeLabel] != nhcv1.ExcludeValue {
+		return nil
 	}
-	for _, rival := range w.requests.byNode[t.name] {
-		if rival.GroupVersionKind().GroupKind() == m.kind.GroupKind() {
-			return rivalled(t, rival)
+	return only(warning("Remediation skipped on node %s: node has Exclude from Remediation label", b.t.name).
+		by("remove the label %s from the node", nhcv1.ExcludeLabel))
+}
+
+func (b beginning) leftAlone() []*skip {
+	var all []*skip
+	for _, off := range slices.Backward(b.t.machine.handsOff) {
+		s := warning("Remediation skipped on node %s: %s", b.t.name, off.why)
+		s.Person = off.person
+		all = append(all, s)
+	}
+	return all
+}
+
+func (b beginning) leaseTaken() []*skip {
+	lease := b.t.lease
+	if !held(lease, holderOf(b.check), b.now) {
+		return nil
+	}
+	s := warning("Skipped remediation of node: %s, because node lease is already taken by %s", b.t.name, ptr.Deref(lease.Spec.HolderIdentity, ""))
+	s.Until = expiry(lease)
+	return only(s.retried(min(leaseTaken, s.Until.Sub(b.now)+time.Millisecond)))
+}
+
+func (b beginning) watched() []*skip {
+	if b.t.machine.watchedBy == "" {
+		return nil
+	}
+	return only(warning("Skipped remediation of node: %s, because MachineHealthCheck %s watches its Machine %s",
+		b.t.name, b.t.machine.watchedBy, b.t.machine.obj.Name).
+		by("let only one of the two checks watch it: take it out of the selector of MachineHealthCheck %s, or pause that one", b.t.machine.watchedBy))
+}
+
+func (b beginning) updating() []*skip {
+	if !b.t.machine.updating {
+		return nil
+	}
+	return only(warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", b.t.name, b.t.machine.obj.Name))
+}
+
+// remedy is that of the rung; nil if the check names none.
+func (b beginning) remedy() *remedy {
+	if b.rung >= len(b.remedies) {
+		return nil
+	}
+	return &b.remedies[b.rung]
+}
+
+// homeless: requests of machines live with their Machine.
+func (b beginning) homeless() []*skip {
+	m := b.remedy()
+	if m == nil {
+		return nil
+	}
+	why := m.homeless(b.t)
+	if why == "" {
+		return nil
+	}
+	return only(warning("Skipped remediation of node: %s, because %s", b.t.name, why).by("have the check name a template that is about this node"))
+}
+
+// leftovers: somebody is at work for a check of the same name that was there before, with whatever remedy.
+func (b beginning) leftovers() []*skip {
+	if len(b.t.leftovers) == 0 || b.remedy() == nil {
+		return nil
+	}
+	left := b.t.leftovers[0]
+	return only(warning("Skipped remediation of node: %s, because %s %s, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet",
+		b.t.name, left.GetKind(), client.ObjectKeyFromObject(left)).
+		retried(time.Minute)) // a remediator may have taken off whose it is, and then nobody is told when it goes
+}
+
+// rivalled: others' requests of the same kind name the node.
+func (b beginning) rivalled() []*skip {
+	m := b.remedy()
+	if m == nil {
+		return nil
+	}
+	var all []*skip
+	for _, rival := range b.requests.byNode[b.t.name] {
+		if rival.GroupVersionKind().GroupKind() == m.kind.GroupKind() && !slices.Contains(b.t.leftovers, rival) {
+			all = append(all, rivalOf(b.t, rival))
 		}
 	}
-	if m.object == nil {
+	return all
+}
+
+// nameTaken: there is a request of the name that the one of this rung would have.
+func (b beginning) nameTaken() []*skip {
+	m := b.remedy()
+	if m == nil || m.object == nil {
 		return nil
 	}
-	same := w.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(w.check, t))]
+	same := b.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(b.check, b.t))]
 	switch {
-	case same == nil:
+	case same == nil, slices.Contains(b.t.leftovers, same):
 		return nil
-	case !w.made(same):
-		return rivalled(t, same)
+	case !b.made(same):
+		return only(rivalOf(b.t, same))
 	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != m.ref.Name:
-		return warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
-			"using multiple templates of same kind is not supported for this template", t.name, same.GetKind(), client.ObjectKeyFromObject(same))
-	case slices.ContainsFunc(t.requests, func(f *found) bool { return f.obj == same && f.rung < rung }):
-		return warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
-			t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same))
+		return only(warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
+			"using multiple templates of same kind is not supported for this template", b.t.name, same.GetKind(), client.ObjectKeyFromObject(same)))
+	case slices.ContainsFunc(b.t.requests, func(f *found) bool { return f.obj == same && f.rung < b.rung }):
+		return only(warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
+			b.t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same)).by("have the two steps of the check name two templates"))
 	}
 	return nil
 }
 
-func rivalled(t *target, rival *unstructured.Unstructured) *skip {
-	s := warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck",
-		t.name, rival.GetKind(), client.ObjectKeyFromObject(rival))
-	s.again = time.Minute // what is named after a Machine does not say which node it is about when it goes
-	return s
+func rivalOf(t *target, rival *unstructured.Unstructured) *skip {
+	key := client.ObjectKeyFromObject(rival)
+	return warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck", t.name, rival.GetKind(), key).
+		by("delete %s %s when it is not needed any more", rival.GetKind(), key).
+		retried(time.Minute) // what is named after a Machine does not say which node it is about when it goes
 }
 
-// leftover says that somebody is at work for a check of the same name that was there before, with whatever remedy.
-func leftover(t *target) *skip {
-	left := t.leftovers[0]
-	s := warning("Skipped remediation of node: %s, because %s %s, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet",
-		t.name, left.GetKind(), client.ObjectKeyFromObject(left))
-	s.again = time.Minute // a remediator may have taken off whose it is, and then nobody is told when it goes
-	return s
+// heldForAll: the check says so once for all nodes.
+func (b beginning) heldForAll() []*skip {
+	all := make([]*skip, 0, len(b.sum.holds))
+	for _, h := range b.sum.holds {
+		all = append(all, quietly(h))
+	}
+	return all
+}
+
+// pausedForAll: while the check is paused or the cluster is upgraded nothing new is asked for.
+func (b beginning) pausedForAll() []*skip {
+	var all []*skip
+	for _, h := range b.sum.holds {
+		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason {
+			all = append(all, quietly(h))
+		}
+	}
+	return all
+}
+
+// quorum is a skip of a node of the control plane.
+func (b beginning) quorum(why string) *skip {
+	return warning("Skipping remediation of %s for preventing control plane / etcd quorum loss, going to retry in a minute: %s", b.t.name, why).
+		retried(quorumRetry)
+}
+
+// unsearched: in a moment it will be known who else is being remediated.
+func (b beginning) unsearched() []*skip {
+	if !b.members.brief {
+		return nil
+	}
+	s := b.quorum(b.members.forbids(b.t.node, b.t.name))
+	s.quiet = true
+	return only(s)
+}
+
+// majority: without the node, and another one that is being remediated, too few would be left. As long as something else holds up all nodes of
+// the control plane nobody has looked at them.
+func (b beginning) majority() []*skip {
+	if b.world.first == nil {
+		return nil
+	}
+	var all []*skip
+	for _, why := range b.members.against(b.t.node, b.t.name) {
+		all = append(all, b.quorum(why))
+	}
+	return all
+}
+
+// turn: one at a time.
+func (b beginning) turn() []*skip {
+	if b.world.first == nil || b.world.first == b.t {
+		return nil
+	}
+	return only(b.quorum(b.world.first.name + " goes first"))
+}
+
+func (b beginning) etcdLacks() []*skip {
+	if b.etcd == "" || b.t != b.world.first {
+		return nil
+	}
+	return only(b.quorum(b.etcd))
+}
+
+// remadeTooSoon: somebody deleted the request a moment ago.
+func (b beginning) remadeTooSoon() []*skip {
+	at := b.t.again(b.world, b.rung)
+	if !b.now.Before(at) {
+		return nil
+	}
+	s := quietly(look.Hold{Reason: escalation.Vanished, Text: fmt.Sprintf("The request for node %s was deleted a moment ago, it is made again a minute after it was made first", b.t.name)})
+	s.Until = at
+	return only(s)
+}
+
+// templateless: without its template nothing can be made. The check says why.
+func (b beginning) templateless() []*skip {
+	if m := b.remedy(); b.disabled == nil && m != nil && m.object != nil {
+		return nil
+	}
+	return only(quietly(b.unusable()))
+}
+
+// stillDeleted: a request of the last time, before the node was well, is still being deleted.
+func (t *target) stillDeleted() *skip {
+	i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over })
+	if i < 0 {
+		return nil
+	}
+	obj := t.requests[i].obj
+	return warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
+		t.name, obj.GetKind(), client.ObjectKeyFromObject(obj))
+}
+
+// exhausted: the last rung was given up.
+func (w *world) exhausted(t *target) *skip {
+	text := fmt.Sprintf("Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)
+	return &skip{kind: corev1.EventTypeWarning, Hold: look.Hold{
+		Reason: nhcv1.EventNoTemplateLeft, Text: text, Person: "find out what is wrong with the node; its requests end when it is well",
+	}}
 }
 
 // homeless says why m cannot be used for t: requests of machines live with their Machine.

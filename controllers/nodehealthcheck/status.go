@@ -236,8 +236,8 @@ func sayStorm(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
 
 func sayAllowed(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	c := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
-	if s.hold.reason != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, s.hold.reason, s.hold.message
+	if hold := s.hold(); hold.Reason != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Text
 	}
 	set(w, st, c)
 }

@@ -1,13 +1,10 @@
 package nodehealthcheck
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
@@ -203,9 +200,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 			return
 		}
 	}
-	if i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over }); i >= 0 {
-		s.skipped = warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
-			t.name, t.requests[i].obj.GetKind(), client.ObjectKeyFromObject(t.requests[i].obj))
+	if s.skipped = t.stillDeleted(); s.skipped != nil {
 		return
 	}
 	ladder := w.ladder(t)
@@ -219,8 +214,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 	case escalation.Start:
 		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
-		s.skipped = &skip{kind: corev1.EventTypeWarning, reason: nhcv1.EventNoTemplateLeft, text: fmt.Sprintf(
-			"Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)}
+		s.skipped = w.exhausted(t)
 	}
 	s.lookAgainAt(answer.Recheck)
 }
@@ -229,21 +223,9 @@ func (s *step) unhealthy(w *world, sum summary) {
 // new is asked for, and without its template nothing can be made.
 func (s *step) begin(w *world, sum summary, rung int) {
 	t := s.target
-	if s.skipped = w.skips(t); s.skipped == nil {
-		s.skipped = w.obstacle(t, rung)
-	}
-	if s.skipped != nil {
+	if s.skipped = w.mayStart(sum, t, rung); s.skipped != nil {
+		s.lookAgainAt(s.skipped.Until)
 		return
-	}
-	if reason := sum.hold.reason; reason == nhcv1.PausedReason || reason == nhcv1.UpgradeReason {
-		return // the check says why
-	}
-	if at := t.again(w, rung); w.now.Before(at) {
-		s.lookAgainAt(at)
-		return
-	}
-	if w.disabled != nil || w.remedies[rung].object == nil {
-		return // the check says why
 	}
 	s.start, s.term = rung, termOf(w.rungs, rung)
 	if len(t.requests) == 0 {

@@ -119,8 +119,8 @@ func (n *telling) outcome(o *outcome) {
 		text := fmt.Sprintf("No remediation object could be created for node %s: %v", t.name, o.refused)
 		n.once(t.name+"/refused", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Remediate", text) })
 	}
-	if s := o.skipped; s != nil && s.reason != "" {
-		n.once(t.name, s.text, func() { n.add(t, s.kind, s.reason, "Grant", s.text) })
+	if s := o.skipped; s != nil && !s.quiet {
+		n.once(t.name, s.Text, func() { n.add(t, s.kind, s.Reason, "Grant", s.Text) })
 	}
 }
 
@@ -188,17 +188,17 @@ func logger(ctx context.Context) logr.Logger {
 
 // holdNote is the event about what keeps all nodes from being remediated, when it begins to keep one from it and every hour.
 func (r *Reconciler) holdNote(w *world, s summary) *tell.Note {
-	last := r.memory.of(w.check.Name)
-	if s.hold.reason == "" || s.population.Waiting == 0 {
+	last, hold := r.memory.of(w.check.Name), s.hold()
+	if hold.Reason == "" || s.population.Waiting == 0 {
 		last.hold = told{}
 		return nil
 	}
-	if !last.hold.again(s.hold.reason, w.now) || s.hold.reason == nhcv1.DisabledReason {
+	if !last.hold.again(hold.Reason, w.now) || hold.Reason == nhcv1.DisabledReason {
 		return nil
 	}
-	last.hold = told{s.hold.reason, w.now}
-	n := &tell.Note{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Grant", Text: s.hold.message}
-	switch s.hold.reason {
+	last.hold = told{hold.Reason, w.now}
+	n := &tell.Note{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Grant", Text: hold.Text}
+	switch hold.Reason {
 	case nhcv1.PausedReason:
 		n.Kind = corev1.EventTypeNormal
 	case nhcv1.UpgradeReason:

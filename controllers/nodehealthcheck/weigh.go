@@ -2,10 +2,12 @@ package nodehealthcheck
 
 import (
 	"fmt"
+	"strings"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // summary is what the population as a whole allows.
@@ -14,12 +16,18 @@ type summary struct {
 	limits     budget.Limits
 	grant      budget.Grant
 	storm      budget.StormStep
-	// hold is why nothing new begins; empty if it may.
-	hold hold
+	// holds is all that keeps anything new from beginning, in the order of what is said of it; empty if it may.
+	holds []look.Hold
 }
 
-// hold is why no remediation begins that would add a node, for the condition RemediationAllowed. What has begun goes on.
-type hold struct{ reason, message string }
+// hold is why no remediation begins that would add a node, for the condition RemediationAllowed. What has begun goes on. It is zero if they may
+// begin.
+func (s summary) hold() look.Hold {
+	if len(s.holds) == 0 {
+		return look.Hold{}
+	}
+	return s.holds[0]
+}
 
 // weigh counts the population and says what it allows.
 func weigh(w *world) summary {
@@ -34,21 +42,50 @@ func weigh(w *world) summary {
 	storm := stormOf(w.check)
 	// Nodes that are not due yet make no storm: they would in every rollout.
 	s.storm = storm.Next(cooldownOf(&w.check.Spec), tooMany && (storm.Active || s.population.Unhealthy > 0), w.now)
-	switch {
-	case w.disabled != nil:
-		s.hold = hold{nhcv1.DisabledReason, w.disabled.message}
-	case w.unread():
-		s.hold = hold{nhcv1.UnreadReason, "A remediation template could not be read for the moment"}
-	case len(w.check.Spec.PauseRequests) > 0:
-		s.hold = hold{nhcv1.PausedReason, postponedByPause}
-	case w.upgrading != "":
-		s.hold = hold{nhcv1.UpgradeReason, postponedByUpgrade + ": " + w.upgrading}
-	case tooMany:
-		s.hold = hold{nhcv1.TooManyReason, arithmetic(s)}
-	case s.storm.Blocks:
-		s.hold = hold{nhcv1.StormReason, skippedByStorm}
-	}
+	s.holds = w.holds(s)
 	return s
+}
+
+// holds is all that keeps what would add a node from beginning.
+func (w *world) holds(s summary) []look.Hold {
+	var all []look.Hold
+	if w.disabled != nil || w.unread() {
+		all = append(all, w.unusable())
+	}
+	if len(w.check.Spec.PauseRequests) > 0 {
+		all = append(all, look.Hold{
+			Reason: nhcv1.PausedReason, Text: postponedByPause,
+			Person: "remove the entries of spec.pauseRequests: " + strings.Join(w.check.Spec.PauseRequests, ", "),
+		})
+	}
+	if w.upgrading != "" {
+		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading})
+	}
+	if s.grant.ShortCircuited() {
+		all = append(all, look.Hold{Reason: nhcv1.TooManyReason, Text: arithmetic(s)})
+	}
+	if s.storm.Blocks {
+		all = append(all, look.Hold{Reason: nhcv1.StormReason, Text: skippedByStorm, Until: s.storm.Recheck})
+	}
+	return all
+}
+
+// unusable is why nothing can be made: the check is disabled, or a template of it is not known.
+func (w *world) unusable() look.Hold {
+	if w.disabled == nil {
+		return look.Hold{Reason: nhcv1.UnreadReason, Text: "A remediation template could not be read for the moment"}
+	}
+	return look.Hold{Reason: nhcv1.DisabledReason, Text: w.disabled.message, Person: mends[w.disabled.reason]}
+}
+
+// mends are what a person has to do about a check that is disabled, by the reason of its condition.
+var mends = map[string]string{
+	nhcv1.ConflictReason:          "delete the MachineHealthChecks of OpenShift but the one that it brings along",
+	nhcv1.TemplateNotFoundReason:  "make the template, or have the check name one that is there",
+	nhcv1.TemplateInvalidReason:   "mend the template, or have the check name another one",
+	nhcv1.TemplateForbiddenReason: "bind the rights that the remediator's ClusterRole is to bring",
+	nhcv1.SelectorInvalidReason:   "mend spec.selector",
+	nhcv1.LimitInvalidReason:      "mend spec.minHealthy or spec.maxUnhealthy",
 }
 
 const (
