@@ -55,6 +55,8 @@ type Hold struct {
 	Until time.Time `json:"until,omitzero"`
 	// Person is what a person has to do to end it; empty if nobody has to do anything.
 	Person string `json:"person,omitempty"`
+	// Ends is what ends it otherwise, as a clause that follows "until"; empty if that goes without saying.
+	Ends string `json:"ends,omitempty"`
 }
 
 // Finding is something that is held against a machine or a node.

@@ -51,7 +51,7 @@ func leaving(t *target) *look.Hold {
 	if !deleting(t.machine) {
 		return nil
 	}
-	return &look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate"}
+	return &look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
 }
 
 func overlapped(t *target) *look.Hold {
@@ -81,10 +81,11 @@ func unjudged(w *world, t *target) *look.Hold {
 	switch {
 	case t.verdict.Gate == health.ControlPlaneNotInitialized:
 		return &look.Hold{Reason: string(t.verdict.Gate), Text: fmt.Sprintf(
-			"The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", w.cluster.Name)}
+			"The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", w.cluster.Name),
+			Ends: "its control plane is initialized"}
 	case t.verdict.Gate == health.InfrastructureNotReady:
 		return &look.Hold{Reason: string(t.verdict.Gate), Text: fmt.Sprintf(
-			"The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name)}
+			"The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name), Ends: "it is"}
 	case w.reach.Status != metav1.ConditionTrue:
 		return &look.Hold{Reason: w.reach.Reason, Text: w.reach.Message,
 			Person: "See to the connection from the management cluster to the workload cluster"}
@@ -123,10 +124,14 @@ func notAllowed(w *world, s summary, granted bool) *look.Hold {
 	switch c := allowed(w, s); {
 	case c.Status == metav1.ConditionFalse && c.Reason == mendv1.InvalidLimitReason:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct the field"}
-	case c.Status == metav1.ConditionFalse:
-		return &look.Hold{Reason: c.Reason, Text: c.Message}
+	case s.grant.Reason == budget.TooMany:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: fmt.Sprintf("no more than %d targets are not healthy; %d are",
+			max(s.limits.AtMost, 0), s.population.NotHealthy())}
+	case s.grant.Reason == budget.TooFew:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: fmt.Sprintf("at least %d targets are not healthy; %d are",
+			s.limits.AtLeast, s.population.NotHealthy())}
 	case s.grant.Reason == budget.AtWork && !granted:
-		return &look.Hold{Reason: string(s.grant.Reason), Text: c.Message}
+		return &look.Hold{Reason: string(s.grant.Reason), Text: c.Message, Ends: "a remediation that is under way is over"}
 	}
 	return nil
 }
@@ -182,7 +187,7 @@ func nextOf(w *world, is *look.Target) look.Step {
 	case len(then) == 0 && due.After(w.now):
 		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes, and kubemend " + is.Would}
 	case due.After(w.now):
-		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes; as things stand nothing is done about it then: " + then[0].Text}
+		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(then[0])}
 	}
 	for _, h := range then {
 		if h.Person != "" {
@@ -190,7 +195,15 @@ func nextOf(w *world, is *look.Target) look.Step {
 		}
 	}
 	if len(then) > 0 {
-		return look.Step{Text: "Nothing, until this has changed: " + then[0].Text}
+		return look.Step{Text: "Nothing, " + until(then[0])}
 	}
 	return look.Step{}
+}
+
+// until is how long h lasts, as far as that can be said.
+func until(h look.Hold) string {
+	if h.Ends != "" {
+		return "until " + h.Ends
+	}
+	return "because of " + h.Reason
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,15 +15,16 @@ import (
 
 // page is an explanation being laid out.
 type page struct {
-	now   time.Time
-	width int
-	paint text.Painter
-	lines []string
+	now     time.Time
+	subject look.Ref
+	width   int
+	paint   text.Painter
+	lines   []string
 }
 
 // Print writes e for a person, in lines of that many columns.
 func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error {
-	p := &page{now: e.At, width: width, paint: paint}
+	p := &page{now: e.At, subject: e.Subject, width: width, paint: paint}
 	p.line("", paint.Strong(e.Subject.String()))
 	longest := 0
 	for _, f := range e.Is {
@@ -52,17 +54,28 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 		}
 	}
 	p.gap()
-	p.step(e.Next)
+	p.step("", e.Next)
 	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
 	return err
 }
 
-// line writes s behind first, which is not repeated where s is broken.
+// line writes s behind first. Where it is broken it goes on below its beginning, or, behind words, a bit further in than they are.
 func (p *page) line(first, s string) {
-	for line := range strings.SplitSeq(text.Wrap(first+s, text.Columns(first), p.width), "\n") {
-		p.lines = append(p.lines, strings.TrimRight(line, " "))
+	taken := text.Columns(first)
+	hang := taken
+	if words := strings.TrimLeft(first, " "); text.Columns(words) > shortest {
+		hang = taken - text.Columns(words) + 2
 	}
+	broken := text.Wrap(strings.Repeat(" ", taken)+s, hang, p.width)
+	lines := strings.Split(first+broken[taken:], "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	p.lines = append(p.lines, lines...)
 }
+
+// shortest is how long a bullet may be.
+const shortest = 5
 
 func (p *page) gap() { p.lines = append(p.lines, "") }
 
@@ -71,32 +84,33 @@ func (p *page) heading(s string) {
 	p.line("", p.paint.Strong(s))
 }
 
-// step is the last line: what happens next.
-func (p *page) step(s look.Step) {
+// step is what happens next.
+func (p *page) step(indent string, s look.Step) {
 	switch {
+	case s == (look.Step{}):
 	case s.Person:
-		p.line("To do: ", s.Text+".")
+		p.line(indent+"To do: ", s.Text+".")
 	case s.At.IsZero():
-		p.line("Next: ", s.Text+".")
+		p.line(indent+"Next: ", s.Text+".")
 	default:
-		p.line("Next: ", "at "+text.Moment(s.At, p.now)+": "+s.Text+".")
+		p.line(indent+"Next: ", text.Moment(s.At, p.now)+": "+s.Text+".")
 	}
 }
 
 func (p *page) check(c *Check) {
 	p.heading(c.String() + ": " + p.stance(c.Stance))
-	if c.Because != "" {
+	if c.Because != "" && !c.heldBy(c.Because) {
 		p.line("  ", c.Because+".")
 	}
 	p.line("  ", sum(c.Population)+"; "+allowance(c.Check)+".")
-	if c.Unseen != "" {
+	if c.Unseen != "" && !c.heldBy(c.Unseen) {
 		p.line("  ", p.paint.Waits("Out of sight")+" since "+text.Moment(c.UnseenSince, p.now)+": "+c.Unseen+".")
 	}
-	if c.Text != "" {
+	if c.Text != "" && !c.heldBy(c.Text) {
 		p.line("  ", c.Reason+": "+c.Text+".")
-	}
-	if c.Text != "" || len(c.Targets) == 0 {
-		p.groups(c.NotHealthy)
+		p.groups("  ", c.NotHealthy)
+	} else if c.Text == "" && len(c.Targets) == 0 {
+		p.groups("  ", c.NotHealthy)
 	}
 	for _, trouble := range c.Trouble {
 		p.line("  ", "Could not be read: "+trouble+".")
@@ -106,16 +120,21 @@ func (p *page) check(c *Check) {
 	}
 }
 
+// heldBy reports whether the one target that c is printed with says why it is held back in these words, which need not be said twice.
+func (c *Check) heldBy(words string) bool {
+	return len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Holds, func(h look.Hold) bool { return h.Text == words })
+}
+
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
 const mostNames = 10
 
-func (p *page) groups(groups []Group) {
+func (p *page) groups(indent string, groups []Group) {
 	for _, g := range groups {
 		names, more := g.Names, ""
 		if len(names) > mostNames {
 			names, more = names[:mostNames], fmt.Sprintf(" and %d more", len(g.Names)-mostNames)
 		}
-		p.line("  "+string(g.Class)+": ", strings.Join(names, ", ")+more)
+		p.line(indent+string(g.Class)+": ", strings.Join(names, ", ")+more)
 	}
 }
 
@@ -135,34 +154,38 @@ func (p *page) stance(s look.Stance) string {
 
 func (p *page) target(c *Check, t *look.Target) {
 	p.gap()
-	p.line("  ", p.paint.Strong(t.String())+": "+p.verdict(t))
+	if t.Ref == p.subject {
+		p.line("  Verdict: ", p.verdict(t))
+	} else {
+		p.line("  ", p.paint.Strong(t.String())+": "+p.verdict(t))
+	}
 	if t.Left != "" {
-		p.line("    ", t.Left+".")
+		p.line("  - ", t.Left+".")
 		return
 	}
 	for _, f := range t.Findings {
-		p.line("    - ", f.Text)
-		p.line("      ", p.clock(f))
+		p.line("  - ", f.Text)
+		p.line("    ", p.clock(f))
 	}
 	for _, s := range t.Starts {
 		counts := ""
 		if s.Counts {
 			counts = p.paint.Strong(" <- counts")
 		}
-		p.line("    - ", s.What+": "+text.Moment(s.At, p.now)+counts)
+		p.line("  - ", s.What+": "+text.Moment(s.At, p.now)+counts)
 	}
 	if t.State == health.Healthy && !t.InFlight && len(t.Holds) == 0 {
 		return
 	}
 	if t.Would != "" {
-		p.line("    When it is unhealthy: ", "kubemend "+t.Would+".")
+		p.line("  What is done: ", "kubemend "+t.Would+".")
 	}
 	if t.InFlight {
 		p.underway(t)
 	}
-	p.holds(t.Holds)
-	if len(c.Targets) > 1 {
-		p.step(t.Next)
+	p.holds(c, t.Holds)
+	if t.Ref != p.subject {
+		p.step("  ", t.Next)
 	}
 }
 
@@ -191,31 +214,35 @@ func (p *page) clock(f look.Finding) string {
 }
 
 func (p *page) underway(t *look.Target) {
-	line := "It has begun"
+	line := ""
 	if !t.UnderwaySince.IsZero() {
-		line += ", at " + text.Moment(t.UnderwaySince, p.now)
+		line = "since " + text.Moment(t.UnderwaySince, p.now)
 	}
 	for _, request := range t.Underway {
-		line += "; " + request.String()
+		line = strings.TrimPrefix(line+"; "+request.String(), "; ")
 	}
-	p.line("    ", line+".")
+	p.line("  Under way: ", line+".")
 	if t.Answer != "" {
-		p.line("    Said of it: ", t.Answer)
+		p.line("  Said of it: ", t.Answer+".")
 	}
 }
 
-func (p *page) holds(holds []look.Hold) {
+// holds are what holds something back; c is the check that does, or nil.
+func (p *page) holds(c *Check, holds []look.Hold) {
 	if len(holds) > 0 {
-		p.line("    ", "Held back by:")
+		p.line("  ", "Held back by:")
 	}
 	for i, h := range holds {
 		until := ""
 		if !h.Until.IsZero() {
 			until = ", until " + text.Moment(h.Until, p.now)
 		}
-		p.line(fmt.Sprintf("    %d. ", i+1), h.Reason+": "+h.Text+until+".")
+		p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+": "+h.Text+until+".")
+		if c != nil && h.Reason == c.Reason {
+			p.groups("     ", c.NotHealthy)
+		}
 		if h.Person != "" {
-			p.line("       To do: ", h.Person+".")
+			p.line("     To do: ", h.Person+".")
 		}
 	}
 }
@@ -230,7 +257,7 @@ func (p *page) remediation(r *look.Remediation) {
 		p.line("  - ", e)
 	}
 	if len(r.Holds) > 0 {
-		p.holds(r.Holds)
+		p.holds(nil, r.Holds)
 	}
 	for _, trouble := range r.Trouble {
 		p.line("  ", "Could not be read: "+trouble+".")

@@ -1,0 +1,84 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/presence"
+)
+
+// Managers are those that have announced themselves, and what is not known of them.
+type Managers struct {
+	All []presence.Manager `json:"managers"`
+	// Unknown is why it cannot be told which there are; empty if it can.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// ManagersOf are those that w knows of at now, those that run first.
+func ManagersOf(ctx context.Context, w *snapshot.World, now time.Time) Managers {
+	all, err := presence.Of(ctx, w.ReadOnly(), now)
+	if err != nil {
+		return Managers{Unknown: err.Error()}
+	}
+	slices.SortStableFunc(all, func(a, b presence.Manager) int { return alive(b) - alive(a) })
+	return Managers{All: all}
+}
+
+func alive(m presence.Manager) int {
+	if m.Alive {
+		return 1
+	}
+	return 0
+}
+
+// of is the manager that looks at check; nil if there is none. Of one that does not say what it looks at, it is taken that it does.
+func (m Managers) of(check *clusterv1.MachineHealthCheck) *presence.Manager {
+	for i := range m.All {
+		if is := &m.All[i]; is.Alive && (is.Announcement == nil || is.Covers(check) && !is.Announcement.Leaving) {
+			return is
+		}
+	}
+	return nil
+}
+
+// unclaimed is what the manager of a check does about checks that nobody has claimed. Where that is not known, it is what managers do that were
+// told nothing.
+func unclaimed(m *presence.Manager) machinehealthcheck.Unclaimed {
+	if m == nil || m.Announcement == nil || m.Announcement.Unclaimed == "" {
+		return machinehealthcheck.Observe
+	}
+	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
+}
+
+// NoManager is the reason of what holds everything back where nobody is there to do it.
+const NoManager = "NoManager"
+
+// unattended says in c that nobody is there who would act on it.
+func (m Managers) unattended(c *look.Check) {
+	why := "No manager of kubemend runs that looks at it"
+	for i := range m.All {
+		switch is := &m.All[i]; {
+		case !is.Alive:
+			why = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", is.Namespace, is.Gone.UTC().Format(time.RFC3339))
+		case is.Announcement != nil && is.Announcement.Leaving:
+			why = fmt.Sprintf("The manager of kubemend in namespace %s is leaving, and begins nothing", is.Namespace)
+		}
+	}
+	hold := look.Hold{Reason: NoManager, Text: why, Person: "Start it, or hand the check back to Cluster API core: kubectl mend release"}
+	c.Stance, c.Because, c.Next = look.Nobody, why, look.Step{Text: hold.Person, Person: true}
+	for i := range c.Targets {
+		t := &c.Targets[i]
+		if t.Left != "" || t.Next == (look.Step{}) {
+			continue
+		}
+		t.Begins, t.Next = false, c.Next
+		t.Holds = slices.Insert(t.Holds, 0, hold)
+	}
+}

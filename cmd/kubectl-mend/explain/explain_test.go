@@ -1,0 +1,135 @@
+package explain
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// page80and200 is an explanation as it is printed for a narrow terminal and for a wide one.
+func page80and200(t *testing.T, e *Explanation, err error) string {
+	t.Helper()
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	var out bytes.Buffer
+	for _, width := range []int{80, 200} {
+		fmt.Fprintf(&out, "==== %d columns\n", width)
+		if err := e.Print(&out, width, text.Painter{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+// story is a scene and the question that is asked in it.
+type story struct {
+	scene *scene
+	ask   func(context.Context, *ask.Asker) (*Explanation, error)
+}
+
+func machine(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+		return Machine(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
+	}
+}
+
+func check(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+		return MachineHealthCheck(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
+	}
+}
+
+func annotated(name, annotation string) func(*scene) {
+	return func(s *scene) { s.machines[name].Annotations = map[string]string{annotation: ""} }
+}
+
+func awaiting(name string) func(*scene) {
+	return func(s *scene) {
+		s.machines[name].Status.NodeRef.Name = ""
+		s.machines[name].Status.Conditions[0].LastTransitionTime = at(3 * time.Minute)
+		delete(s.nodes, name)
+	}
+}
+
+func TestExplanations(t *testing.T) {
+	golden.Stories(t, map[string]story{
+		"a machine that is well":                         {aScene(), machine("w1")},
+		"a machine that nobody knows":                    {aScene(), machine("w9")},
+		"a machine within its timeout":                   {aScene(silent(2*time.Minute, "w1")), machine("w1")},
+		"a machine whose remediation begins":             {aScene(silent(6*time.Minute, "w1")), machine("w1")},
+		"a machine that its owner is asked to remediate": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "Waiting for remediation")), machine("w1")},
+		"a machine whose owner puts it off":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "RemediationDeferred", "* MachineSet default/md-0 waits for other machines")), machine("w1")},
+		"a machine that is marked by hand":               {aScene(annotated("w1", clusterv1.RemediateMachineAnnotation)), machine("w1")},
+		"a machine whose node was deleted":               {aScene(func(s *scene) { delete(s.nodes, "w1") }), machine("w1")},
+		"a machine whose first node is waited for":       {aScene(awaiting("w1")), machine("w1")},
+		"a machine to be skipped":                        {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.MachineSkipRemediationAnnotation)), machine("w1")},
+		"a machine that is paused":                       {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.PausedAnnotation)), machine("w1")},
+		"a machine that no check selects":                {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }), machine("w1")},
+		"a machine that two checks select":               {aScene(silent(6*time.Minute, "w1"), secondCheck), machine("w1")},
+		"a machine of a check that is not claimed":       {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
+		"a machine of a check that is paused":            {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "" }), machine("w1")},
+		"a machine of a cluster that is paused":          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
+		"a control plane that is not initialized":        {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
+		"an infrastructure that is not ready":            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
+		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
+		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
+		"a machine that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
+		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
+			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
+		}), machine("w1")},
+		"a machine that waits for others": {aScene(silent(6*time.Minute, "w1"), silent(7*time.Minute, "w2"), func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }), machine("w1")},
+		"a machine on its way out": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
+			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
+		}), machine("w1")},
+		"a template that is not there":             {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
+		"no manager runs":                          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
+		"what the user may not read":               {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
+		"a check of which all is well":             {aScene(), check("workers")},
+		"a check that is short-circuited":          {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
+		"a check of a cluster that does not exist": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
+		"a check with an impossible limit":         {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
+	}, func(t *testing.T, s story) string {
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		return page80and200(t, e, err)
+	})
+}
+
+func askedOwner(name, reason, message string) func(*scene) {
+	return func(s *scene) {
+		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason,
+			"Health check failed:\n  * Condition Ready on Node is reporting status Unknown", time.Minute)
+		s.said(name, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, reason, message, time.Minute)
+	}
+}
+
+func secondCheck(s *scene) {
+	other := s.check.DeepCopy()
+	other.Name, other.UID, other.CreationTimestamp = "everything", "other", at(48*time.Hour)
+	other.Spec.Selector.MatchLabels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
+	s.others = append(s.others, other)
+}
+
+func outOfSight(s *scene) {
+	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
+		Type: mendv1.WorkloadClusterReachable, Status: metav1.ConditionFalse, Reason: mendv1.UnreachableReason, LastTransitionTime: at(4 * time.Minute),
+	})
+}
+
+func byTemplate(s *scene) {
+	s.check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Name: "reboot",
+	}
+}
