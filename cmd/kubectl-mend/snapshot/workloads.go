@@ -135,13 +135,7 @@ func (w *World) Nodes(cluster client.ObjectKey) []*corev1.Node {
 	if !known {
 		return nil
 	}
-	inner.mu.RLock()
-	defer inner.mu.RUnlock()
-	nodes := make([]*corev1.Node, 0, len(inner.kinds[nodeKind].all))
-	for _, r := range inner.kinds[nodeKind].all {
-		nodes = append(nodes, r.is.(*corev1.Node))
-	}
-	return nodes
+	return inner.allNodes()
 }
 
 // Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.

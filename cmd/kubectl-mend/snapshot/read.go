@@ -1,0 +1,203 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// Source is a management cluster that can be read.
+type Source struct {
+	// Config says which, and as whom.
+	Config *rest.Config
+	// Clock says when it is read; the real one if nil.
+	Clock clock.PassiveClock
+}
+
+// From is the management cluster that the flags of a command name.
+func From(flags genericclioptions.RESTClientGetter) (Source, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return Source{}, fmt.Errorf("find the management cluster: %w", err)
+	}
+	return Source{Config: config}, nil
+}
+
+// Scope is how much of a management cluster is read.
+type Scope struct {
+	// Namespace is that of Cluster API's objects; all if it is empty. What NodeHealthChecks name is read wherever it is.
+	Namespace string
+	// Cluster is the one whose machines and checks are read; those of all if it is empty.
+	Cluster string
+	// Nodes says that the nodes of workload clusters are read.
+	Nodes bool
+	// Events says that events are read.
+	Events bool
+	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
+	LeaseNamespace string
+}
+
+// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some thousand.
+const (
+	requestsPerSecond = 200
+	requestBurst      = 400
+	atOnce            = 32
+)
+
+// reading is a world that is being read.
+type reading struct {
+	Scope
+	world  *World
+	client client.Client
+	served map[schema.GroupKind]served
+	live   *live
+}
+
+// Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user. What may not be read, or does not answer,
+// is Missing in the world; it is an error only if the management cluster cannot be asked for anything.
+func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
+	if from.Clock == nil {
+		from.Clock = clock.RealClock{}
+	}
+	if scope.LeaseNamespace == "" {
+		scope.LeaseNamespace = nhcv1.DefaultLeaseNamespace
+	}
+	r, err := begin(from, scope)
+	if err != nil {
+		return nil, fmt.Errorf("read the management cluster: %w", err)
+	}
+	r.each(ctx, r.first())
+	r.each(ctx, r.second(ctx))
+	if scope.Nodes {
+		r.workloads(ctx)
+	}
+	r.world.live = r.live
+	return r.world, nil
+}
+
+// begin asks the API server which kinds it serves.
+func begin(from Source, scope Scope) (*reading, error) {
+	config := rest.CopyConfig(from.Config)
+	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
+	config.WarningHandler = rest.NoWarnings{} // that a version is deprecated is not for who looks
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := discover(config, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	w := New()
+	w.Taken, w.Clock = from.Clock.Now().UTC(), from.Clock
+	w.kinds = map[schema.GroupKind]*kind{} // only what is served is installed
+	c, err := client.New(config, client.Options{Scheme: w.scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
+	if err != nil {
+		return nil, err
+	}
+	r := &reading{Scope: scope, world: w, client: c, served: servedOf(groups), live: &live{workloads: map[client.ObjectKey]client.Reader{}}}
+	for _, is := range always {
+		r.install(is.GroupKind())
+	}
+	return r, nil
+}
+
+func discover(config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.GetAPIGroupResources(api)
+}
+
+// served is what an API server serves of a kind.
+type served struct {
+	versions   []string // the preferred one first
+	plural     string
+	namespaced bool
+	status     bool
+}
+
+func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]served {
+	kinds := map[schema.GroupKind]served{}
+	for _, g := range groups {
+		versions := []string{g.Group.PreferredVersion.Version}
+		for _, v := range g.Group.Versions {
+			if !slices.Contains(versions, v.Version) {
+				versions = append(versions, v.Version)
+			}
+		}
+		for _, version := range versions {
+			withStatus := map[string]bool{}
+			for _, resource := range g.VersionedResources[version] {
+				if name, is := strings.CutSuffix(resource.Name, "/status"); is {
+					withStatus[name] = true
+				}
+			}
+			for _, resource := range g.VersionedResources[version] {
+				if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") {
+					continue
+				}
+				gk := schema.GroupKind{Group: g.Group.Name, Kind: resource.Kind}
+				k := kinds[gk]
+				k.versions, k.plural, k.namespaced = append(k.versions, version), resource.Name, resource.Namespaced
+				k.status = k.status || withStatus[resource.Name]
+				kinds[gk] = k
+			}
+		}
+	}
+	return kinds
+}
+
+// install makes a kind known to the world in all versions that are served; false if there is none.
+func (r *reading) install(gk schema.GroupKind) bool {
+	is, found := r.served[gk]
+	if !found {
+		return false
+	}
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	for _, version := range is.versions {
+		r.world.kindFor(gk.WithVersion(version), is.plural, is.namespaced).stateless = !is.status
+	}
+	return true
+}
+
+// each reads several things at the same time.
+func (r *reading) each(ctx context.Context, tasks []task) {
+	var work errgroup.Group
+	work.SetLimit(atOnce)
+	for _, t := range tasks {
+		work.Go(func() error {
+			r.read(ctx, t)
+			return nil
+		})
+	}
+	_ = work.Wait() // what cannot be read is missing
+}
+
+// Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
+func (w *World) Installed(_ context.Context, crd string) (bool, error) {
+	plural, group, _ := strings.Cut(crd, ".")
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for gk, k := range w.kinds {
+		if gk.Group == group && k.plural == plural && len(k.versions) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

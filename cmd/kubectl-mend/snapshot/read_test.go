@@ -1,0 +1,457 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+)
+
+const (
+	secret = "nobody's business" // stands wherever a snapshot must not look
+	junk   = "example.com/whatever"
+)
+
+var (
+	templateKind = poisonKind.GroupVersion().WithKind("PoisonTemplate")
+	hostsKind    = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+)
+
+func littered(o client.Object) client.Object {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[corev1.LastAppliedConfigAnnotation], annotations[junk], annotations[conversionData] = secret, secret, secret
+	o.SetAnnotations(annotations)
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: secret}})
+	return o
+}
+
+func tree2(gvk schema.GroupVersionKind, namespace, name string, content map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// aManagementCluster has something of everything, full of what is nobody's business.
+func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *World {
+	t.Helper()
+	w, _ := aWorld(t)
+	for _, is := range []installed{
+		{poisonKind, "poisons", true}, {templateKind, "poisontemplates", true}, {hostsKind, "baremetalhosts", true},
+		{corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", true}, {eventGVK, "events", true},
+	} {
+		w.Install(is.GroupVersionKind, is.plural, is.namespaced)
+	}
+	machine := aMachine("m", func(m *clusterv1.Machine) {
+		m.Spec.Bootstrap.DataSecretName = ptr.To(secret)
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3"}
+		m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+	})
+	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host", Annotations: map[string]string{
+		"baremetalhost.metal3.io/status": secret, infrav1.UnhealthyAnnotation: "x",
+	}}}
+	host.Spec.Online, host.Spec.BMC = true, bmov1alpha1.BMCDetails{Address: secret, CredentialsName: secret}
+	host.Spec.UserData = &corev1.SecretReference{Name: secret}
+	objs := []client.Object{
+		machine, aMachine("other", func(m *clusterv1.Machine) { m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel] = "c2", "c2" }), host,
+		tree2(infrav1.GroupVersion.WithKind("Metal3Machine"), "ns", "m3", map[string]any{"spec": map[string]any{"userData": secret},
+			"metadata": map[string]any{"annotations": map[string]any{infrav1.HostAnnotation: "ns/host"}}}),
+		&clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}, Spec: clusterv1.MachineHealthCheckSpec{
+			ClusterName: "c1", Remediation: clusterv1.MachineHealthCheckRemediation{TemplateRef: clusterv1.MachineHealthCheckRemediationTemplateReference{
+				APIVersion: "remedies.example.com/v1", Kind: "PoisonTemplate", Name: "p",
+			}},
+		}},
+		&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Spec: nhcv1.NodeHealthCheckSpec{
+			RemediationTemplate: &corev1.ObjectReference{APIVersion: "remedies.example.com/v1", Kind: "PoisonTemplate", Namespace: "remedies", Name: "p"},
+		}},
+		tree2(templateKind, "ns", "p", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"password": secret}}}}),
+		tree2(poisonKind, "remedies", "n", map[string]any{
+			"spec": map[string]any{"password": secret},
+			"status": map[string]any{"token": secret, "conditions": []any{
+				map[string]any{"type": "Succeeded", "status": "False", "observedGeneration": int64(1)},
+			}},
+		}),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"role": "x"}}, Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Address: secret}},
+		}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: leaderLease}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "somebody-else"}},
+		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "Machine", Name: "m"}, Note: "well"},
+		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "f"}, Regarding: corev1.ObjectReference{Kind: "Pod", Name: "p"}, Note: secret},
+	}
+	for name, config := range reach {
+		objs = append(objs, aCluster(name), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: name},
+		}, Data: map[string][]byte{"value": kubeconfigOf(config)}})
+	}
+	for _, crd := range []string{"baremetalhosts.metal3.io", "unrelated.example.com"} {
+		o := bare(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		o.Name, o.Labels = crd, map[string]string{clusterv1.ProviderNameLabel: "x"}
+		objs = append(objs, o)
+	}
+	for _, o := range objs {
+		if err := w.Add(littered(o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func aCluster(name string) *clusterv1.Cluster {
+	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	c.Spec.Topology.Variables = []clusterv1.ClusterVariable{{Name: secret}}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
+	return c
+}
+
+func kubeconfigOf(config *rest.Config) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{"token":%q}}]}`, config.Host, secret)
+}
+
+// workloadOf is a workload cluster with one node, that somebody fences.
+func workloadOf(t testing.TB) *rest.Config {
+	w, _ := aWorld(t)
+	inner := w.Workload(key("c1"))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-m", Annotations: map[string]string{fence.FencedByAnnotation: "r", junk: secret}}}
+	node.Status.NodeInfo.BootID = "boot"
+	node.Status.Addresses = []corev1.NodeAddress{{Address: secret}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
+	if err := inner.Add(node, pod); err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, inner)
+}
+
+func readAll(t testing.TB, from *World, scope Scope) *World {
+	t.Helper()
+	w, err := Read(t.Context(), Source{Config: serve(t, from), Clock: clocktesting.NewFakePassiveClock(noon)}, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func everything(t testing.TB) *World {
+	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "silent": {Host: "http://127.0.0.1:1"}})
+	return readAll(t, from, Scope{Nodes: true, Events: true})
+}
+
+func TestAllIsReadThatIsLookedAt(t *testing.T) {
+	w := everything(t)
+	c := w.Client()
+	host, m3 := &bmov1alpha1.BareMetalHost{}, bare(infrav1.GroupVersion.WithKind("Metal3Machine"))
+	poison, template := whole(poisonKind), whole(templateKind)
+	for what, err := range map[string]error{
+		"a machine":            c.Get(t.Context(), key("m"), &clusterv1.Machine{}),
+		"one of another":       c.Get(t.Context(), key("other"), &clusterv1.Machine{}),
+		"a host":               c.Get(t.Context(), key("host"), host),
+		"what is between them": c.Get(t.Context(), key("m3"), m3),
+		"a check":              c.Get(t.Context(), key("check"), &clusterv1.MachineHealthCheck{}),
+		"a check of nodes":     c.Get(t.Context(), client.ObjectKey{Name: "nodes"}, &nhcv1.NodeHealthCheck{}),
+		"a template":           c.Get(t.Context(), key("p"), template),
+		"a request elsewhere":  c.Get(t.Context(), client.ObjectKey{Namespace: "remedies", Name: "n"}, poison),
+		"a node":               c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}),
+		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: leaderLease}, &coordinationv1.Lease{}),
+		"the lease of a node":  c.Get(t.Context(), client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}, &coordinationv1.Lease{}),
+		"an event":             c.Get(t.Context(), key("e"), &eventsv1.Event{}),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !host.Spec.Online || m3.Annotations[infrav1.HostAnnotation] != "ns/host" {
+		t.Errorf("host %+v, Metal3Machine %+v", host.Spec, m3)
+	}
+	if conditions, _, _ := unstructured.NestedSlice(poison.Object, "status", "conditions"); len(conditions) != 1 {
+		t.Errorf("the request says %v", poison.Object)
+	}
+	if _, found, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec"); !found {
+		t.Errorf("the template cannot be used: %v", template.Object)
+	}
+	for _, name := range []string{"baremetalhosts.metal3.io", "poisons.remedies.example.com", "hostremediations.kubemend.io"} {
+		if there, err := w.Installed(t.Context(), name); err != nil || there == strings.HasPrefix(name, "hostremediations") {
+			t.Errorf("%s installed: %t (%v)", name, there, err)
+		}
+	}
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	if err := c.List(t.Context(), crds); err != nil || len(crds.Items) != 1 || crds.Items[0].Labels[clusterv1.ProviderNameLabel] != "x" {
+		t.Errorf("CustomResourceDefinitions: %v (%v)", crds.Items, err)
+	}
+	if err := c.Get(t.Context(), key("m"), &mendv1.HostRemediation{}); !meta.IsNoMatchError(err) {
+		t.Errorf("a kind that is not installed: %v", err)
+	}
+	if !w.Taken.Equal(noon) {
+		t.Errorf("taken at %s", w.Taken)
+	}
+}
+
+func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
+	w := everything(t)
+	node := w.Node(key("c1"), "node-of-m")
+	if node == nil || node.Status.NodeInfo.BootID != "boot" || node.Annotations[fence.FencedByAnnotation] != "r" {
+		t.Fatalf("the node is %+v", node)
+	}
+	if why, _, unseen := w.Unseen(key("silent")); !unseen || why == "" {
+		t.Error("a cluster that cannot be reached was seen")
+	}
+	if got := w.Missing(); len(got) != 1 || got[0].What != "Nodes of cluster ns/silent" {
+		t.Errorf("missing are %v", got)
+	}
+	reader, err := w.Live(key("c1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := &corev1.PodList{}
+	if err := reader.List(t.Context(), pods, client.InNamespace("ns")); err != nil || len(pods.Items) != 1 {
+		t.Errorf("asked live for pods: %v (%v)", pods.Items, err)
+	}
+	if _, err := w.Live(key("silent")); err == nil || errors.Is(err, ErrRecorded) {
+		t.Errorf("a cluster that cannot be reached can be asked: %v", err)
+	}
+}
+
+func TestAKubeconfigRunsNothingOnTheMachineOfTheUser(t *testing.T) {
+	const frame = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+"clusters":[{"name":"c","cluster":{"server":"https://example.com"%s}}],"users":[{"name":"u","user":{%s}}]}`
+	for name, tc := range map[string]struct {
+		cluster, user string
+		harmless      bool
+	}{
+		"a token":                   {"", `"token":"t"`, true},
+		"a program":                 {"", `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"rm","interactiveMode":"Never"}`, false},
+		"another program":           {"", `"auth-provider":{"name":"gcp"}`, false},
+		"a file with a token":       {"", `"tokenFile":"/etc/passwd"`, false},
+		"a file with a key":         {"", `"client-key":"/etc/passwd"`, false},
+		"a file with a certificate": {"", `"client-certificate":"/etc/passwd"`, false},
+		"a file with an authority":  {`,"certificate-authority":"/etc/passwd"`, `"token":"t"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := harmless(fmt.Appendf(nil, frame, tc.cluster, tc.user)); (err == nil) != tc.harmless {
+				t.Errorf("harmless: %t, want %t (%v)", err == nil, tc.harmless, err)
+			}
+		})
+	}
+}
+
+func TestAScopeIsKeptTo(t *testing.T) {
+	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
+	if err := from.Add(aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" })); err != nil {
+		t.Fatal(err)
+	}
+	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
+	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
+	if err := errors.Join(w.Client().List(t.Context(), list), w.Client().List(t.Context(), clusters)); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 0 {
+		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
+	}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("what is out of scope: %v", err)
+	}
+}
+
+func forbid(w *World, gvk schema.GroupVersionKind, plural string, namespace string) {
+	w.Forbid(gvk, plural, true, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
+}
+
+func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
+	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t)})
+	forbid(from, hostsKind, "baremetalhosts", "")
+	forbid(from, poisonKind, "poisons", "")
+	from.kinds[poisonKind.GroupKind()].scopes["remedies"] = nil
+	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
+	delete(from.kinds[secretKind].records, key("c1-kubeconfig")) // a world gives what it has, whatever else is forbidden
+	w := readAll(t, from, Scope{Nodes: true})
+	var got []string
+	for _, m := range w.Missing() {
+		got = append(got, m.String())
+	}
+	want := []string{
+		`BareMetalHosts in all namespaces: forbidden: User "u" may not`,
+		`Nodes of cluster ns/c1: forbidden: User "u" may not`,
+		`Poisons in all namespaces: forbidden: User "u" may not`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+	for _, of := range []*World{w, again(t, w)} {
+		if err := of.Client().List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
+			t.Errorf("the hosts are %v", err)
+		}
+		poisons := &unstructured.UnstructuredList{}
+		poisons.SetGroupVersionKind(poisonKind.GroupVersion().WithKind("PoisonList"))
+		if err := of.Client().List(t.Context(), poisons); err != nil || len(poisons.Items) != 1 {
+			t.Errorf("of what may be read in one namespace there are %d (%v)", len(poisons.Items), err)
+		}
+	}
+}
+
+func TestAClusterThatCannotBeAskedAtAllIsAnError(t *testing.T) {
+	if _, err := Read(t.Context(), Source{Config: &rest.Config{Host: "http://127.0.0.1:1"}}, Scope{}); err == nil {
+		t.Error("a world was read from nowhere")
+	}
+}
+
+func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
+	w, _ := aWorld(t)
+	old := schema.GroupVersionKind{Group: infrav1.GroupVersion.Group, Version: "v1beta1", Kind: "Metal3Remediation"}
+	if err := w.Add(tree2(old, "ns", "m", map[string]any{})); err != nil {
+		t.Fatal(err)
+	}
+	is := readAll(t, w, Scope{})
+	if err := is.Client().Get(t.Context(), key("m"), bare(old)); err != nil {
+		t.Error(err)
+	}
+	if err := is.Client().Get(t.Context(), key("m"), &infrav1.Metal3Remediation{}); !meta.IsNoMatchError(err) {
+		t.Errorf("the version that is not served: %v", err)
+	}
+}
+
+// again is w after it was saved and loaded.
+func again(t testing.TB, w *World) *World {
+	t.Helper()
+	loaded, err := Load(bytes.NewReader(saved(t, w)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func saved(t testing.TB, w *World) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	if err := w.Save(&file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func unpacked(t testing.TB, file []byte) []byte {
+	t.Helper()
+	reader, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func TestAFileHoldsNothingThatIsNobodysBusiness(t *testing.T) {
+	raw := aManagementCluster(t, map[string]*rest.Config{"c1": {}})
+	raw.SetNodes(key("c1"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{junk: secret}}}})
+	for name, w := range map[string]*World{"as it was read": everything(t), "as somebody has filled it": raw} {
+		content := string(unpacked(t, saved(t, w)))
+		if at := strings.Index(content, secret); at >= 0 {
+			t.Errorf("%s:\n%s", name, content[max(0, at-600):at+len(secret)])
+		}
+		for _, word := range []string{"managedFields", "last-applied", junk, "kubeconfig", "userData", "dataSecretName", "topology"} {
+			if strings.Contains(content, word) {
+				t.Errorf("%s there is %q in it", name, word)
+			}
+		}
+	}
+}
+
+func TestALoadedWorldIsTheOneThatWasSaved(t *testing.T) {
+	w := everything(t)
+	w.SetUnseen(key("c3"), "it was lost", noon.Add(-time.Hour))
+	file := saved(t, w)
+	loaded := again(t, w)
+	if diff := cmp.Diff(string(unpacked(t, file)), string(unpacked(t, saved(t, loaded)))); diff != "" {
+		t.Errorf("saved again, it differs (-first +second):\n%s", diff)
+	}
+	if diff := cmp.Diff(contentOf(t, w), contentOf(t, loaded)); diff != "" {
+		t.Errorf("its objects differ (-saved +loaded):\n%s", diff)
+	}
+	if why, since, unseen := loaded.Unseen(key("c3")); !unseen || why != "it was lost" || !since.Equal(noon.Add(-time.Hour)) {
+		t.Errorf("unseen %t since %s: %s", unseen, since, why)
+	}
+	if _, err := loaded.Live(key("c1")); !errors.Is(err, ErrRecorded) {
+		t.Errorf("a file can be asked: %v", err)
+	}
+	legible, err := Load(bytes.NewReader(unpacked(t, file)))
+	if err != nil || legible.Node(key("c1"), "node-of-m") == nil {
+		t.Errorf("unpacked it cannot be loaded: %v", err)
+	}
+}
+
+// contentOf are all objects of a world, and of its workload clusters.
+func contentOf(t testing.TB, w *World) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for gk, k := range w.kinds {
+		for _, r := range k.all {
+			content, err := tree(r.is)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[fmt.Sprintf("%s %s %T", gk, r.key, r.is)] = content
+		}
+	}
+	for _, cluster := range w.Workloads() {
+		for _, n := range w.Nodes(cluster) {
+			content, err := tree(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all["node "+cluster.String()+" "+n.Name] = content
+		}
+	}
+	return all
+}
+
+func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
+	for name, tc := range map[string]struct{ file, want string }{
+		"nothing":              {"", "load a world: it is no file that `kubectl mend record` has written"},
+		"something else":       {"kind: Pod\napiVersion: v1\n", "load a world: it is no file that `kubectl mend record` has written"},
+		"a picture":            {"\x89PNG\r\n", "load a world: it is no file that `kubectl mend record` has written"},
+		"one of another group": {`{"kind":"Snapshot","apiVersion":"example.com/v1"}`, "load a world: it is no file that `kubectl mend record` has written"},
+		"one of a later version": {
+			`{"kind":"Snapshot","apiVersion":"kubemend.io/v1"}`,
+			"load a world: it is of version kubemend.io/v1, and only kubemend.io/v1alpha1 is known here: another release of kubectl-mend has written it",
+		},
+		"half of one": {"\x1f\x8b\x08\x00", "load a world: unpack it: unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Load(strings.NewReader(tc.file)); err == nil || err.Error() != tc.want {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
+const patience = 30 * time.Second
+
+// task is one kind that is to be read.
+type task struct {
+	gvk schema.GroupVersionKind
+	// bare says that no more than metadata is read.
+	bare bool
+	// anyVersion says that metadata alone is read if the version is not served but another one is.
+	anyVersion bool
+	// namespace is where; everywhere if it is empty. instead are those that are read if not everything may be.
+	namespace string
+	instead   []string
+	options   []client.ListOption
+	// keep says which objects are kept; all if it is nil.
+	keep func(client.Object) bool
+	// called is how what is read is called, if not by its kind and namespace.
+	called string
+	// partial says that what is read is not all that the namespace has, and that nothing is said of it.
+	partial bool
+}
+
+// read carries out a task. A kind that is not installed is not missing.
+func (r *reading) read(ctx context.Context, t task) {
+	is, found := r.served[t.gvk.GroupKind()]
+	if !found {
+		return
+	}
+	if !slices.Contains(is.versions, t.gvk.Version) {
+		known := r.world.scheme.Recognizes(t.gvk)
+		if known && !t.bare && !t.anyVersion {
+			r.world.Lacks(plural(t.gvk.Kind), fmt.Sprintf("they are served in %s, and version %s is needed", strings.Join(is.versions, ", "), t.gvk.Version))
+			return
+		}
+		t.bare = t.bare || known
+		t.gvk.Version = is.versions[0]
+	}
+	r.install(t.gvk.GroupKind())
+	if !is.namespaced {
+		t.namespace = ""
+	}
+	err := r.list(ctx, t)
+	if err == nil {
+		r.say(t, t.namespace, nil)
+		return
+	}
+	r.world.Lacks(t.what(is), why(err))
+	if !apierrors.IsForbidden(err) || t.namespace != "" || len(t.instead) == 0 {
+		r.say(t, t.namespace, fmt.Errorf("list %s: %w", plural(t.gvk.Kind), err))
+		return
+	}
+	for _, namespace := range t.instead {
+		t.namespace, t.instead = namespace, nil
+		r.read(ctx, t)
+	}
+}
+
+// say notes of a namespace of a kind whether it was read. What was read of it once stays read.
+func (r *reading) say(t task, namespace string, err error) {
+	if t.partial {
+		return
+	}
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	k := r.world.kinds[t.gvk.GroupKind()]
+	if k == nil {
+		return
+	}
+	if was, said := k.scopes[namespace]; said && was == nil {
+		return
+	}
+	k.scopes[namespace] = err
+}
+
+// what names what a task reads.
+func (t task) what(is served) string {
+	switch {
+	case t.called != "":
+		return t.called
+	case !is.namespaced && t.gvk.Kind == "Node":
+		return "Nodes of the management cluster"
+	case !is.namespaced:
+		return plural(t.gvk.Kind)
+	case t.namespace == "":
+		return plural(t.gvk.Kind) + " in all namespaces"
+	default:
+		return plural(t.gvk.Kind) + " in namespace " + t.namespace
+	}
+}
+
+func plural(kind string) string {
+	if begin, is := strings.CutSuffix(kind, "y"); is {
+		return begin + "ies"
+	}
+	return kind + "s"
+}
+
+// why says why something could not be read, in the same words each time.
+func why(err error) string {
+	timeout := net.Error(nil)
+	switch {
+	case apierrors.IsForbidden(err):
+		said := err.Error()
+		if _, after, is := strings.Cut(said, "forbidden: "); is {
+			said = after
+		}
+		return "forbidden: " + said
+	case apierrors.IsUnauthorized(err):
+		return "not logged in: " + err.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
+		return "no answer came in time"
+	default:
+		return err.Error()
+	}
+}
+
+// list reads what a task asks for into the world.
+func (r *reading) list(ctx context.Context, t task) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, err := r.emptyList(t)
+	if err != nil {
+		return err
+	}
+	// What the API server has in memory is as new as a controller's cache, and costs it less than a read of its database.
+	options := append([]client.ListOption{client.InNamespace(t.namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}}, t.options...)
+	if err := r.client.List(ctx, list, options...); err != nil {
+		return err
+	}
+	var kept []client.Object
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		obj, ok := o.(client.Object)
+		if !ok || t.keep != nil && !t.keep(obj) {
+			return nil
+		}
+		obj.GetObjectKind().SetGroupVersionKind(t.gvk)
+		if slimmed := slim(obj); slimmed != nil {
+			kept = append(kept, slimmed)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	for _, obj := range kept {
+		if err := r.world.put(r.world.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
+			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
+		}
+	}
+	return nil
+}
+
+// emptyList is a list of what a task reads, as its type if that is known.
+func (r *reading) emptyList(t task) (client.ObjectList, error) {
+	gvk := t.gvk.GroupVersion().WithKind(t.gvk.Kind + "List")
+	switch {
+	case t.bare:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	case !r.world.scheme.Recognizes(t.gvk):
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	}
+	list, err := r.world.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return list.(client.ObjectList), nil
+}
