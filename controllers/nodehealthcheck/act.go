@@ -62,7 +62,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	r.mark(ctx, w, &o)
 	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
 		if again := r.memory.seat.take(s.target.name, w.now, r.Clock.Now()); !again.IsZero() {
-			o.lookAgainAt(again)
+			o.lookAgainAt(again, "")
 			return o
 		}
 		defer func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }()

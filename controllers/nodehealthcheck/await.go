@@ -27,12 +27,16 @@ func (r *Reconciler) await(ctx context.Context, w *world) (ctrl.Result, error) {
 	if w.now.Sub(is.unread) <= slowRead {
 		return ctrl.Result{RequeueAfter: wake.MergeWindow}, nil
 	}
+	return ctrl.Result{}, errors.Join(fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, pendingMessage(w)), r.record(ctx, w, awaiting(w)))
+}
+
+// awaiting is what a check says that waits for long.
+func awaiting(w *world) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
-	message := pendingMessage(w)
 	set(w, &next.Status, metav1.Condition{
-		Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: nhcv1.KindUnreadReason, Message: message,
+		Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: nhcv1.KindUnreadReason, Message: pendingMessage(w),
 	})
-	return ctrl.Result{}, errors.Join(fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, message), r.record(ctx, w, next))
+	return next
 }
 
 // pendingMessage says what a check waits for.

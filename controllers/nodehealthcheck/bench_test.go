@@ -10,7 +10,7 @@ import (
 // BenchmarkDecide is all of a pass but its I/O: 5000 nodes, two remedies, 50 nodes that are unhealthy.
 func BenchmarkDecide(b *testing.B) {
 	const nodes, unhealthy = 5000, 50
-	w := &world{now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
+	w := &world{memory: &memory{}, now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
 	w.policy, w.remedies = policyOf(&w.check.Spec), remediesOf(&w.check.Spec)
 	w.rungs = rungsOf(w.remedies)
 	for i := range w.remedies {
@@ -23,10 +23,9 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		w.targets = append(w.targets, target{name: n.Name, node: n, selected: true})
 	}
-	r := &Reconciler{}
 	b.ReportAllocs()
 	for b.Loop() {
-		r.judge(w)
+		w.judge()
 		s := weigh(w)
 		if steps := plan(w, s); len(steps) != unhealthy {
 			b.Fatalf("%d steps", len(steps))

@@ -108,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.Leaving {
 		return r.leave(ctx, req.Name, now)
 	}
-	w, err := r.observe(ctx, req.Name, now)
+	w, err := r.observe(ctx, req.Name, now, &r.memory)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -88,6 +88,28 @@ func begin(rt *rapid.T) *history {
 
 // happens lets one thing happen, and then a pass over each check.
 func (h *history) happens() {
+	h.occurs()
+	if rapid.IntRange(0, 4).Draw(h.T, "fails") == 0 {
+		left := rapid.IntRange(0, 3).Draw(h.T, "writes before")
+		h.fails = func(string, client.Object) error {
+			left--
+			if left == -1 {
+				return apierrors.NewInternalError(errors.New("the API server is out of order"))
+			}
+			return nil
+		}
+	}
+	for _, c := range h.checks {
+		h.pass(c)
+	}
+	h.fails = nil
+	for _, c := range h.checks {
+		h.pass(c)
+	}
+}
+
+// occurs lets one thing happen.
+func (h *history) occurs() {
 	name := rapid.SampledFrom(names).Draw(h.T, "node")
 	switch what := rapid.SampledFrom(happenings).Draw(h.T, "what"); what {
 	case "bad", "good", "flip", "leave", "exclude", "vanish":
@@ -108,23 +130,6 @@ func (h *history) happens() {
 		h.update(c)
 	default:
 		h.remediator(what)
-	}
-	if rapid.IntRange(0, 4).Draw(h.T, "fails") == 0 {
-		left := rapid.IntRange(0, 3).Draw(h.T, "writes before")
-		h.fails = func(string, client.Object) error {
-			left--
-			if left == -1 {
-				return apierrors.NewInternalError(errors.New("the API server is out of order"))
-			}
-			return nil
-		}
-	}
-	for _, c := range h.checks {
-		h.pass(c)
-	}
-	h.fails = nil
-	for _, c := range h.checks {
-		h.pass(c)
 	}
 }
 

@@ -102,7 +102,7 @@ func (b beginning) firstOf(bars []bar) *skip {
 
 // allOf are all the answers.
 func (b beginning) allOf(bars []bar) []*skip {
-	var why []*skip
+	why := make([]*skip, 0, len(bars))
 	for _, ask := range bars {
 		why = append(why, ask(b)...)
 	}

@@ -207,7 +207,7 @@ func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
 			k.fails = tc.fails
 			var seen []*world
 			for _, name := range []string{"one", "two"} {
-				w, err := k.r.observe(t.Context(), name, k.clock.Now())
+				w, err := k.r.observe(t.Context(), name, k.clock.Now(), &k.r.memory)
 				if err != nil {
 					t.Fatal(err)
 				}

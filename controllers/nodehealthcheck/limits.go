@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,19 @@ func spelled(amount *intstr.IntOrString) string {
 		return ""
 	}
 	return amount.String()
+}
+
+// limitText is the threshold that counts, as the spec has it.
+func limitText(spec *nhcv1.NodeHealthCheckSpec) string {
+	smallest, most := spelled(spec.MinHealthy), spelled(spec.MaxUnhealthy)
+	switch {
+	case smallest != "" && most != "":
+		return "minHealthy " + smallest + " and maxUnhealthy " + most
+	case most != "":
+		return "maxUnhealthy " + most
+	default:
+		return "minHealthy " + cmp.Or(smallest, budget.DefaultMinHealthy)
+	}
 }
 
 func cooldownOf(spec *nhcv1.NodeHealthCheckSpec) *time.Duration {

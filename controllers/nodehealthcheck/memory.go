@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -80,6 +81,20 @@ func (m *memory) released(check string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.left, check)
+}
+
+// copyOf returns a memory of its own that remembers the same of a check, for a look that leaves m as it is. It must not be called during a pass
+// over that check.
+func (m *memory) copyOf(check string) *memory {
+	m.written.mu.Lock()
+	defer m.written.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own := &memory{written: written{marks: maps.Clone(m.written.marks)}, checks: map[string]*remembered{}}
+	if is, known := m.checks[check]; known { // what passes observe with is replaced as a whole, and never changed
+		own.checks[check] = &remembered{streaks: is.streaks, counted: is.counted, refused: is.refused}
+	}
+	return own
 }
 
 // recall gives the requests and targets of w what is remembered of them, and forgets about the others.

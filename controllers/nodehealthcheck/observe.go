@@ -22,13 +22,15 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machines"
 )
 
 // world is everything that one pass decides on, read once.
 type world struct {
-	now   time.Time
-	check *nhcv1.NodeHealthCheck
+	memory *memory // of former passes
+	now    time.Time
+	check  *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
 	pending []schema.GroupVersionKind
 
@@ -53,6 +55,8 @@ type world struct {
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
 	recheck time.Time
+	// next is, of what it is looked at again for, what a user wants to know.
+	next look.Step
 }
 
 // target is one node that the check selects, or that it has begun to remediate.
@@ -78,8 +82,8 @@ type target struct {
 	terminating bool
 }
 
-// observe reads the world of the check called name. It returns nil if there is none.
-func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*world, error) {
+// observe reads the world of the check called name, and notes in memory what the next pass has to know of it. It returns nil if there is none.
+func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, memory *memory) (*world, error) {
 	check := &nhcv1.NodeHealthCheck{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
 		return nil, nil
@@ -89,7 +93,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	w := &world{memory: memory, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -106,8 +110,8 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time) (*
 	if err := r.observeNodes(ctx, w); err != nil {
 		return nil, err
 	}
-	r.judge(w)
-	r.memory.recall(w)
+	w.judge()
+	w.memory.recall(w)
 	r.observeMachines(ctx, w)
 	r.observeUpgrade(ctx, w)
 	r.observeMembers(ctx, w)
@@ -121,7 +125,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	if err != nil {
 		selector = labels.Nothing()
 		if w.disabled == nil {
-			w.disabled = &disabling{nhcv1.SelectorInvalidReason, fmt.Sprintf("spec.selector is invalid: %v", err)}
+			w.disabled = &disabling{nhcv1.SelectorInvalidReason, invalidSelector(err)}
 		}
 	}
 	list := &corev1.NodeList{}
@@ -190,9 +194,9 @@ func (w *world) attach() {
 }
 
 // judge gives every target its verdict.
-func (r *Reconciler) judge(w *world) {
+func (w *world) judge() {
 	var facts health.Target
-	all := r.memory.streaksOf(w.check)
+	all := w.memory.streaksOf(w.check)
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.node == nil {
@@ -224,11 +228,11 @@ func (t *target) startable() bool {
 // remediated reports whether there are requests for t.
 func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }
 
-// lookAgainIn makes the pass be repeated after d at the latest; zero asks for nothing.
-func (w *world) lookAgainIn(d time.Duration) {
-	if d > 0 {
-		w.recheck = health.Earliest(w.recheck, w.now.Add(d))
-	}
+// lookAgainIn makes the pass be repeated after d at the latest: what it says is what is done then.
+func (w *world) lookAgainIn(d time.Duration, what string) {
+	at := w.now.Add(d)
+	w.recheck = health.Earliest(w.recheck, at)
+	w.next = sooner(w.next, look.Step{At: at, Text: what})
 }
 
 // machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.

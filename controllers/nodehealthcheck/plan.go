@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // step is what one pass does about one node. It is decided before anything is done.
@@ -27,8 +30,11 @@ type step struct {
 	unconfirm bool
 	// skipped is why nothing begins; nil if it does, or if there is nothing to begin.
 	skipped *skip
-	// recheck is the first moment at which time alone changes the step; zero if none does.
+	// climb is what the ladder answered; zero if it was not asked.
+	climb escalation.Step
+	// recheck is the first moment at which time alone changes the step; zero if none does. next is the first of them that users want to know of.
 	recheck time.Time
+	next    look.Step
 }
 
 // idle reports whether s changes nothing, says nothing and waits for nothing.

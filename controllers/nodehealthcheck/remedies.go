@@ -141,7 +141,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 			case err != nil:
 				w.unreadable[kind.GroupKind()] = true
 				w.trouble = append(w.trouble, err)
-				w.lookAgainIn(templateRetry)
+				w.lookAgainIn(templateRetry, templateSought)
 			default:
 				w.awaits(kind, ready)
 			}
@@ -157,11 +157,11 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
 		case request.Missing(err):
-			w.lookAgainIn(templateRetry)
+			w.lookAgainIn(templateRetry, templateSought)
 			return m.notFound(err), nil
 		case apierrors.IsForbidden(err):
 			w.unreadable[m.kind.GroupKind()] = true
-			w.lookAgainIn(templateRetry)
+			w.lookAgainIn(templateRetry, templateSought)
 			return m.forbidden(kind, err), nil
 		case err != nil:
 			return nil, err
@@ -184,7 +184,7 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	template.SetGroupVersionKind(m.template)
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
 	if request.Missing(err) {
-		w.lookAgainIn(templateRetry)
+		w.lookAgainIn(templateRetry, templateSought)
 		return m.notFound(err), nil
 	}
 	if err != nil {
@@ -200,6 +200,9 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 // templateRetry is how soon a template is looked for again that was not there. (medik8s.) Those that come later are watched; their kinds
 // are not.
 const templateRetry = 15 * time.Second
+
+// templateSought is what is done then.
+const templateSought = "what could not be read is looked for again"
 
 // notFound says of which template it is: what the API server says of one that is not there has no namespace, and of a kind no template.
 func (r remedy) notFound(err error) *disabling {

@@ -69,7 +69,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 			return err
 		}
 		w.requests.read[kind.GroupKind()] = true
-		all, again := r.memory.written.merge(kind, list, w.now)
+		all, again := w.memory.written.merge(kind, list, w.now)
 		w.recheck = health.Earliest(w.recheck, again)
 		for _, obj := range all {
 			w.sort(obj)
@@ -249,28 +249,35 @@ func (f *found) step() escalation.Request {
 
 // condition reads one of the conditions that a remediator writes. What is none, or none that can be read, is unsaid.
 func (f *found) condition(kind string) (escalation.Answer, time.Time) {
+	fields := f.said(kind)
+	if fields == nil {
+		return escalation.Unsaid, time.Time{}
+	}
+	text, _ := fields["lastTransitionTime"].(string)
+	at, _ := time.Parse(time.RFC3339, text)
+	switch fields["status"] {
+	case string(metav1.ConditionTrue):
+		return escalation.Yes, at
+	case string(metav1.ConditionFalse):
+		return escalation.No, at
+	default:
+		return escalation.Unsure, at
+	}
+}
+
+// said is one of the conditions as its remediator wrote it; nil if there is none that can be read.
+func (f *found) said(kind string) map[string]any {
 	list, _, err := unstructured.NestedFieldNoCopy(f.obj.Object, "status", "conditions")
 	conditions, isList := list.([]any)
 	if err != nil || !isList {
-		return escalation.Unsaid, time.Time{}
+		return nil
 	}
 	for _, c := range conditions {
-		fields, _ := c.(map[string]any)
-		if fields["type"] != kind {
-			continue
-		}
-		text, _ := fields["lastTransitionTime"].(string)
-		at, _ := time.Parse(time.RFC3339, text)
-		switch fields["status"] {
-		case string(metav1.ConditionTrue):
-			return escalation.Yes, at
-		case string(metav1.ConditionFalse):
-			return escalation.No, at
-		default:
-			return escalation.Unsure, at
+		if fields, _ := c.(map[string]any); fields["type"] == kind {
+			return fields
 		}
 	}
-	return escalation.Unsaid, time.Time{}
+	return nil
 }
 
 // says reports whether a condition of the object is True.

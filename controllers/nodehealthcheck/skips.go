@@ -227,9 +227,8 @@ func (b beginning) remadeTooSoon() []*skip {
 	if !b.now.Before(at) {
 		return nil
 	}
-	s := quietly(look.Hold{Reason: escalation.Vanished, Text: fmt.Sprintf("The request for node %s was deleted a moment ago, it is made again a minute after it was made first", b.t.name)})
-	s.Until = at
-	return only(s)
+	text := fmt.Sprintf("The request for node %s was deleted a moment ago, it is made again a minute after it was made first", b.t.name)
+	return only(quietly(look.Hold{Reason: escalation.Vanished, Text: text, Until: at}))
 }
 
 // templateless: without its template nothing can be made. The check says why.
@@ -248,7 +247,7 @@ func (t *target) stillDeleted() *skip {
 	}
 	obj := t.requests[i].obj
 	return warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
-		t.name, obj.GetKind(), client.ObjectKeyFromObject(obj))
+		t.name, obj.GetKind(), client.ObjectKeyFromObject(obj)).by("find out why its remediator keeps its finalizers")
 }
 
 // exhausted: the last rung was given up.

@@ -4,11 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // stepFor decides what to do about t.
@@ -19,7 +18,7 @@ func stepFor(w *world, s summary, t *target) step {
 		if old := f.started().Add(tooOld); !flagged && w.now.After(old) {
 			next.flag = append(next.flag, f)
 		} else if !flagged {
-			next.lookAgainAt(old.Add(time.Second))
+			next.lookAgainAt(old.Add(time.Second), "")
 		}
 	}
 	switch {
@@ -37,14 +36,46 @@ func stepFor(w *world, s summary, t *target) step {
 			next.unhealthy(w, s)
 		}
 	}
-	next.lookAgainAt(t.verdict.Recheck)
+	next.lookAgainAt(t.verdict.Recheck, dueText(t.verdict))
 	return next
 }
 
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
 
-func (s *step) lookAgainAt(at time.Time) { s.recheck = health.Earliest(s.recheck, at) }
+// lookAgainAt makes the pass be repeated then at the latest; the zero moment asks for nothing. What happens then is for people, and empty if it
+// does not concern them.
+func (s *step) lookAgainAt(at time.Time, what string) {
+	s.recheck = health.Earliest(s.recheck, at)
+	if !at.IsZero() && what != "" {
+		s.next = sooner(s.next, look.Step{At: at, Text: what})
+	}
+}
+
+// sooner is the one of two steps that comes first; one at no time never comes.
+func sooner(a, b look.Step) look.Step {
+	switch {
+	case a.At.IsZero() && b.At.IsZero():
+		return look.Step{}
+	case a.At.IsZero() || !b.At.IsZero() && b.At.Before(a.At):
+		return b
+	default:
+		return a
+	}
+}
+
+// dueText says what comes due next in v; it is empty where that changes nothing, since something else counts already.
+func dueText(v health.Verdict) string {
+	if v.State != health.Suspect {
+		return ""
+	}
+	for _, f := range v.Findings {
+		if f.Due.Equal(v.Recheck) {
+			return "is due: " + f.Detail
+		}
+	}
+	return ""
+}
 
 // orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but one whose remediator says that
 // the node is meant to go, which goes on until it has succeeded, and one about a Machine that is still there: whoever remediates it may
@@ -58,7 +89,7 @@ func (s *step) orphaned(w *world) {
 			continue
 		}
 		if until := w.patience(f); (f.says(nhcv1.NodeDeletionExpectedCondition) || f.machine) && w.now.Before(until) {
-			s.lookAgainAt(until)
+			s.lookAgainAt(until, nodeStaysAway)
 			continue
 		}
 		s.end = append(s.end, f)
@@ -86,7 +117,7 @@ func (s *step) healthy(w *world) {
 		s.unleased(w)
 		return
 	}
-	wait := ptr.Deref(w.check.Spec.HealthyDelay, noDelay).Duration
+	wait := waitOf(w)
 	for _, f := range t.requests {
 		begun := f.annotated(nhcv1.HealthyDelayAnnotation)
 		if t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil { // a remediator may take the annotation off
@@ -100,10 +131,10 @@ func (s *step) healthy(w *world) {
 			s.delayed = true
 		case begun.IsZero():
 			s.delay, s.delayed = append(s.delay, f), true
-			s.lookAgainAt(w.now.Add(wait))
+			s.lookAgainAt(w.now.Add(wait), delayOver)
 		case w.now.Before(begun.Add(wait)):
 			s.delayed = true
-			s.lookAgainAt(begun.Add(wait))
+			s.lookAgainAt(begun.Add(wait), delayOver)
 		default:
 			s.end = append(s.end, f)
 		}
@@ -151,7 +182,7 @@ func (t *target) badSince(w *world) time.Time {
 func (s *step) leased(w *world) {
 	if !s.target.remediated() && len(s.target.leftovers) == 0 {
 		if at := s.target.remadeAt(); w.now.Before(at) && s.target.selected {
-			s.lookAgainAt(at)
+			s.lookAgainAt(at, "")
 			return
 		}
 		s.unleased(w)
@@ -171,7 +202,7 @@ func (s *step) leased(w *world) {
 	}
 	var again time.Time
 	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), s.term, since, w.now)
-	s.lookAgainAt(again)
+	s.lookAgainAt(again, "")
 }
 
 // unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
@@ -195,7 +226,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 	if len(t.requests) == 0 {
 		if s.skipped = w.mayBegin(sum, t); s.skipped != nil {
 			if s.skipped.again > 0 {
-				s.lookAgainAt(w.now.Add(s.skipped.again))
+				s.lookAgainAt(w.now.Add(s.skipped.again), askedAgain)
 			}
 			return
 		}
@@ -203,12 +234,9 @@ func (s *step) unhealthy(w *world, sum summary) {
 	if s.skipped = t.stillDeleted(); s.skipped != nil {
 		return
 	}
-	ladder := w.ladder(t)
-	answer := escalation.Climb(w.rungs, ladder, w.now)
-	if answer.Do == escalation.GiveUp {
-		s.giveUp, s.tell, s.why = t.requestsOn(answer.Rung, answer.Tell), answer.Tell, answer.Why
-		ladder = givenUp(ladder, answer, w.now)
-		answer = escalation.Climb(w.rungs, ladder, w.now)
+	gaveUp, answer := w.climb(t)
+	if gaveUp.Do == escalation.GiveUp {
+		s.giveUp, s.tell, s.why = t.requestsOn(gaveUp.Rung, gaveUp.Tell), gaveUp.Tell, gaveUp.Why
 	}
 	switch answer.Do {
 	case escalation.Start:
@@ -216,7 +244,37 @@ func (s *step) unhealthy(w *world, sum summary) {
 	case escalation.Exhausted:
 		s.skipped = w.exhausted(t)
 	}
-	s.lookAgainAt(answer.Recheck)
+	s.climb = answer
+	s.lookAgainAt(answer.Recheck, w.impatience(answer))
+}
+
+// What happens at the moments at which a node is looked at again, for people.
+const (
+	delayOver     = "the healthy delay is over, and its requests are deleted"
+	nodeStaysAway = "the node has stayed away for too long, and its request is deleted"
+	askedAgain    = "what holds it up is looked at again"
+)
+
+// impatience is what happens when the time of the rung is over that s waits for.
+func (w *world) impatience(s escalation.Step) string {
+	switch {
+	case s.Do != escalation.Wait || s.Recheck.IsZero():
+		return ""
+	case s.Rung+1 < len(w.rungs):
+		return w.rungs[s.Rung].Name + " is given up unless the node is back, and " + w.rungs[s.Rung+1].Name + " begins"
+	default:
+		return w.rungs[s.Rung].Name + " is given up unless the node is back, and no remedy is left to try"
+	}
+}
+
+// climb is what the ladder says of t. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
+func (w *world) climb(t *target) (gaveUp, answer escalation.Step) {
+	ladder := w.ladder(t)
+	answer = escalation.Climb(w.rungs, ladder, w.now)
+	if answer.Do != escalation.GiveUp {
+		return escalation.Step{}, answer
+	}
+	return answer, escalation.Climb(w.rungs, givenUp(ladder, answer, w.now), w.now)
 }
 
 // begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
@@ -224,7 +282,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 func (s *step) begin(w *world, sum summary, rung int) {
 	t := s.target
 	if s.skipped = w.mayStart(sum, t, rung); s.skipped != nil {
-		s.lookAgainAt(s.skipped.Until)
+		s.lookAgainAt(s.skipped.Until, askedAgain)
 		return
 	}
 	s.start, s.term = rung, termOf(w.rungs, rung)

@@ -89,7 +89,7 @@ func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome
 		t := &w.targets[i]
 		if t.terminating {
 			n.once(t.name+"/terminating", "terminating", func() {
-				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, it is terminating and will be handled by MHC", "NodeName", t.name)
+				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, "+terminatingText, "NodeName", t.name)
 			})
 		}
 		if text := invalidLabel(t); text != "" && t.verdict.State == health.Unhealthy {
@@ -180,6 +180,9 @@ func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *n
 	}
 	return notes
 }
+
+// terminatingText is why nothing is done about a node that somebody else is ending. (medik8s.)
+const terminatingText = "it is terminating and will be handled by MHC"
 
 // logger is the one under which the log lines are known that documents of others quote.
 func logger(ctx context.Context) logr.Logger {

@@ -1,0 +1,90 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// Look is what a pass over the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
+// told or measured, and later passes are not influenced. It must not be called during a pass of r over the same check.
+//
+// How long a condition counts across the turns between its bad statuses is remembered by the process that made the passes (see streaks), as is
+// what it wrote and the caches do not show yet. A Look of a Reconciler that has made no pass takes each condition by its own last transition: a
+// node whose condition turns from one bad status to another may be due later in it than in the manager, and never earlier.
+//
+// Stance is Acting; Paused for pause requests; and Nobody if the check is disabled, or r does not serve the kind. Whether kubemend serves it in
+// a cluster, and whether it is there at all, the caller has to know.
+func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*look.Check, error) {
+	w, err := r.observe(ctx, name, now, r.memory.copyOf(name))
+	if w == nil || err != nil {
+		return nil, err
+	}
+	c := &look.Check{Ref: look.Ref{Kind: "NodeHealthCheck", Name: name}, Stance: look.Acting, Limit: limitText(&w.check.Spec)}
+	if len(w.pending) > 0 {
+		said(c, awaiting(w))
+	} else {
+		decided(c, w)
+	}
+	if r.idle.Load() {
+		c.Stance, c.Because = look.Nobody, "another controller acts on NodeHealthChecks"
+	}
+	for _, trouble := range w.trouble {
+		c.Trouble = append(c.Trouble, trouble.Error())
+	}
+	return c, nil
+}
+
+// decided fills in what a pass that sees w decides.
+func decided(c *look.Check, w *world) {
+	s := weigh(w)
+	c.Population, c.Limits, c.Remaining = s.population, s.limits, s.grant.Remaining
+	said(c, statusAfter(w, s, nil))
+	c.Next = sooner(w.next, look.Step{At: s.storm.Recheck, Text: "the cooldown after the storm is over"})
+	steps := make(map[*target]step, len(w.targets))
+	for _, step := range plan(w, s) {
+		steps[step.target] = step
+	}
+	for i := range w.targets {
+		t := &w.targets[i]
+		step, planned := steps[t]
+		if !planned {
+			step.start = -1
+		}
+		is := lookAt(w, s, t, step)
+		c.Next = sooner(c.Next, look.Step{At: is.Next.At, Text: is.Ref.String() + ": " + is.Next.Text})
+		c.Targets = append(c.Targets, is)
+	}
+}
+
+// said fills in what the check says after the pass.
+func said(c *look.Check, next *nhcv1.NodeHealthCheck) {
+	c.Conditions = next.Status.Conditions
+	if allowed := conditionOf(next, nhcv1.RemediationAllowedCondition); allowed != nil && allowed.Status == metav1.ConditionFalse {
+		c.Reason, c.Text = allowed.Reason, allowed.Message
+	}
+	switch phase, why := phaseOf(next, false); phase {
+	case nhcv1.PhaseDisabled:
+		c.Stance, c.Because = look.Nobody, why
+	case nhcv1.PhasePaused:
+		c.Stance, c.Because = look.Paused, why
+	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
+	}
+}
+
+// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty if it
+// selects it. An empty selector selects all nodes.
+func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
+	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
+		return invalidSelector(err)
+	}
+	return look.Unmatched(check.Spec.Selector, node.Labels)
+}
+
+func invalidSelector(err error) string { return fmt.Sprintf("spec.selector is invalid: %v", err) }

@@ -1,0 +1,231 @@
+package nodehealthcheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// lookAt is what is to be said of t, about which s is done.
+func lookAt(w *world, sum summary, t *target, s step) look.Target {
+	is := look.Target{
+		Ref: look.Ref{Kind: "Node", Name: t.name}, Node: t.name,
+		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
+		Begins: s.start >= 0, Underway: underway(w, t), InFlight: t.remediated(), UnderwaySince: since(t),
+	}
+	if m := t.machine.obj; m != nil {
+		is.Machine = &look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
+	}
+	switch {
+	case t.node == nil: // it is not judged any more
+		is.State, is.Verdict = health.Unjudged, health.Unjudged.String()
+		is.Findings = []look.Finding{{Reason: health.NodeDeleted, Text: health.NodeDeletedDetail(t.name), Counts: true}}
+	case t.terminating:
+		is.Left = terminatingText
+	}
+	is.Would = would(w, t, s)
+	is.Holds = holdsOf(w, sum, t)
+	is.Answer = answer(w, t, s)
+	is.Next = nextOf(t, s, is.Holds)
+	return is
+}
+
+// underway are the requests for t: those of the check, and then others'.
+func underway(w *world, t *target) []look.Ref {
+	var refs []look.Ref
+	add := func(kind, namespace, name string) {
+		if ref := (look.Ref{Kind: kind, Namespace: namespace, Name: name}); !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	for _, f := range t.requests {
+		add(f.obj.GetKind(), f.obj.GetNamespace(), f.obj.GetName())
+	}
+	for i := range t.unseen {
+		add(t.unseen[i].Resource.Kind, t.unseen[i].Resource.Namespace, t.unseen[i].Resource.Name)
+	}
+	for _, others := range [][]*unstructured.Unstructured{t.leftovers, w.requests.byNode[t.name]} {
+		for _, obj := range others {
+			add(obj.GetKind(), obj.GetNamespace(), obj.GetName())
+		}
+	}
+	return refs
+}
+
+// since is since when the check remediates t; zero if it does not.
+func since(t *target) time.Time {
+	var first time.Time
+	for _, f := range t.requests {
+		first = health.Earliest(first, f.started())
+	}
+	for i := range t.unseen {
+		first = health.Earliest(first, t.unseen[i].Started.Time)
+	}
+	return first
+}
+
+// would says what is done about t next, once nothing holds it up and nothing is waited for.
+func would(w *world, t *target, s step) string {
+	switch {
+	case t.node == nil:
+		return "does nothing: the node is gone"
+	case len(w.remedies) == 0:
+		return "does nothing: the check names no remedy"
+	case !t.selected && !t.remediated():
+		return "does nothing: the check does not select the node any more"
+	case t.verdict.State == health.Healthy, len(s.end) > 0: // its next failure begins at the first step
+		return "makes a " + w.remedies[0].String()
+	}
+	_, next := w.climb(t)
+	rung := next.Rung
+	switch {
+	case next.Do == escalation.Exhausted:
+		return "does nothing more: no remedy is left to try"
+	case next.Do != escalation.Start:
+		rung++ // that one is waited for
+	}
+	if rung >= len(w.remedies) {
+		return "does nothing more: no remedy follows " + w.remedies[len(w.remedies)-1].String()
+	}
+	return "makes a " + w.remedies[rung].String()
+}
+
+// holdsOf is all that keeps a request for t from being made now, in the order in which it is asked. Of a node that is not due yet it is what is
+// known of it already.
+func holdsOf(w *world, sum summary, t *target) []look.Hold {
+	b := beginning{world: w, sum: sum, t: t}
+	switch {
+	case t.node == nil, len(t.unseen) > 0, t.verdict.State == health.Healthy:
+		return nil
+	case !t.selected && !t.remediated(): // whatever else there is does not matter
+		return distinct(b.unselected())
+	case t.verdict.State != health.Unhealthy:
+		return distinct(b.allOf(whatever))
+	}
+	var all []*skip
+	if len(t.requests) == 0 {
+		all = b.allOf(b.toBegin())
+	}
+	all = append(all, only(t.stillDeleted())...)
+	if len(w.rungs) == 0 {
+		return distinct(all)
+	}
+	switch _, next := w.climb(t); next.Do {
+	case escalation.Start:
+		all = append(all, b.allOf(b.toRemediate())...)
+		b.rung = next.Rung
+		all = append(all, b.allOf(b.toStart())...)
+	case escalation.Exhausted:
+		all = append(all, w.exhausted(t))
+	case escalation.Wait, escalation.GiveUp:
+	}
+	return distinct(all)
+}
+
+// distinct are the holds of skips, each once: some are asked for more than once.
+func distinct(skips []*skip) []look.Hold {
+	var holds []look.Hold
+	for _, s := range skips {
+		if !slices.Contains(holds, s.Hold) {
+			holds = append(holds, s.Hold)
+		}
+	}
+	return holds
+}
+
+// answer is what the ladder and the remediators say of t.
+func answer(w *world, t *target, s step) string {
+	var says []string
+	add := func(text string) {
+		if text = strings.TrimSuffix(text, "."); text != "" {
+			says = append(says, text)
+		}
+	}
+	add(s.why)
+	if len(t.requests)+len(t.gone) > 0 && len(s.end) == 0 {
+		add(s.climb.Why)
+	}
+	switch {
+	case len(t.unseen) > 0:
+		add("What has become of its requests cannot be read")
+	case len(s.end) > 0 && t.node == nil:
+		add("The node is gone, its requests are deleted")
+	case len(s.end) > 0 && t.verdict.State == health.Unhealthy:
+		add("The remediation has succeeded, and the node has become bad once more: its request is deleted, and it begins anew")
+	case len(s.end) > 0:
+		add("The node is well, its requests are deleted")
+	case s.delayed && waitOf(w) < 0:
+		add("The node is well, its requests are kept until a person confirms that")
+	case s.delayed:
+		add("The node is well, its requests are kept for the healthy delay of " + waitOf(w).String())
+	}
+	for _, f := range t.requests {
+		for _, text := range f.saying() {
+			add(text)
+		}
+	}
+	return strings.Join(says, ". ")
+}
+
+// waitOf is the healthy delay; below zero a person ends it.
+func waitOf(w *world) time.Duration { return ptr.Deref(w.check.Spec.HealthyDelay, noDelay).Duration }
+
+// saying is what a request, and its remediator, say.
+func (f *found) saying() []string {
+	name := f.obj.GetKind() + " " + client.ObjectKeyFromObject(f.obj).String()
+	var says []string
+	if f.leaving() {
+		says = append(says, name+" is being deleted")
+	}
+	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
+		fields := f.said(kind)
+		if fields == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s says %s=%v", name, kind, fields["status"])
+		if reason, _ := fields["reason"].(string); reason != "" {
+			text += " (" + reason + ")"
+		}
+		if message, _ := fields["message"].(string); message != "" {
+			text += ": " + message
+		}
+		says = append(says, text)
+	}
+	return says
+}
+
+// nextOf is the next thing that happens to t. Where a person has to do something first, time does nothing.
+func nextOf(t *target, s step, holds []look.Hold) look.Step {
+	next := s.next
+	if t.verdict.State == health.Unhealthy {
+		if i := slices.IndexFunc(holds, func(h look.Hold) bool { return h.Person != "" }); i >= 0 {
+			return look.Step{Text: holds[i].Person, Person: true}
+		}
+		var ends look.Step
+		for _, h := range holds {
+			ends = sooner(ends, look.Step{At: h.Until, Text: "ends by itself: " + h.Text})
+		}
+		if !ends.At.IsZero() {
+			next = ends
+		}
+	}
+	switch {
+	case !next.At.IsZero():
+		return next
+	case s.delayed:
+		return look.Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is well", Person: true}
+	case s.climb.Reason == escalation.NothingFollows:
+		return look.Step{Text: "delete its requests to have the remedy tried again", Person: true}
+	}
+	return look.Step{}
+}
