@@ -76,7 +76,8 @@ func (o *Options) handing(w way, short, long string) *cobra.Command {
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Those whose labels match.")
 	c.Flags().BoolVarP(&h.yes, "yes", "y", false, "Do not ask.")
 	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Say what would change, and change nothing.")
-	c.Flags().BoolVar(&h.force, "force", false, "Go on where it cannot be seen whether somebody is there to take a check. It is not gone on where it is seen that nobody is.")
+	c.Flags().BoolVar(&h.force, "force", false, "Go on where it cannot be seen whether somebody is there to take a check. "+
+		"Where it is seen that nobody is, this does not help.")
 	o.addScope(c)
 	return c
 }
@@ -95,8 +96,8 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 		k, name, err := parse(arg, machineCheckKind)
 		if called, _, _ := strings.Cut(arg, "/"); err != nil {
 			if is, known := kindCalled(called); known && is == nodeCheckKind {
-				return s, Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out among them, so one "+
-					"of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
+				return s, Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
+					"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
 			}
 			return s, err
 		}

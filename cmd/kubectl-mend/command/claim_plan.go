@@ -187,9 +187,9 @@ func standsOff(m presence.Manager, check *clusterv1.MachineHealthCheck) (why str
 
 // effect is what will be so.
 func effect(w way, c checkFacts) string {
-	text := "kubemend will act on it in place of Cluster API core"
+	parts := []string{"kubemend will act on it in place of Cluster API core"}
 	if w == releasing {
-		text = "Cluster API core will act on it in place of kubemend"
+		parts[0] = "Cluster API core will act on it in place of kubemend"
 	}
 	machines := map[remediator][]string{}
 	for _, u := range c.underway {
@@ -198,10 +198,10 @@ func effect(w way, c checkFacts) string {
 	for by := itsOwner; by <= ofAnother; by++ {
 		if names := machines[by]; len(names) > 0 {
 			slices.Sort(names)
-			text += "; under way: " + strings.Join(names, ", ") + ", " + becomes(w, by, len(names))
+			parts = append(parts, "under way: "+strings.Join(names, ", ")+", "+becomes(w, by, len(names)))
 		}
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 // becomes says what happens to remediations of n machines. (docs/coexistence.md)

@@ -158,7 +158,7 @@ func TestChecksAreInTheOrderOfTheirNames(t *testing.T) {
 }
 
 func TestItIsSaidWhosePauseItIs(t *testing.T) {
-	fields := func(json string) *metav1.FieldsV1 { return metav1.NewFieldsV1(json) }
+	fields := metav1.NewFieldsV1
 	at := metav1.NewTime(noon)
 	check := &clusterv1.MachineHealthCheck{}
 	if got := pausedBy(check); got != "" {

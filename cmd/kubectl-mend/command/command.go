@@ -49,7 +49,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 }
 
 // commands are all of them, in the order of the help.
-var commands = []func(*Options) *cobra.Command{(*Options).claim, (*Options).release}
+var commands = []func(*Options) *cobra.Command{(*Options).claim, (*Options).release, (*Options).history}
 
 func (o *Options) root(version string) *cobra.Command {
 	root := &cobra.Command{

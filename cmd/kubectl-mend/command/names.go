@@ -65,7 +65,7 @@ func parse(arg string, expected ...kind) (kind, string, error) {
 
 // spelled are kinds as arguments are to name them: mhc/NAME or node/NAME.
 func spelled(kinds []kind) string {
-	var all []string
+	all := make([]string, 0, len(kinds))
 	for _, k := range kinds {
 		all = append(all, k.alias()+"/NAME")
 	}
