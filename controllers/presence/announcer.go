@@ -65,9 +65,7 @@ func (a *Announcer) Start(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endsWithin)
-			defer cancel()
-			a.end(ending)
+			a.end(context.WithoutCancel(ctx))
 			return nil
 		case <-a.Changed:
 		case <-timer.C():
@@ -184,6 +182,8 @@ func (a *Announcer) write(ctx context.Context, lease *coordinationv1.Lease) erro
 
 // end gives the lease back, unless it is somebody else's by now.
 func (a *Announcer) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endsWithin)
+	defer cancel()
 	lease, err := a.current(ctx)
 	if err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") != a.Identity {
 		return

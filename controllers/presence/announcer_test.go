@@ -48,21 +48,20 @@ func newStage(t *testing.T) *stage {
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				s.asked = append(s.asked, "create")
-				return errors.Join(s.broken, s.unlessBroken(func() error { return c.Create(ctx, o, opts...) }))
+				if s.broken != nil {
+					return s.broken
+				}
+				return c.Create(ctx, o, opts...)
 			},
 			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 				s.asked = append(s.asked, "update")
-				return errors.Join(s.broken, s.unlessBroken(func() error { return c.Update(ctx, o, opts...) }))
+				if s.broken != nil {
+					return s.broken
+				}
+				return c.Update(ctx, o, opts...)
 			},
 		}).Build()
 	return s
-}
-
-func (s *stage) unlessBroken(do func() error) error {
-	if s.broken != nil {
-		return nil
-	}
-	return do()
 }
 
 func (s *stage) announcer(identity string, elected bool) *Announcer {

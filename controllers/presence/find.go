@@ -66,7 +66,7 @@ func Among(leases []coordinationv1.Lease, now time.Time) []Manager {
 			said[leads.Namespace] = leads
 		}
 	}
-	var all []Manager
+	all := make([]Manager, 0, len(said))
 	for _, m := range said {
 		all = append(all, m)
 	}

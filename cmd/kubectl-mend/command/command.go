@@ -44,11 +44,12 @@ type Options struct {
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
 	o := &Options{IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true), Clock: clock.RealClock{}}
+	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)
 }
 
 // commands are all of them, in the order of the help.
-var commands = []func(*Options) *cobra.Command{}
+var commands = []func(*Options) *cobra.Command{(*Options).claim, (*Options).release, (*Options).history}
 
 func (o *Options) root(version string) *cobra.Command {
 	root := &cobra.Command{

@@ -41,37 +41,58 @@ func IsTerminal(stream any) bool {
 // Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word that is
 // longer than a line stays whole, since it is a name to be copied. Lines that s has are kept, as are the spaces that its first line begins with.
 func Wrap(s string, indent, width int) string {
-	var b strings.Builder
-	hang := strings.Repeat(" ", indent)
+	rest := strings.TrimLeft(s, " ")
+	return Hang(s[:len(s)-len(rest)], rest, indent, width)
+}
+
+// Hang writes s behind lead, which stays as it is, and breaks it as Wrap does.
+func Hang(lead, s string, indent, width int) string {
+	l := &lines{hang: "\n" + strings.Repeat(" ", indent), indent: indent, width: width, column: Columns(lead), fresh: true}
+	l.WriteString(lead)
 	for i, line := range strings.Split(s, "\n") {
 		if i > 0 {
-			b.WriteString("\n" + hang)
+			l.turn()
 		}
-		trimmed := strings.TrimLeft(line, " ")
-		column, empty := 0, true
-		if i > 0 {
-			column = indent
-		} else {
-			b.WriteString(line[:len(line)-len(trimmed)])
-			column = len(line) - len(trimmed)
-		}
-		for word := range strings.FieldsSeq(trimmed) {
-			wide := Columns(word)
-			switch {
-			case empty:
-			case column+1+wide > width:
-				b.WriteString("\n" + hang)
-				column = indent
-			default:
-				b.WriteByte(' ')
-				column++
-			}
-			b.WriteString(word)
-			column += wide
-			empty = false
+		for word := range strings.FieldsSeq(line) {
+			l.add(word)
 		}
 	}
-	return b.String()
+	all := strings.Split(l.String(), "\n")
+	for i := range all {
+		all[i] = strings.TrimRight(all[i], " ")
+	}
+	return strings.Join(all, "\n")
+}
+
+// lines are what has been written so far, up to column of its last line.
+type lines struct {
+	strings.Builder
+
+	hang                  string
+	indent, width, column int
+	fresh                 bool // no word has been written on this line
+}
+
+func (l *lines) turn() {
+	l.WriteString(l.hang)
+	l.column, l.fresh = l.indent, true
+}
+
+func (l *lines) add(word string) {
+	room := Columns(word)
+	if !l.fresh {
+		room++
+	}
+	if l.column+room > l.width && l.column > l.indent {
+		l.turn()
+		room = Columns(word)
+	}
+	if !l.fresh {
+		l.WriteByte(' ')
+	}
+	l.WriteString(word)
+	l.column += room
+	l.fresh = false
 }
 
 // Columns is how wide s is on a terminal. What paints it takes no room.

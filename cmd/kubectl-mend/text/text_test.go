@@ -33,6 +33,26 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 	}
 }
 
+func TestATextHangsBehindItsLead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lead, text string
+		width      int
+		want       string
+	}{
+		"behind it if there is room":            {"12:00  a    ", "one two", 80, "12:00  a    one two"},
+		"and goes on under the indent":          {"12:00  a    ", "one two three", 19, "12:00  a    one two\n    three"},
+		"under it if there is none":             {"12:00  a    ", "one two", 13, "12:00  a\n    one two"},
+		"without a text there are no blanks":    {"12:00  a    ", "", 80, "12:00  a"},
+		"lines that it has begin at the indent": {"12:00  ", "one\ntwo", 80, "12:00  one\n    two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Hang(tc.lead, tc.text, 4, tc.width); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestTheWidthIsTheUsers(t *testing.T) {
 	for columns, want := range map[string]int{"": unbound, "120": 120, "12": narrowest, "wide": unbound, "-1": unbound} {
 		t.Setenv("COLUMNS", columns)

@@ -1,0 +1,217 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+)
+
+// fieldManager is the name under which what the command line writes stands in metadata.managedFields.
+const fieldManager = "kubectl-mend"
+
+// handing is one call of claim or of release.
+type handing struct {
+	genericiooptions.IOStreams
+
+	way    way
+	client client.Client
+	now    time.Time
+
+	yes, dryRun, force bool
+	// asks says that there is somebody to be asked.
+	asks bool
+}
+
+func (o *Options) claim() *cobra.Command {
+	return o.handing(claiming, "Hand MachineHealthChecks over from Cluster API core to kubemend",
+		"Hand MachineHealthChecks over from Cluster API core to kubemend, by the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
+			"Core stands back from a check with that annotation, and kubemend acts on it. What core has begun goes on.\n\n"+
+			"A check is not handed over that would then have nobody: a manager of kubemend has to run that looks at it.")
+}
+
+func (o *Options) release() *cobra.Command {
+	return o.handing(releasing, "Give MachineHealthChecks back from kubemend to Cluster API core",
+		"Give MachineHealthChecks back from kubemend to Cluster API core, by taking the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+" off. "+
+			"What kubemend has begun goes on.\n\n"+
+			"A check is not given back that would then have nobody: Cluster API core has to run.")
+}
+
+func (o *Options) handing(w way, short, long string) *cobra.Command {
+	h := &handing{IOStreams: o.IOStreams, way: w}
+	var cluster, selector string
+	c := &cobra.Command{
+		Use:   string(w) + " (mhc/NAME... | --cluster NAME | -l SELECTOR)",
+		Short: short, Long: long,
+		Example: fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes", o.Name, w),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.selection(args, cluster, selector)
+			if err != nil {
+				return err
+			}
+			if h.client, err = o.client(); err != nil {
+				return err
+			}
+			h.now, h.asks = o.Clock.Now(), text.IsTerminal(o.In)
+			return h.run(c.Context(), s)
+		},
+		ValidArgsFunction: o.completeNames(machineCheckKind),
+	}
+	c.Flags().StringVar(&cluster, "cluster", "", "Those of one Cluster of Cluster API.")
+	c.Flags().StringVarP(&selector, "selector", "l", "", "Those whose labels match.")
+	c.Flags().BoolVarP(&h.yes, "yes", "y", false, "Do not ask.")
+	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Say what would change, and change nothing.")
+	c.Flags().BoolVar(&h.force, "force", false, "Go on where it cannot be seen whether somebody is there to take a check. "+
+		"Where it is seen that nobody is, this does not help.")
+	o.addScope(c)
+	return c
+}
+
+// selection is what the arguments and flags ask for.
+func (o *Options) selection(args []string, cluster, selector string) (selection, error) {
+	s := selection{cluster: cluster}
+	var err error
+	if s.labels, err = labels.Parse(selector); err != nil {
+		return s, Exit{Misused, fmt.Errorf("--selector: %w", err)}
+	}
+	if s.namespace, err = o.namespace(); err != nil {
+		return s, err
+	}
+	for _, arg := range args {
+		k, name, err := parse(arg, machineCheckKind)
+		if called, _, _ := strings.Cut(arg, "/"); err != nil {
+			if is, known := kindCalled(called); known && is == nodeCheckKind {
+				return s, Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
+					"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
+			}
+			return s, err
+		}
+		if k == machineCheckKind {
+			s.names = append(s.names, name)
+		}
+	}
+	switch {
+	case len(s.names) > 0 && (selector != "" || s.namespace == ""):
+		return s, Exit{Misused, errors.New("names go neither with --selector nor with --all-namespaces")}
+	case len(s.names) == 0 && cluster == "" && selector == "":
+		return s, Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
+	}
+	return s, nil
+}
+
+// run says what will be, asks, and does it.
+func (h *handing) run(ctx context.Context, s selection) error {
+	f, err := observeClaim(ctx, h.client, s, h.now)
+	if err != nil {
+		return err
+	}
+	turns := planHanding(h.way, f, h.force)
+	changes, refused := h.show(turns)
+	if changes > 0 && !h.dryRun {
+		if err := h.confirm(); err != nil {
+			return err
+		}
+		if err := h.do(ctx, turns); err != nil {
+			return err
+		}
+	}
+	if refused > 0 {
+		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(turns))}
+	}
+	return nil
+}
+
+// show prints one paragraph for each check, and counts.
+func (h *handing) show(turns []turn) (changes, refused int) {
+	width := text.Width(h.Out)
+	for _, t := range turns {
+		verb := "nothing to do for"
+		switch {
+		case t.changes:
+			changes++
+			verb = string(h.way)
+		case t.refused:
+			refused++
+			verb = "cannot " + string(h.way)
+		}
+		end := ""
+		if t.unseen {
+			end = "; --force goes on all the same"
+		}
+		line := fmt.Sprintf("%s mhc/%s in %s: %s%s", verb, t.check.Name, t.check.Namespace, t.text, end)
+		_, _ = fmt.Fprintln(h.Out, text.Wrap(line, 4, width))
+	}
+	return changes, refused
+}
+
+// confirm asks the user.
+func (h *handing) confirm() error {
+	if h.yes {
+		return nil
+	}
+	if !h.asks {
+		return Exit{Refused, errors.New("nothing was changed: there is no terminal to ask at, so say --yes")}
+	}
+	_, _ = fmt.Fprint(h.Out, "Proceed? [y/N] ")
+	answer, err := bufio.NewReader(h.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return Exit{Refused, errors.New("nothing was changed")}
+}
+
+// do writes the annotation of each check, unless the check has changed since it was read.
+func (h *handing) do(ctx context.Context, turns []turn) error {
+	done := map[way]string{claiming: "claimed", releasing: "released"}[h.way]
+	var errs []error
+	for _, t := range turns {
+		if !t.changes {
+			continue
+		}
+		if err := h.write(ctx, t.check); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_, _ = fmt.Fprintf(h.Out, "mhc/%s in %s %s\n", t.check.Name, t.check.Namespace, done)
+	}
+	return errors.Join(errs...)
+}
+
+func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
+	value := map[way]any{claiming: mendv1.Claim, releasing: nil}[h.way]
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": check.ResourceVersion, "annotations": map[string]any{clusterv1.PausedAnnotation: value},
+	}})
+	if err != nil {
+		return fmt.Errorf("%s mhc/%s in %s: %w", h.way, check.Name, check.Namespace, err)
+	}
+	named := &clusterv1.MachineHealthCheck{}
+	named.Namespace, named.Name = check.Namespace, check.Name
+	err = h.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%s mhc/%s in %s: somebody has changed it meanwhile, so it stays as it is: look at it again", h.way, check.Name, check.Namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("%s mhc/%s in %s: %w", h.way, check.Name, check.Namespace, err)
+	}
+	return nil
+}

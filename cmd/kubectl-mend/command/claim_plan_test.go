@@ -1,0 +1,176 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/presence"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// A claimEdit makes one thing different from a check that can be handed over, or back, without more.
+type claimEdit func(*claimFacts)
+
+func checkWith(edit func(*checkFacts)) claimEdit { return func(f *claimFacts) { edit(&f.checks[0]) } }
+
+func pausedAs(value string) claimEdit {
+	return checkWith(func(c *checkFacts) { c.check.Annotations = map[string]string{clusterv1.PausedAnnotation: value} })
+}
+
+func beingRemediated(all ...underway) claimEdit {
+	return checkWith(func(c *checkFacts) { c.underway = all })
+}
+
+func managerThat(edit func(*presence.Manager)) claimEdit {
+	return func(f *claimFacts) { edit(&f.managers[0]) }
+}
+
+func says(edit func(*presence.Announcement)) claimEdit {
+	return managerThat(func(m *presence.Manager) { edit(m.Announcement) })
+}
+
+func coreIs(c coreFacts) claimEdit { return func(f *claimFacts) { f.core = c } }
+
+func claimWorld(edits ...claimEdit) claimFacts {
+	check := &clusterv1.MachineHealthCheck{}
+	check.Namespace, check.Name, check.Spec.ClusterName = "metal", "workers", "prod"
+	cluster := &clusterv1.Cluster{}
+	cluster.Namespace, cluster.Name = "metal", "prod"
+	f := claimFacts{
+		managers: []presence.Manager{{Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &presence.Announcement{Version: "v1", Unclaimed: "observe"}}},
+		core:     coreFacts{alive: true},
+		checks:   []checkFacts{{check: check, cluster: cluster}},
+	}
+	for _, edit := range edits {
+		edit(&f)
+	}
+	return f
+}
+
+func TestChecksAreHandedOver(t *testing.T) {
+	const plain = "kubemend will act on it in place of Cluster API core"
+	paused := func(c *checkFacts) { c.cluster.Spec.Paused = ptr.To(true) }
+	for name, tc := range map[string]struct {
+		facts claimFacts
+		force bool
+		want  string
+	}{
+		"with a manager that looks at it, it is":    {claimWorld(), false, "change: " + plain},
+		"whatever is known of core":                 {claimWorld(coreIs(coreFacts{gone: noon})), false, "change: " + plain},
+		"one that is claimed already stays":         {claimWorld(pausedAs("kubemend")), false, "stays: is claimed already"},
+		"one that is claimed is so without manager": {claimWorld(pausedAs("kubemend"), func(f *claimFacts) { f.managers = nil }), false, "stays: is claimed already"},
+		"a pause of somebody else's is theirs":      {claimWorld(pausedAs("true")), false, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
+		"and no force takes it off":                 {claimWorld(pausedAs("true")), true, `refused: it is paused: cluster.x-k8s.io/paused is "true". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
+		"a paused Cluster is said":                  {claimWorld(checkWith(paused)), false, "change: " + plain + "; Cluster prod is paused: nobody acts while it is"},
+		"a Cluster that does not exist is said":     {claimWorld(checkWith(func(c *checkFacts) { c.cluster = nil })), false, "change: " + plain + "; there is no Cluster prod: nobody acts before there is"},
+		"one that is being deleted is not":          {claimWorld(checkWith(func(c *checkFacts) { c.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) })), false, "refused: it is being deleted"},
+		"what could not be read is said":            {claimWorld(checkWith(func(c *checkFacts) { c.trouble = []string{"no machines"} })), false, "change: " + plain + "; no machines"},
+		"without any manager it is not":             {claimWorld(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
+		"nor by force":                              {claimWorld(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
+		"nor with one that is gone":                 {claimWorld(managerThat(func(m *presence.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
+		"nor with one that leaves":                  {claimWorld(says(func(a *presence.Announcement) { a.Leaving = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is leaving, and gives checks back"},
+		"nor with one of another namespace":         {claimWorld(says(func(a *presence.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system looks at namespace other alone"},
+		"nor with one of another shard":             {claimWorld(says(func(a *presence.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system looks only at what has the label cluster.x-k8s.io/watch-filter: b"},
+		"the right one of several is enough":        {claimWorld(func(f *claimFacts) { f.managers = append([]presence.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
+		"one of its namespace and filter looks at it": {claimWorld(
+			says(func(a *presence.Announcement) { a.Namespace, a.WatchFilter = "metal", "b" }),
+			checkWith(func(c *checkFacts) { c.check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},
+		"one that says nothing may or may not":      {claimWorld(managerThat(func(m *presence.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it looks at"},
+		"managers that may not be looked for":       {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
+		"what cannot be seen is gone over by force": {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: although it cannot be seen whether a manager of kubemend is there to take it: forbidden, " + plain},
+		"one that is seen needs no other":           {claimWorld(func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
+		"what is under way is said, by what happens": {claimWorld(beingRemediated(underway{"d", ofCore}, underway{"b", ofCore}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"e", ofTheCheck})), false,
+			"change: " + plain + "; under way: a, whose owner remediates it, and goes on; under way: e, whose request goes on as kubemend's own; " +
+				"under way: b, d, whose requests go on, and kubemend adopts them; under way: c, whose request is not this check's, and is left alone"},
+	} {
+		t.Run(name, func(t *testing.T) { isPlanned(t, claiming, tc.facts, tc.force, tc.want) })
+	}
+}
+
+func TestChecksAreGivenBack(t *testing.T) {
+	const plain = "Cluster API core will act on it in place of kubemend"
+	claimed := pausedAs("kubemend")
+	for name, tc := range map[string]struct {
+		facts claimFacts
+		force bool
+		want  string
+	}{
+		"with a core that runs it is":               {claimWorld(claimed), false, "change: " + plain},
+		"whatever is known of kubemend":             {claimWorld(claimed, func(f *claimFacts) { f.managers = nil }), false, "change: " + plain},
+		"one that is not claimed stays":             {claimWorld(), false, "stays: is not claimed"},
+		"a pause of somebody else's is theirs":      {claimWorld(pausedAs("")), true, `refused: it is paused: cluster.x-k8s.io/paused is "". Neither Cluster API core nor kubemend acts on it, because somebody asked for that; who did has to take it back first`},
+		"without core it is not":                    {claimWorld(claimed, coreIs(coreFacts{gone: noon})), false, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
+		"nor by force":                              {claimWorld(claimed, coreIs(coreFacts{gone: noon})), true, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
+		"a core that may not be looked for":         {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: forbidden"},
+		"what cannot be seen is gone over by force": {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: although it cannot be seen whether Cluster API core is there to take it: forbidden, " + plain},
+		"where kubemend acts on all it is not": {claimWorld(claimed, says(func(a *presence.Announcement) { a.Unclaimed = "act" })), true,
+			"refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one"},
+		"what is under way is said, by what happens": {claimWorld(claimed, beingRemediated(underway{"b", ofTheCheck}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"d", itsOwner})), false,
+			"change: " + plain + "; under way: a, d, whose owners remediate them, and go on; under way: b, whose request goes on, and core deletes it when the machine is well; " +
+				"under way: c, whose request is not this check's, and is left alone"},
+	} {
+		t.Run(name, func(t *testing.T) { isPlanned(t, releasing, tc.facts, tc.force, tc.want) })
+	}
+}
+
+func isPlanned(t *testing.T, w way, f claimFacts, force bool, want string) {
+	t.Helper()
+	turns := planHanding(w, f, force)
+	if len(turns) != 1 {
+		t.Fatalf("there are %d turns", len(turns))
+	}
+	is := "stays"
+	switch turn := turns[0]; {
+	case turn.changes && turn.refused:
+		t.Error("it is refused and done")
+	case turn.changes:
+		is = "change"
+	case turn.unseen && turn.refused:
+		is = "unseen"
+	case turn.refused:
+		is = "refused"
+	}
+	if got := is + ": " + turns[0].text; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestChecksAreInTheOrderOfTheirNames(t *testing.T) {
+	f := claimFacts{}
+	for _, name := range []string{"b/a", "a/b", "a/a"} {
+		check := &clusterv1.MachineHealthCheck{}
+		check.Namespace, check.Name, _ = strings.Cut(name, "/")
+		f.checks = append(f.checks, checkFacts{check: check})
+	}
+	var got []string
+	for _, t := range planHanding(claiming, f, false) {
+		got = append(got, t.check.Namespace+"/"+t.check.Name)
+	}
+	if order := strings.Join(got, " "); order != "a/a a/b b/a" {
+		t.Errorf("got %s", order)
+	}
+}
+
+func TestItIsSaidWhosePauseItIs(t *testing.T) {
+	fields := metav1.NewFieldsV1
+	at := metav1.NewTime(noon)
+	check := &clusterv1.MachineHealthCheck{}
+	if got := pausedBy(check); got != "" {
+		t.Errorf("of a check without managed fields it says %q", got)
+	}
+	check.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "argocd", FieldsV1: fields(`{"f:metadata":{"f:annotations":{"f:other":{}}}}`)},
+		{Manager: "broken", FieldsV1: fields(`{`)},
+		{Manager: "nothing"},
+		{Manager: "kubectl-annotate", Time: &at, FieldsV1: fields(`{"f:metadata":{"f:annotations":{".":{},"f:cluster.x-k8s.io/paused":{}}}}`)},
+	}
+	if got, want := pausedBy(check), ", written by kubectl-annotate, whose last change of the check was at 2026-01-01T12:00:00Z"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

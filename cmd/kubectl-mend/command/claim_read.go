@@ -1,0 +1,229 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+const (
+	// usualNamespace is where kubemend is installed, if nobody chose another one. It is looked at where all may not be.
+	usualNamespace = "kubemend-system"
+	// coreLease is the lease by which the replicas of Cluster API core agree, coreNamespace where clusterctl installs it. (Cluster API, core/main.go)
+	coreLease     = "controller-leader-election-capi"
+	coreNamespace = "capi-system"
+)
+
+// selection says which checks are meant: those of the names, or all that the rest selects. No namespace means all.
+type selection struct {
+	namespace string
+	names     []string
+	cluster   string
+	labels    labels.Selector
+}
+
+// observeClaim reads all that the plan needs. What may not be read is said in it, but for the checks themselves.
+func observeClaim(ctx context.Context, c client.Reader, s selection, now time.Time) (claimFacts, error) {
+	checks, err := selected(ctx, c, s)
+	if err != nil {
+		return claimFacts{}, err
+	}
+	f := claimFacts{}
+	f.managers, f.unseen = managersSeen(ctx, c, now)
+	f.core = coreSeen(ctx, c, now)
+	for i := range checks {
+		f.checks = append(f.checks, checkSeen(ctx, c, &checks[i]))
+	}
+	return f, nil
+}
+
+// selected are the checks that are meant.
+func selected(ctx context.Context, c client.Reader, s selection) ([]clusterv1.MachineHealthCheck, error) {
+	if len(s.names) > 0 {
+		return called(ctx, c, s)
+	}
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := c.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: s.labels}); err != nil {
+		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
+	}
+	found := slices.DeleteFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool {
+		return s.cluster != "" && check.Spec.ClusterName != s.cluster
+	})
+	if len(found) == 0 {
+		where := "in any namespace"
+		if s.namespace != "" {
+			where = "in namespace " + s.namespace
+		}
+		return nil, fmt.Errorf("no MachineHealthCheck %s is selected", where)
+	}
+	return found, nil
+}
+
+// called are the checks of the names. If one does not exist none is returned: a typing error is not to hand half of them over.
+func called(ctx context.Context, c client.Reader, s selection) ([]clusterv1.MachineHealthCheck, error) {
+	var found []clusterv1.MachineHealthCheck
+	var missing []string
+	for _, name := range s.names {
+		check := clusterv1.MachineHealthCheck{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &check)
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, name)
+		case err != nil:
+			return nil, fmt.Errorf("read MachineHealthCheck %s/%s: %w", s.namespace, name, err)
+		case s.cluster != "" && check.Spec.ClusterName != s.cluster:
+			return nil, fmt.Errorf("MachineHealthCheck %s/%s is of Cluster %s, not of %s", s.namespace, name, check.Spec.ClusterName, s.cluster)
+		default:
+			found = append(found, check)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", strings.Join(missing, ", "), s.namespace)
+	}
+	return found, nil
+}
+
+// managersSeen are the managers of kubemend, and why there may be others.
+func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []presence.Manager, unseen string) {
+	found, err := presence.Of(ctx, c, now)
+	if err == nil {
+		return found, ""
+	}
+	if one, narrow := presence.In(ctx, c, usualNamespace, now); narrow == nil && one != nil {
+		return []presence.Manager{*one}, "of other namespaces than " + usualNamespace + ": " + err.Error()
+	}
+	return nil, err.Error()
+}
+
+// coreSeen is what its lease says of Cluster API core.
+func coreSeen(ctx context.Context, c client.Reader, now time.Time) coreFacts {
+	list := &coordinationv1.LeaseList{}
+	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": coreLease}); err != nil {
+		one := coordinationv1.Lease{}
+		if c.Get(ctx, client.ObjectKey{Namespace: coreNamespace, Name: coreLease}, &one) != nil {
+			return coreFacts{unseen: fmt.Sprintf("list the leases %s: %s", coreLease, err)}
+		}
+		list.Items = []coordinationv1.Lease{one}
+	}
+	if len(list.Items) == 0 {
+		return coreFacts{unseen: fmt.Sprintf("there is no lease %s in any namespace, so it does not run, or elects no leader", coreLease)}
+	}
+	core := coreFacts{}
+	for i := range list.Items {
+		spec := list.Items[i].Spec
+		if spec.RenewTime == nil {
+			continue
+		}
+		end := spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second)
+		if ptr.Deref(spec.HolderIdentity, "") == "" {
+			end = spec.RenewTime.Time // given back
+		}
+		core.alive = core.alive || now.Before(end)
+		if end.After(core.gone) {
+			core.gone = end
+		}
+	}
+	if core.alive {
+		core.gone = time.Time{}
+	}
+	return core
+}
+
+// checkSeen is what is known of one check.
+func checkSeen(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) checkFacts {
+	f := checkFacts{check: check}
+	cluster := &clusterv1.Cluster{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}, cluster)
+	switch {
+	case err == nil:
+		f.cluster = cluster
+	case !apierrors.IsNotFound(err):
+		f.cluster = &clusterv1.Cluster{} // it may well be there
+		f.trouble = append(f.trouble, fmt.Sprintf("its Cluster could not be read: %s", err))
+	}
+	machines, err := machinesOf(ctx, c, check)
+	if err != nil {
+		f.trouble = append(f.trouble, fmt.Sprintf("its Machines could not be read, so it is not said which remediations are under way: %s", err))
+		return f
+	}
+	requests, err := requestsOf(ctx, c, check)
+	if err != nil {
+		f.trouble = append(f.trouble, fmt.Sprintf("remediation requests could not be read, so it is not said which are under way: %s", err))
+	}
+	for i := range machines {
+		if by, is := remediatorOf(check, &machines[i], requests[machines[i].Name]); is {
+			f.underway = append(f.underway, underway{machine: machines[i].Name, by: by})
+		}
+	}
+	return f
+}
+
+// machinesOf are the machines that the check selects. An empty selector selects nothing. (Cluster API.)
+func machinesOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) ([]clusterv1.Machine, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("read spec.selector: %w", err)
+	}
+	list := &clusterv1.MachineList{}
+	if selector.Empty() {
+		return nil, nil
+	}
+	if err := c.List(ctx, list, client.InNamespace(check.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list Machines in %s: %w", check.Namespace, err)
+	}
+	return slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return m.Spec.ClusterName != check.Spec.ClusterName }), nil
+}
+
+// requestsOf are the requests of the kind that the check makes, by name, which is that of their machine; none if it makes none.
+func requestsOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) (map[string]*request.Metadata, error) {
+	ref := check.Spec.Remediation.TemplateRef
+	if !ref.IsDefined() {
+		return nil, nil
+	}
+	kind := request.KindOf(request.TemplateKind(ref))
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.List(ctx, list, client.InNamespace(check.Namespace)); err != nil {
+		return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, check.Namespace, err)
+	}
+	byName := map[string]*request.Metadata{}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// remediatorOf is who remediates a machine, and whether anybody does.
+func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *request.Metadata) (remediator, bool) {
+	if req != nil {
+		ref := check.Spec.Remediation.TemplateRef
+		maker, marked := request.MadeBy(req)
+		switch {
+		case marked && maker.Name == check.Name:
+			return ofTheCheck, true
+		case !marked && request.ClonedFrom(req, request.TemplateKind(ref), ref.Name):
+			return ofCore, true
+		default:
+			return ofAnother, true
+		}
+	}
+	for _, c := range m.Status.Conditions {
+		if c.Type == clusterv1.MachineOwnerRemediatedCondition {
+			return itsOwner, c.Status == metav1.ConditionFalse
+		}
+	}
+	return itsOwner, false
+}

@@ -1,0 +1,360 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/presence"
+)
+
+// desk is a management cluster with a user in front of it.
+type desk struct {
+	t      *testing.T
+	client client.Client
+	hooks  interceptor.Funcs
+	typed  string // what the user types
+	asks   bool
+	out    *bytes.Buffer
+}
+
+func deskWith(t *testing.T, objects ...client.Object) *desk {
+	t.Helper()
+	t.Setenv("COLUMNS", "")
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{t: t, asks: true, out: &bytes.Buffer{}}
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	inner := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
+	d.client = interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if d.hooks.Get != nil {
+				return d.hooks.Get(ctx, c, key, o, opts...)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if d.hooks.List != nil {
+				return d.hooks.List(ctx, c, list, opts...)
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if d.hooks.Patch != nil {
+				return d.hooks.Patch(ctx, c, o, p, opts...)
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	return d
+}
+
+// hands runs claim or release, and returns what was printed and with which code it ends.
+func (d *desk) hands(w way, s selection, edits ...func(*handing)) (string, int) {
+	d.t.Helper()
+	d.out.Reset()
+	if s.namespace == "" {
+		s.namespace = "metal"
+	}
+	if s.labels == nil {
+		s.labels = labels.Everything()
+	}
+	h := &handing{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, way: w, client: d.client, now: noon, asks: d.asks}
+	for _, edit := range edits {
+		edit(h)
+	}
+	err := h.run(d.t.Context(), s)
+	if err != nil {
+		_, _ = fmt.Fprintln(d.out, "error:", err)
+	}
+	exit := Exit{}
+	switch {
+	case err == nil:
+		return d.out.String(), Done
+	case errors.As(err, &exit):
+		return d.out.String(), exit.Code
+	}
+	return d.out.String(), Failed
+}
+
+// marks are the values of the annotation, by check; a check without it has none.
+func (d *desk) marks() map[string]string {
+	d.t.Helper()
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := d.client.List(d.t.Context(), list); err != nil {
+		d.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for i := range list.Items {
+		if value, has := list.Items[i].Annotations[clusterv1.PausedAnnotation]; has {
+			all[list.Items[i].Name] = value
+		}
+	}
+	return all
+}
+
+func lease(namespace, name string, annotations map[string]string) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations}}
+	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: ptr.To(metav1.NewMicroTime(noon))}
+	return l
+}
+
+func checkNamed(name, paused string, owner ...string) *clusterv1.MachineHealthCheck {
+	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{"team": "a"}}}
+	c.Spec.ClusterName = "prod"
+	if len(owner) > 0 {
+		c.Spec.ClusterName = owner[0]
+	}
+	c.Spec.Selector.MatchLabels = map[string]string{"check": name}
+	if paused != "" {
+		c.Annotations = map[string]string{clusterv1.PausedAnnotation: paused}
+	}
+	return c
+}
+
+func machineOf(check, name string, conditions ...metav1.Condition) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{"check": check}}}
+	m.Spec.ClusterName = "prod"
+	m.Status.Conditions = conditions
+	return m
+}
+
+// both are a manager of kubemend and one of core, which are there.
+func both() []client.Object {
+	prod := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod"}}
+	return []client.Object{
+		prod, lease("kubemend-system", presence.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
+		lease("capi-system", coreLease, nil),
+	}
+}
+
+func yes(h *handing) { h.yes = true }
+
+func TestACheckGoesOverAndBack(t *testing.T) {
+	check := checkNamed("workers", "")
+	check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{Kind: "HostRemediationTemplate", APIVersion: "kubemend.io/v1alpha1", Name: "reboot"}
+	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "m-1", Annotations: map[string]string{
+		clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: "HostRemediationTemplate.kubemend.io",
+	}}}
+	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
+	d := deskWith(t, append(both(), check, request, machineOf("workers", "m-1"), machineOf("workers", "m-2", asked), machineOf("others", "m-3", asked))...)
+	d.typed = "y\n"
+	got, code := d.hands(claiming, selection{names: []string{"workers"}})
+	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core; under way: m-2, whose owner remediates it, and goes on; under way: m-1, whose request goes on, and kubemend adopts it
+Proceed? [y/N] mhc/workers in metal claimed
+`
+	if unwrapped(got) != want || code != Done || d.marks()["workers"] != "kubemend" {
+		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+	if got, code = d.hands(claiming, selection{names: []string{"workers"}}); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
+		t.Errorf("again: code %d, printed\n%s", code, got)
+	}
+	if got, code = d.hands(releasing, selection{names: []string{"workers"}}, yes); code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
+		t.Errorf("back: code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+}
+
+// unwrapped takes the breaks of lines out again.
+func unwrapped(s string) string { return strings.ReplaceAll(s, "\n    ", " ") }
+
+func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		typed string
+		asks  bool
+		edit  func(*handing)
+		code  int
+		says  string
+	}{
+		"no":                        {"n\n", true, func(*handing) {}, Refused, "error: nothing was changed"},
+		"an empty line":             {"\n", true, func(*handing) {}, Refused, "error: nothing was changed"},
+		"the end of the input":      {"", true, func(*handing) {}, Refused, "error: nothing was changed"},
+		"no terminal":               {"y\n", false, func(*handing) {}, Refused, "there is no terminal to ask at, so say --yes"},
+		"a dry run asks nobody":     {"y\n", true, func(h *handing) { h.dryRun = true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
+		"a dry run though it is so": {"", false, func(h *handing) { h.dryRun, h.yes = true, true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+			d.typed, d.asks = tc.typed, tc.asks
+			d.hooks.Patch = func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				t.Error("something was written")
+				return nil
+			}
+			if got, code := d.hands(claiming, selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
+				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, got)
+			}
+		})
+	}
+}
+
+func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
+	d := deskWith(t, append(both(), checkNamed("a", ""), checkNamed("b", "true"), checkNamed("c", ""), checkNamed("d", "", "other"))...)
+	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if o.GetName() == "a" { // somebody is faster
+			other := checkNamed("a", "")
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
+				return err
+			}
+			other.Labels["new"] = ""
+			if err := c.Update(ctx, other); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}
+	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
+	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: somebody has changed it meanwhile") {
+		t.Errorf("code %d, printed\n%s", code, got)
+	}
+	if m := d.marks(); m["a"] != "" || m["b"] != "true" || m["c"] != "kubemend" || m["d"] != "" {
+		t.Errorf("the checks have %v; want c alone to be claimed", m)
+	}
+	if got, code = d.hands(claiming, selection{names: []string{"b", "d"}}, yes); code != Refused || d.marks()["d"] != "kubemend" || !strings.Contains(got, "1 of 2 checks stay as they are") {
+		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+}
+
+func TestWhatIsNotThereIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		s    selection
+		says string
+	}{
+		"one name that is wrong stops all": {selection{names: []string{"workers", "wrokers"}}, "error: there is no MachineHealthCheck wrokers in namespace metal"},
+		"a check of another Cluster":       {selection{names: []string{"workers"}, cluster: "test"}, "error: MachineHealthCheck metal/workers is of Cluster prod, not of test"},
+		"a Cluster without checks":         {selection{cluster: "test"}, "error: no MachineHealthCheck in namespace metal is selected"},
+		"a label that none has":            {selection{labels: labels.SelectorFromSet(labels.Set{"team": "b"})}, "error: no MachineHealthCheck in namespace metal is selected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+			if got, code := d.hands(claiming, tc.s, yes); code != Failed || !strings.Contains(got, tc.says) || len(d.marks()) > 0 {
+				t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+			}
+		})
+	}
+}
+
+// A user may be allowed to change checks, and little else.
+func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
+	forbidden := func(what string) error {
+		return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource(what).GroupResource(), "", errors.New("not you"))
+	}
+	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	d.hooks.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		switch list.(type) {
+		case *coordinationv1.LeaseList:
+			return forbidden("leases")
+		case *clusterv1.MachineList:
+			return forbidden("machines")
+		}
+		return c.List(ctx, list, opts...)
+	}
+	names := selection{names: []string{"workers"}}
+	got, code := d.hands(claiming, names, yes)
+	if code != Done || d.marks()["workers"] != "kubemend" || !strings.Contains(unwrapped(got), "its Machines could not be read") {
+		t.Errorf("one that is where it usually is may be read: code %d, printed\n%s", code, got)
+	}
+	d.hooks.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		switch o.(type) {
+		case *coordinationv1.Lease:
+			return forbidden("leases")
+		case *clusterv1.Cluster:
+			return forbidden("clusters")
+		}
+		return c.Get(ctx, key, o, opts...)
+	}
+	got, code = d.hands(releasing, names, yes)
+	if code != Refused || d.marks()["workers"] != "kubemend" || !strings.Contains(unwrapped(got), "it cannot be seen whether Cluster API core is there to take it") {
+		t.Errorf("code %d, printed\n%s", code, got)
+	}
+	got, code = d.hands(releasing, names, yes, func(h *handing) { h.force = true })
+	if code != Done || len(d.marks()) > 0 || !strings.Contains(unwrapped(got), "its Cluster could not be read") {
+		t.Errorf("code %d, printed\n%s", code, got)
+	}
+}
+
+func TestCoreIsKnownByItsLease(t *testing.T) {
+	given := lease("capi-system", coreLease, nil)
+	given.Spec.HolderIdentity = nil
+	for name, tc := range map[string]struct {
+		lease *coordinationv1.Lease
+		now   time.Time
+		want  coreFacts
+	}{
+		"one that was renewed is of a core that runs": {lease("capi-system", coreLease, nil), noon.Add(59 * time.Second), coreFacts{alive: true}},
+		"in whatever namespace":                       {lease("elsewhere", coreLease, nil), noon, coreFacts{alive: true}},
+		"one that ran out is of a core that is gone":  {lease("capi-system", coreLease, nil), noon.Add(time.Minute), coreFacts{gone: noon.Add(time.Minute)}},
+		"one that was given back as well":             {given, noon.Add(time.Second), coreFacts{gone: noon}},
+		"without one it is not known":                 {lease("capi-system", "another", nil), noon, coreFacts{unseen: "there is no lease " + coreLease + " in any namespace, so it does not run, or elects no leader"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := coreSeen(t.Context(), deskWith(t, tc.lease).client, tc.now)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(coreFacts{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhichChecksIsSaidInOneWay(t *testing.T) {
+	for line, tc := range map[string]struct {
+		code int
+		says string
+	}{
+		"claim":                        {Misused, "say which: mhc/NAME, --cluster or --selector"},
+		"claim workers":                {Misused, `"workers": expected mhc/NAME`},
+		"claim machine/a":              {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
+		"claim nhc/a":                  {Misused, "a NodeHealthCheck cannot be claimed"},
+		"release mhc/a -l team=a":      {Misused, "names go neither with --selector nor with --all-namespaces"},
+		"release mhc/a -A":             {Misused, "names go neither with --selector nor with --all-namespaces"},
+		"claim -l !!":                  {Misused, "--selector: "},
+		"claim mhc/a --no-such-flag":   {Misused, "unknown flag: --no-such-flag"},
+		"claim mhc/a --kubeconfig=/no": {Failed, "find the "},
+	} {
+		t.Run(line, func(t *testing.T) {
+			var out bytes.Buffer
+			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+			root := New(streams, "kubectl mend", "test")
+			root.SetArgs(strings.Fields(line))
+			if code := Run(t.Context(), root, streams); code != tc.code || !strings.Contains(out.String(), tc.says) {
+				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, out.String())
+			}
+		})
+	}
+}
+
+func TestNamesAreCompleted(t *testing.T) {
+	d := deskWith(t, checkNamed("workers", ""), checkNamed("control-plane", ""), machineOf("workers", "m-1"))
+	for typed, want := range map[string]string{
+		"":                     "mhc/control-plane mhc/workers machine/m-1",
+		"m":                    "mhc/control-plane mhc/workers machine/m-1",
+		"mhc/w":                "mhc/workers",
+		"machinehealthchecks/": "machinehealthchecks/control-plane machinehealthchecks/workers",
+		"nhc/":                 "",
+		"pod/":                 "",
+	} {
+		if got := strings.Join(completions(t.Context(), d.client, "metal", []kind{machineCheckKind, machineKind}, nil, typed), " "); got != want {
+			t.Errorf("%q: got %q, want %q", typed, got, want)
+		}
+	}
+	if got := completions(t.Context(), d.client, "metal", []kind{machineCheckKind}, []string{"mhc/workers"}, "mhc/"); len(got) != 1 || got[0] != "mhc/control-plane" {
+		t.Errorf("what was given is offered again: %q", got)
+	}
+}

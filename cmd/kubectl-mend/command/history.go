@@ -1,0 +1,108 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+)
+
+// chronicle is what `history -o json` prints.
+type chronicle struct {
+	Entries []history.Entry `json:"entries"`
+	// Trouble is what could not be read, and was done without.
+	Trouble []string `json:"trouble,omitempty"`
+}
+
+func (o *Options) history() *cobra.Command {
+	var s history.Scope
+	var since time.Duration
+	c := &cobra.Command{
+		Use:   "history [--machine NAME | --host NAME | --cluster NAME]",
+		Short: "Say what has happened to machines, their nodes, hosts and checks",
+		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour unless it is told otherwise, and from what the objects " +
+			"remember themselves. Of a condition only the last change is remembered.",
+		Example: fmt.Sprintf("  %[1]s history --machine workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.checkHistory(s, since); err != nil {
+				return err
+			}
+			var err error
+			if s.Namespace, err = o.namespace(); err != nil {
+				return err
+			}
+			reader, err := o.client()
+			if err != nil {
+				return err
+			}
+			if since > 0 {
+				s.Since = o.Clock.Now().Add(-since)
+			}
+			objects, trouble := observeHistory(c.Context(), reader, s.Namespace)
+			return o.printHistory(chronicle{Entries: history.Of(objects, s), Trouble: trouble})
+		},
+	}
+	c.Flags().StringVar(&s.Machine, "machine", "", "What concerns one Machine, also one that is gone.")
+	c.Flags().StringVar(&s.Host, "host", "", "What concerns one BareMetalHost, and the Machine on it.")
+	c.Flags().StringVar(&s.Cluster, "cluster", "", "What concerns the Machines of one Cluster.")
+	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "wide, json or yaml.")
+	c.MarkFlagsMutuallyExclusive("machine", "host", "cluster")
+	o.addScope(c)
+	return c
+}
+
+// checkHistory refuses what cannot be meant.
+func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
+	if !slices.Contains([]string{"", "wide", "json", "yaml"}, o.output) {
+		return Exit{Misused, fmt.Errorf("--output %q: expected wide, json or yaml", o.output)}
+	}
+	if since < 0 {
+		return Exit{Misused, errors.New("--since: the future has not happened yet")}
+	}
+	if o.allNamespaces && (s.Machine != "" || s.Host != "") {
+		return Exit{Misused, errors.New("a name of a machine or host is one in a namespace: leave --all-namespaces out")}
+	}
+	return nil
+}
+
+func (o *Options) printHistory(c chronicle) error {
+	switch o.output {
+	case "json":
+		content, err := json.MarshalIndent(c, "", "  ")
+		return o.printed(append(content, '\n'), err)
+	case "yaml":
+		return o.printed(yaml.Marshal(c))
+	}
+	for _, t := range c.Trouble {
+		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
+	}
+	if len(c.Entries) == 0 {
+		_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
+		return nil
+	}
+	layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: text.PainterFor(o.Out)}
+	if err := history.Print(o.Out, c.Entries, layout); err != nil {
+		return fmt.Errorf("print the history: %w", err)
+	}
+	return nil
+}
+
+// printed prints what was encoded.
+func (o *Options) printed(content []byte, err error) error {
+	if err == nil {
+		_, err = o.Out.Write(content)
+	}
+	if err != nil {
+		return fmt.Errorf("print as %s: %w", o.output, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+func told(name, namespace string, about corev1.ObjectReference, reason string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, EventTime: metav1.NewMicroTime(noon), Regarding: about,
+		Reason: reason, Note: "it is so", ReportingController: "kubemend",
+	}
+}
+
+func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
+	made := metav1.NewTime(noon)
+	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "m-1", CreationTimestamp: made}}
+	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "host"}}
+	host.Status.OperationHistory.Inspect.Start = made
+	d := deskWith(t, request, host,
+		&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "all", CreationTimestamp: made}},
+		told("a", "metal", corev1.ObjectReference{Kind: "Machine", Namespace: "metal", Name: "m-1"}, "Marked"),
+		told("b", "default", corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "all"}, "Skipped"),
+		told("c", "default", corev1.ObjectReference{Kind: "Machine", Namespace: "default", Name: "m-2"}, "Elsewhere"))
+	d.hooks.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		switch list.(type) {
+		case *clusterv1.MachineHealthCheckList:
+			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machinehealthchecks").GroupResource(), "", errors.New("not you"))
+		case *clusterv1.MachineList: // without Cluster API
+			return &meta.NoKindMatchError{}
+		}
+		return c.List(ctx, list, opts...)
+	}
+	objects, trouble := observeHistory(t.Context(), d.client, "metal")
+	if len(trouble) != 1 || !strings.HasPrefix(trouble[0], "MachineHealthChecks: ") {
+		t.Errorf("the trouble is %q, want that of the one kind that may not be read", trouble)
+	}
+	var got []string
+	for _, e := range history.Of(objects, history.Scope{Namespace: "metal"}) {
+		got = append(got, e.Object.String()+" "+e.Reason)
+	}
+	want := []string{
+		"BareMetalHost metal/host Inspect", "HostRemediation metal/m-1 Created", "Machine metal/m-1 Marked", "NodeHealthCheck all Created", "NodeHealthCheck all Skipped",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRequestsAreOfTheKindsThatChecksMake(t *testing.T) {
+	check := clusterv1.MachineHealthCheck{}
+	check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{APIVersion: "a.io/v1", Kind: "ATemplate", Name: "x"}
+	flat, ladder := nhcv1.NodeHealthCheck{}, nhcv1.NodeHealthCheck{}
+	flat.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "b.io/v1", Kind: "BTemplate"}
+	ladder.Spec.EscalatingRemediations = []nhcv1.EscalatingRemediation{
+		{RemediationTemplate: corev1.ObjectReference{APIVersion: "c.io/v1", Kind: "CTemplate"}},
+		{RemediationTemplate: corev1.ObjectReference{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate"}},
+	}
+	var got []string
+	for _, k := range requestKinds([]clusterv1.MachineHealthCheck{check, {}, check}, []nhcv1.NodeHealthCheck{flat, ladder, {}}) {
+		got = append(got, k.Kind+"."+k.Group)
+	}
+	want := []string{"Metal3Remediation." + infrav1.GroupVersion.Group, "HostRemediation.kubemend.io", "A.a.io", "B.b.io", "C.c.io"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
+	t.Setenv("COLUMNS", "")
+	zone := time.Local
+	time.Local = time.UTC
+	defer func() { time.Local = zone }()
+	is := chronicle{
+		Entries: []history.Entry{{At: noon, Object: look.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
+		Trouble: []string{"hosts: forbidden"},
+	}
+	const warned = "could not be read, and was done without: hosts: forbidden\n"
+	for output, want := range map[string]struct{ out, err string }{
+		"":     {"2026-01-01T12:00:00Z  Machine metal/m  Bad  it is\n", warned},
+		"wide": {"2026-01-01T12:00:00Z  Machine metal/m  Bad  me  it is\n", warned},
+	} {
+		var out, problems bytes.Buffer
+		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, output: output}
+		if err := o.printHistory(is); err != nil || out.String() != want.out || problems.String() != want.err {
+			t.Errorf("-o %q: %v, printed\n%s%s", output, err, out.String(), problems.String())
+		}
+	}
+	for output, read := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal,
+		"yaml": func(content []byte, into any) error { return yaml.Unmarshal(content, into) },
+	} {
+		var out bytes.Buffer
+		o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out}, output: output}
+		var got chronicle
+		if err := errors.Join(o.printHistory(is), read(out.Bytes(), &got)); err != nil {
+			t.Fatalf("-o %s: %v, printed\n%s", output, err, out.String())
+		}
+		if diff := cmp.Diff(is.Trouble, got.Trouble); diff != "" || len(got.Entries) != 1 || got.Entries[0].Text != "it is" || !got.Entries[0].At.Equal(noon) {
+			t.Errorf("-o %s: printed\n%s", output, out.String())
+		}
+	}
+	var out, problems bytes.Buffer
+	o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}}
+	if err := o.printHistory(chronicle{}); err != nil || out.Len() > 0 || problems.String() != "nothing is remembered\n" {
+		t.Errorf("without entries: %v, printed\n%s%s", err, out.String(), problems.String())
+	}
+}
+
+func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
+	for line, says := range map[string]string{
+		"history -o table":              `--output "table": expected wide, json or yaml`,
+		"history --since=-1h":           "the future has not happened yet",
+		"history -A --machine a":        "leave --all-namespaces out",
+		"history --machine a --host b":  "none of the others can be",
+		"history mhc/a":                 "unknown command",
+		"history --machine a --since x": "invalid argument",
+	} {
+		t.Run(line, func(t *testing.T) {
+			var out bytes.Buffer
+			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+			root := New(streams, "kubectl mend", "test")
+			root.SetArgs(strings.Fields(line))
+			if code := Run(t.Context(), root, streams); code == Done || !strings.Contains(out.String(), says) {
+				t.Errorf("code %d, printed\n%s", code, out.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kind is a kind of objects that a user may name, as its Kind is spelled.
+type kind string
+
+const (
+	machineKind      kind = "Machine"
+	nodeKind         kind = "Node"
+	hostKind         kind = "BareMetalHost"
+	machineCheckKind kind = "MachineHealthCheck"
+	nodeCheckKind    kind = "NodeHealthCheck"
+	metal3Kind       kind = "Metal3Remediation"
+	ownKind          kind = "HostRemediation"
+	// remediationKind is either of the two, where the user does not say which.
+	remediationKind kind = "Remediation"
+)
+
+// aliases are what users call kinds; the first one is that of messages and completions. The singular and the plural of each stand for it as well.
+var aliases = map[kind][]string{
+	machineKind:      {"machine", "ma"},
+	nodeKind:         {"node", "no"},
+	hostKind:         {"host", "bmh", "baremetalhost"},
+	machineCheckKind: {"mhc", "machinehealthcheck"},
+	nodeCheckKind:    {"nhc", "nodehealthcheck"},
+	remediationKind:  {"remediation"},
+	metal3Kind:       {"m3r", "metal3remediation"},
+	ownKind:          {"hrem", "hostremediation"},
+}
+
+// alias is the short name of a kind.
+func (k kind) alias() string { return aliases[k][0] }
+
+// kindCalled returns the kind that a user calls so, with or without its group behind a dot.
+func kindCalled(name string) (kind, bool) {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	for k, names := range aliases {
+		if slices.Contains(names, name) || slices.Contains(names, strings.TrimSuffix(name, "s")) {
+			return k, true
+		}
+	}
+	return "", false
+}
+
+// parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
+func parse(arg string, expected ...kind) (kind, string, error) {
+	called, name, has := strings.Cut(arg, "/")
+	if !has || called == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected))}
+	}
+	k, known := kindCalled(called)
+	switch {
+	case !known:
+		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected))}
+	case !slices.Contains(expected, k):
+		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected))}
+	}
+	return k, name, nil
+}
+
+// spelled are kinds as arguments are to name them: mhc/NAME or node/NAME.
+func spelled(kinds []kind) string {
+	all := make([]string, 0, len(kinds))
+	for _, k := range kinds {
+		all = append(all, k.alias()+"/NAME")
+	}
+	if n := len(all); n > 1 {
+		return strings.Join(all[:n-1], ", ") + " or " + all[n-1]
+	}
+	return strings.Join(all, "")
+}

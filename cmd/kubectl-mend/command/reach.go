@@ -1,0 +1,139 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// completesWithin is how long a shell waits for names.
+const completesWithin = 2 * time.Second
+
+// groups are where the kinds that users name are.
+var groups = map[kind]schema.GroupVersionKind{
+	machineKind:      clusterv1.GroupVersion.WithKind("Machine"),
+	nodeKind:         {Version: "v1", Kind: "Node"},
+	hostKind:         bmov1alpha1.GroupVersion.WithKind("BareMetalHost"),
+	machineCheckKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
+	nodeCheckKind:    nhcv1.GroupVersion.WithKind("NodeHealthCheck"),
+	metal3Kind:       infrav1.GroupVersion.WithKind("Metal3Remediation"),
+	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
+}
+
+// addScope adds the flag that widens a command to all namespaces.
+func (o *Options) addScope(c *cobra.Command) {
+	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
+}
+
+// namespace is the one that the user means; empty for all.
+func (o *Options) namespace() (string, error) {
+	if o.allNamespaces {
+		return "", nil
+	}
+	name, _, err := o.Config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find the namespace: %w", err)
+	}
+	return name, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme),
+		infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme))
+	if err != nil {
+		return nil, fmt.Errorf("register kinds: %w", err)
+	}
+	return scheme, nil
+}
+
+// client reads and writes with the user's rights.
+func (o *Options) client() (client.Client, error) {
+	config, err := o.Config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the management cluster: %w", err)
+	}
+	config.QPS, config.Burst = 50, 100
+	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reach the management cluster: %w", err)
+	}
+	return c, nil
+}
+
+// completeNames completes arguments such as mhc/NAME. Whatever goes wrong, the shell completes nothing.
+func (o *Options) completeNames(kinds ...kind) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completesWithin)
+		defer cancel()
+		reader, err := o.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		namespace, err := o.namespace()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completions(ctx, reader, namespace, kinds, args, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completions are what typed may become. The kind stays as the user calls it; before there is a slash all kinds are offered as messages call them.
+func completions(ctx context.Context, c client.Reader, namespace string, kinds []kind, given []string, typed string) []cobra.Completion {
+	var all []cobra.Completion
+	called, _, has := strings.Cut(typed, "/")
+	for _, k := range kinds {
+		prefix := k.alias()
+		if has {
+			if is, known := kindCalled(called); !known || is != k {
+				continue
+			}
+			prefix = called
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+		if c.List(ctx, list, client.InNamespace(namespace)) != nil {
+			continue
+		}
+		for i := range list.Items {
+			all = append(all, prefix+"/"+list.Items[i].Name)
+		}
+	}
+	return without(all, given, typed)
+}
+
+// without are those of all that begin as typed and were not given before.
+func without(all, given []string, typed string) []string {
+	seen := map[string]bool{}
+	for _, g := range given {
+		seen[g] = true
+	}
+	var left []string
+	for _, name := range all {
+		if strings.HasPrefix(name, typed) && !seen[name] {
+			left = append(left, name)
+		}
+	}
+	return left
+}

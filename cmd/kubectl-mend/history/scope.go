@@ -1,0 +1,189 @@
+package history
+
+import (
+	"regexp"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// Kinds that are told apart.
+const (
+	machineKind      = "Machine"
+	nodeKind         = "Node"
+	hostKind         = "BareMetalHost"
+	machineCheckKind = "MachineHealthCheck"
+	nodeCheckKind    = "NodeHealthCheck"
+	clusterKind      = "Cluster"
+)
+
+// Scope is what somebody wants to know about. Of Machine, Host and Cluster at most one is set; if none is, it is everything.
+type Scope struct {
+	// Namespace is that of the three; empty for all.
+	Namespace              string
+	Machine, Host, Cluster string
+	// Since is how far back; zero for as far as is remembered.
+	Since time.Time
+}
+
+// within is which objects belong to a scope.
+type within struct {
+	all       bool
+	namespace string
+	objects   map[look.Ref]bool
+	// checks are those that watch something in the scope, but others as well.
+	checks map[look.Ref]bool
+	// names are of the machines, nodes and hosts of the scope, to be found in the text of events about others.
+	names *regexp.Regexp
+}
+
+// within finds what belongs to s. What has been deleted is known by its name alone.
+func (s Scope) within(o Objects) within {
+	w := within{namespace: s.Namespace, objects: map[look.Ref]bool{}, checks: map[look.Ref]bool{}}
+	if s.Machine == "" && s.Host == "" && s.Cluster == "" {
+		w.all = true
+		return w
+	}
+	for i := range o.Machines {
+		if m := &o.Machines[i]; s.means(m, o) {
+			w.add(refOf(machineKind, m))
+			w.addAround(m, o)
+		}
+	}
+	s.addNamed(&w, o)
+	w.find()
+	return w
+}
+
+// addNamed adds what the user has named, which may have no machine, or none any more.
+func (s Scope) addNamed(w *within, o Objects) {
+	for kind, name := range map[string]string{machineKind: s.Machine, hostKind: s.Host, clusterKind: s.Cluster} {
+		if name == "" {
+			continue
+		}
+		w.add(look.Ref{Kind: kind, Namespace: s.Namespace, Name: name})
+		if s.Namespace != "" {
+			continue
+		}
+		for i := range o.Events { // in whichever namespaces there is one
+			if about := o.Events[i].Regarding; about.Kind == kind && about.Name == name {
+				w.add(look.Ref{Kind: kind, Namespace: about.Namespace, Name: name})
+			}
+		}
+		for i := range o.Hosts {
+			if o.Hosts[i].Name == name && kind == hostKind {
+				w.add(refOf(kind, &o.Hosts[i]))
+			}
+		}
+	}
+	for i := range o.Requests { // its machine may be gone
+		if r := &o.Requests[i]; s.Machine != "" && r.GetName() == s.Machine && (s.Namespace == "" || r.GetNamespace() == s.Namespace) {
+			w.add(refOf(r.GetKind(), r))
+		}
+	}
+	for i := range o.Checks {
+		if c := &o.Checks[i]; c.Spec.ClusterName == s.Cluster && s.Cluster != "" && (s.Namespace == "" || c.Namespace == s.Namespace) {
+			w.add(refOf(machineCheckKind, c))
+		}
+	}
+}
+
+// means reports whether the user means m, or its host.
+func (s Scope) means(m *clusterv1.Machine, o Objects) bool {
+	if s.Namespace != "" && m.Namespace != s.Namespace {
+		return false
+	}
+	for i := range o.Hosts {
+		if h := &o.Hosts[i]; s.Host != "" && h.Name == s.Host && carries(h, m) {
+			return true
+		}
+	}
+	return m.Name == s.Machine || s.Cluster != "" && m.Spec.ClusterName == s.Cluster
+}
+
+// addAround adds what belongs to a machine.
+func (w *within) addAround(m *clusterv1.Machine, o Objects) {
+	if node := m.Status.NodeRef.Name; node != "" {
+		w.add(look.Ref{Kind: nodeKind, Name: node})
+	}
+	for i := range o.Hosts {
+		if carries(&o.Hosts[i], m) {
+			w.add(refOf(hostKind, &o.Hosts[i]))
+		}
+	}
+	for i := range o.Requests {
+		if isFor(&o.Requests[i], m) {
+			w.add(refOf(o.Requests[i].GetKind(), &o.Requests[i]))
+		}
+	}
+	for i := range o.Checks {
+		if c := &o.Checks[i]; selects(c, m) {
+			w.checks[refOf(machineCheckKind, c)] = true
+		}
+	}
+}
+
+func (w *within) add(r look.Ref) { w.objects[r] = true }
+
+// has reports whether r belongs to the scope.
+func (w *within) has(r look.Ref) bool {
+	if w.all {
+		return r.Kind != "" && (w.namespace == "" || r.Namespace == "" || r.Namespace == w.namespace)
+	}
+	return w.objects[r] || w.checks[r]
+}
+
+// find makes the names of the scope be found in texts.
+func (w *within) find() {
+	pattern := ""
+	for r := range w.objects {
+		switch r.Kind {
+		case machineKind, nodeKind, hostKind:
+			if pattern != "" {
+				pattern += "|"
+			}
+			pattern += regexp.QuoteMeta(r.Name)
+		}
+	}
+	if pattern != "" {
+		w.names = regexp.MustCompile(`(^|[^-.\w])(` + pattern + `)($|[^-.\w]|\.($|\s))`)
+	}
+}
+
+// named reports whether a text has a name of the scope in it.
+func (w *within) named(text string) bool { return w.names != nil && w.names.MatchString(text) }
+
+// carries reports whether m runs on h: both name the object between them.
+func carries(h *bmov1alpha1.BareMetalHost, m *clusterv1.Machine) bool {
+	between := h.Spec.ConsumerRef
+	return between != nil && between.Name == m.Spec.InfrastructureRef.Name && h.Namespace == m.Namespace
+}
+
+// isFor reports whether a request is for m: owned by it, or of its name, as both Cluster API and kubemend make them.
+func isFor(r metav1.Object, m *clusterv1.Machine) bool {
+	if r.GetNamespace() != m.Namespace {
+		return false
+	}
+	for _, owner := range r.GetOwnerReferences() {
+		if owner.Kind == machineKind && owner.Name == m.Name {
+			return true
+		}
+	}
+	return r.GetName() == m.Name
+}
+
+// selects reports whether check watches m. An empty selector selects nothing. (Cluster API.)
+func selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	return err == nil && !selector.Empty() && check.Namespace == m.Namespace && check.Spec.ClusterName == m.Spec.ClusterName &&
+		selector.Matches(labels.Set(m.Labels))
+}
+
+func refOf(kind string, o metav1.Object) look.Ref {
+	return look.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
