@@ -8,18 +8,25 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -31,6 +38,7 @@ type Asker struct {
 
 	reader   client.Client
 	machines *machinehealthcheck.Reconciler
+	nodes    *nodehealthcheck.Reconciler
 }
 
 // New returns one who asks about w at now, as the managers there would.
@@ -40,9 +48,15 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 	}
 	reader := w.ReadOnly()
 	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
+	requests := &request.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
-		Client: reader, Clusters: asTheManager{w.Clusters(), reader}, Requests: &request.Requests{Client: reader, Live: reader},
+		Client: reader, Clusters: asTheManager{w.Clusters(), reader}, Requests: requests,
 		Kinds: snapshot.NewKinds[*request.Metadata](w), Clock: clock.RealClock{},
+	}
+	a.nodes = &nodehealthcheck.Reconciler{
+		Client: reader, Management: reader, Live: reader, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed,
+		Kinds: snapshot.NewKinds[*unstructured.Unstructured](w, request.NodeChecksMarks()...), Clock: clock.RealClock{},
+		LeaseNamespace: a.Managers.leaseNamespace(),
 	}
 	return a, nil
 }
@@ -53,7 +67,9 @@ func (a *Asker) Reader() client.Reader { return a.reader }
 // MachineChecks are looks at the MachineHealthChecks that are wanted, in the order of their names.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]look.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); apierrors.IsForbidden(err) {
+		return nil, nil // the world says that they were not read
+	} else if err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	var checks []look.Check
@@ -81,10 +97,37 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err != nil || is == nil {
 		return nil, err
 	}
+	a.blind(is, check)
 	if is.Stance == look.Acting && manager == nil && a.Managers.Unknown == "" {
 		a.Managers.unattended(is)
 	}
 	return is, nil
+}
+
+// NodeChecks are looks at the NodeHealthChecks that are wanted, in the order of their names. There are none where the kind is not installed.
+func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]look.Check, error) {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
+		return nil, nil // the world says that it was not read
+	} else if err != nil {
+		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	var checks []look.Check
+	for i := range list.Items {
+		if !wanted(&list.Items[i]) {
+			continue
+		}
+		check, err := a.nodes.Look(ctx, list.Items[i].Name, a.Now)
+		if err != nil {
+			return nil, err
+		}
+		if check != nil {
+			a.Managers.serve(check, serving.NodeCheckCRD)
+			checks = append(checks, *check)
+		}
+	}
+	slices.SortFunc(checks, func(a, b look.Check) int { return strings.Compare(a.Name, b.Name) })
+	return checks, nil
 }
 
 // asTheManager are the workload clusters as the manager sees them: one that it says it cannot see is out of sight, although its user may see
@@ -112,4 +155,30 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 func saysUnseen(check *clusterv1.MachineHealthCheck) bool {
 	c := conditions.Get(check, mendv1.WorkloadClusterReachable)
 	return c != nil && c.Status == metav1.ConditionFalse && check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+}
+
+// NotSeenByYou is the reason of a machine whose node the user cannot see, while the manager may.
+const NotSeenByYou = "NotSeenByYou"
+
+// blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
+// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one.
+func (a *Asker) blind(is *look.Check, check *clusterv1.MachineHealthCheck) {
+	why, _, blind := a.World.Unseen(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+	if !blind || is.Unseen == "" || saysUnseen(check) {
+		return
+	}
+	hold := look.Hold{
+		Reason: NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
+		Person: "Ask as somebody who may read its kubeconfig, and can reach it",
+	}
+	is.Unseen, is.UnseenSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
+	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
+		is.Reason, is.Text = said.Reason, said.Message
+	}
+	for i := range is.Targets {
+		t := &is.Targets[i]
+		if t.State == health.Unjudged && t.Node != "" {
+			t.Holds, t.Next = []look.Hold{hold}, look.Step{Text: hold.Person, Person: true}
+		}
+	}
 }

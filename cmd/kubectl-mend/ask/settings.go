@@ -8,6 +8,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -56,6 +57,48 @@ func unclaimed(m *presence.Manager) machinehealthcheck.Unclaimed {
 	}
 	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
 }
+
+// leaseNamespace is where the manager keeps the leases on nodes.
+func (m Managers) leaseNamespace() string {
+	for _, is := range m.All {
+		if is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
+			return is.Announcement.NodeLeaseNamespace
+		}
+	}
+	return nhcv1.DefaultLeaseNamespace
+}
+
+// serve says in c, of a kind that belongs to no namespace, if no manager acts on it.
+func (m Managers) serve(c *look.Check, crd string) {
+	if c.Stance != look.Acting || m.Unknown != "" {
+		return
+	}
+	because := ""
+	for _, is := range m.All {
+		if !is.Alive || is.Announcement == nil || is.Announcement.Leaving {
+			continue
+		}
+		kind, known := is.Serves(crd)
+		if !known || kind.Reason == "" {
+			return
+		}
+		because = "kubemend does not serve the kind: " + kind.Because
+	}
+	if because == "" {
+		m.unattended(c)
+		return
+	}
+	c.Stance, c.Because = look.Core, because
+	for i := range c.Targets {
+		if t := &c.Targets[i]; t.Left == "" && t.Next != (look.Step{}) {
+			t.Begins, t.Next = false, look.Step{Text: "Whoever else serves the kind acts on it"}
+			t.Holds = slices.Insert(t.Holds, 0, look.Hold{Reason: NotServed, Text: because})
+		}
+	}
+}
+
+// NotServed is the reason of what holds everything back where kubemend does not act on the kind.
+const NotServed = "KindNotServed"
 
 // NoManager is the reason of what holds everything back where nobody is there to do it.
 const NoManager = "NoManager"

@@ -7,6 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
@@ -20,6 +21,18 @@ func MachineHealthCheck(ctx context.Context, a *ask.Asker, key client.ObjectKey)
 	}
 	if len(checks) == 0 {
 		return nil, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace)
+	}
+	return explained(a, checks[0]), nil
+}
+
+// NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
+func NodeHealthCheck(ctx context.Context, a *ask.Asker, name string) (*Explanation, error) {
+	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool { return c.Name == name })
+	if err != nil {
+		return nil, err
+	}
+	if len(checks) == 0 {
+		return nil, fmt.Errorf("there is no NodeHealthCheck %s", name)
 	}
 	return explained(a, checks[0]), nil
 }

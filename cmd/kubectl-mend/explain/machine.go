@@ -45,6 +45,11 @@ func Machine(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanat
 	for _, c := range checks {
 		e.Checks = append(e.Checks, About(c, func(t look.Target) bool { return t.Name == m.Name }))
 	}
+	if node := ofMachine(ctx, a, m); node != nil {
+		if err := nodeChecks(ctx, a, node, e); err != nil {
+			return nil, err
+		}
+	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b Unselected) int { return strings.Compare(a.String(), b.String()) })
 	e.Notes = append(notes(a), unseen(a, m, e.Checks)...)
 	e.Conclude()

@@ -104,7 +104,7 @@ func (p *page) check(c *Check) {
 	}
 	p.line("  ", sum(c.Population)+"; "+allowance(c.Check)+".")
 	if c.Unseen != "" && !c.heldBy(c.Unseen) {
-		p.line("  ", p.paint.Waits("Out of sight")+" since "+text.Moment(c.UnseenSince, p.now)+": "+c.Unseen+".")
+		p.line("  "+p.paint.Waits("Out of sight")+": ", c.Unseen+".")
 	}
 	if c.Text != "" && !c.heldBy(c.Text) {
 		p.line("  ", c.Reason+": "+c.Text+".")
@@ -236,6 +236,10 @@ func (p *page) holds(c *Check, holds []look.Hold) {
 		until := ""
 		if !h.Until.IsZero() {
 			until = ", until " + text.Moment(h.Until, p.now)
+		}
+		if c != nil && len(c.Targets) > 1 && h.Text == c.Text {
+			p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+", as above.")
+			continue
 		}
 		p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+": "+h.Text+until+".")
 		if c != nil && h.Reason == c.Reason {
