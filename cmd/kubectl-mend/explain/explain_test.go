@@ -15,6 +15,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -28,6 +29,23 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
 		if err := e.Print(&out, width, text.Painter{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+// status is how all checks of the scene stand, printed likewise.
+func status(t *testing.T, s *scene) string {
+	t.Helper()
+	all, err := Of(t.Context(), s.asker(t), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, width := range []int{80, 200} {
+		fmt.Fprintf(&out, "==== %d columns\n", width)
+		if err := all.Print(&out, Layout{Width: width, Namespaces: width == 200}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,14 +112,22 @@ func TestExplanations(t *testing.T) {
 		"a machine on its way out": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
 		}), machine("w1")},
-		"a template that is not there":             {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
-		"no manager runs":                          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
-		"what the user may not read":               {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
-		"a check of which all is well":             {aScene(), check("workers")},
-		"a check that is short-circuited":          {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
-		"a check of a cluster that does not exist": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
-		"a check with an impossible limit":         {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
+		"a template that is not there":              {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
+		"no manager runs":                           {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
+		"what the user may not read":                {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
+		"a check of which all is well":              {aScene(), check("workers")},
+		"a check that is short-circuited":           {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
+		"a check of a cluster that does not exist":  {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
+		"a check with an impossible limit":          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
+		"the status of all that is well":            {aScene(), nil},
+		"the status when much is wrong":             {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed), nil},
+		"the status when a cluster is out of sight": {aScene(outOfSight), nil},
+		"the status when no manager runs":           {aScene(func(s *scene) { s.manager.Spec.HolderIdentity = nil }), nil},
+		"the status when no manager was ever there": {aScene(func(s *scene) { s.manager = nil }), nil},
 	}, func(t *testing.T, s story) string {
+		if s.ask == nil {
+			return status(t, s.scene)
+		}
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)
 	})
@@ -112,6 +138,14 @@ func askedOwner(name, reason, message string) func(*scene) {
 		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason,
 			"Health check failed:\n  * Condition Ready on Node is reporting status Unknown", time.Minute)
 		s.said(name, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, reason, message, time.Minute)
+	}
+}
+
+func kindNotServed(s *scene) {
+	s.says.Kinds = []presence.Kind{
+		{CRD: "machinehealthchecks.cluster.x-k8s.io"},
+		{CRD: "metal3remediations.infrastructure.cluster.x-k8s.io", Reason: "Foreign",
+			Because: "its CustomResourceDefinition belongs to infrastructure-metal3, whose controller serves it"},
 	}
 }
 

@@ -110,3 +110,28 @@ func Columns(s string) int {
 
 // Pad fills s with spaces on its right up to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Columns(s), 0)) }
+
+// Table lays rows out in columns that are as wide as their widest cell, three spaces apart.
+func Table(rows [][]string) []string {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], Columns(cell))
+		}
+	}
+	lines := make([]string, 0, len(rows))
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			if i < len(row)-1 {
+				cell = Pad(cell, widths[i]+3)
+			}
+			line.WriteString(cell)
+		}
+		lines = append(lines, strings.TrimRight(line.String(), " "))
+	}
+	return lines
+}

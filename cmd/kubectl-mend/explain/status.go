@@ -1,0 +1,106 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/presence"
+)
+
+// Status is how all checks stand. It is the JSON of `kubectl mend status`.
+type Status struct {
+	At       time.Time          `json:"at"`
+	Managers []presence.Manager `json:"managers"`
+	// Checks are without their targets.
+	Checks []Row `json:"checks"`
+	// Unseen are the workload clusters that the manager cannot see.
+	Unseen []Cluster `json:"unseen,omitempty"`
+	Notes  []string  `json:"notes,omitempty"`
+}
+
+// Row is a check, and how many of its targets are being remediated.
+type Row struct {
+	look.Check
+	Remediating int `json:"remediating"`
+}
+
+// Cluster is a workload cluster that cannot be seen.
+type Cluster struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Since     time.Time `json:"since"`
+	Why       string    `json:"why"`
+}
+
+// Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
+func Of(ctx context.Context, a *ask.Asker, namespace, cluster string) (*Status, error) {
+	s := &Status{At: a.Now, Managers: a.Managers.All, Notes: notes(a)}
+	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
+		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if cluster == "" {
+		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, nodes...)
+	}
+	for _, c := range checks {
+		s.Unseen = unseenBy(s.Unseen, c)
+		s.Checks = append(s.Checks, rowOf(c))
+	}
+	slices.SortFunc(s.Unseen, func(a, b Cluster) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, key := range a.World.Workloads() {
+		if why, _, blind := a.World.Unseen(key); blind && s.checks(key) {
+			s.Notes = append(s.Notes, "You cannot see the nodes of cluster "+key.String()+": "+why)
+		}
+	}
+	return s, nil
+}
+
+// checks reports whether there is a check of a cluster.
+func (s *Status) checks(cluster client.ObjectKey) bool {
+	return slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == cluster.Name && r.Namespace == cluster.Namespace })
+}
+
+func rowOf(c look.Check) Row {
+	r := Row{Check: c}
+	for i := range c.Targets {
+		if c.Targets[i].InFlight {
+			r.Remediating++
+		}
+	}
+	r.Targets = nil
+	return r
+}
+
+// unseenBy adds the cluster of c, if the manager says that it cannot see it.
+func unseenBy(all []Cluster, c look.Check) []Cluster {
+	i := slices.IndexFunc(c.Conditions, func(is metav1.Condition) bool { return is.Type == mendv1.WorkloadClusterReachable })
+	if i < 0 || c.Conditions[i].Status != metav1.ConditionFalse || c.UnseenSince.IsZero() {
+		return all
+	}
+	is := Cluster{c.Namespace, c.Cluster, c.UnseenSince, c.Unseen}
+	if at := slices.IndexFunc(all, func(was Cluster) bool { return was.Namespace == is.Namespace && was.Name == is.Name }); at >= 0 {
+		if is.Since.Before(all[at].Since) {
+			all[at] = is
+		}
+		return all
+	}
+	return append(all, is)
+}

@@ -1,0 +1,212 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/presence"
+)
+
+// Layout is how a status is printed.
+type Layout struct {
+	Width int
+	Paint text.Painter
+	// Wide says that all columns are printed, also if the lines get longer than Width.
+	Wide bool
+	// Namespaces says that checks are printed with their namespace.
+	Namespaces bool
+}
+
+// Print writes s for a person.
+func (s *Status) Print(out io.Writer, l Layout) error {
+	p := &page{now: s.At, width: l.Width, paint: l.Paint}
+	for _, m := range s.Managers {
+		p.manager(m)
+	}
+	if len(s.Managers) == 0 {
+		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
+	}
+	p.gap()
+	p.checks(s.Checks, l)
+	if len(s.Unseen) > 0 {
+		p.heading("Workload clusters that the manager cannot see")
+		for _, c := range s.Unseen {
+			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, text.Moment(c.Since, p.now)))
+		}
+	}
+	if len(s.Notes) > 0 {
+		p.heading("To know")
+		for _, note := range s.Notes {
+			p.line("  - ", note)
+		}
+	}
+	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
+	return err
+}
+
+// manager is whether a manager runs, what it was told, and which kinds it serves.
+func (p *page) manager(m presence.Manager) {
+	switch {
+	case !m.Alive:
+		p.line("", fmt.Sprintf("Manager in namespace %s: %s since %s.", m.Namespace, p.paint.Bad("does not run"), text.Moment(m.Gone, p.now)))
+		return
+	case m.Announcement == nil:
+		p.line("", fmt.Sprintf("Manager %s in namespace %s: %s, and says nothing of itself.", m.Holder, m.Namespace, p.paint.Good("runs")))
+		return
+	}
+	a := m.Announcement
+	line := fmt.Sprintf("Manager %s in namespace %s: %s, version %s; MachineHealthChecks that are not claimed: %s",
+		m.Holder, m.Namespace, p.paint.Good("runs"), a.Version, a.Unclaimed)
+	if a.Namespace != "" {
+		line += "; only namespace " + a.Namespace
+	}
+	if a.WatchFilter != "" {
+		line += "; only what has the label for " + a.WatchFilter
+	}
+	if a.Leaving {
+		line += "; " + p.paint.Waits("it is leaving, and begins nothing")
+	}
+	p.line("", line+".")
+	var serves []string
+	for _, k := range a.Kinds {
+		if k.Reason == "" {
+			serves = append(serves, k.CRD)
+		}
+	}
+	if len(serves) > 0 {
+		p.line("  serves: ", strings.Join(serves, ", ")+".")
+	}
+	for _, k := range a.Kinds {
+		if k.Reason != "" {
+			p.line("  does not serve: ", k.CRD+": "+k.Because+".")
+		}
+	}
+}
+
+// checks is the table: all columns if they fit, else fewer, and what they would say below each row.
+func (p *page) checks(rows []Row, l Layout) {
+	if len(rows) == 0 {
+		p.line("", "There are no checks here.")
+		return
+	}
+	all := p.table(rows, l, wideColumns)
+	if l.Wide || widest(all) <= l.Width {
+		p.lines = append(p.lines, all...)
+		return
+	}
+	for i, line := range p.table(rows, l, narrowColumns) {
+		p.lines = append(p.lines, line)
+		if i == 0 {
+			continue
+		}
+		r := rows[i-1]
+		if r.Because != "" {
+			p.line("  ", r.Because+".")
+		}
+		if r.Text != "" {
+			p.line("  ", r.Text+".")
+		}
+		p.step("  ", r.Next)
+	}
+}
+
+// column is a heading, and what stands below it.
+type column struct {
+	heading string
+	cell    func(*page, Row) string
+}
+
+var (
+	narrowColumns = []column{
+		{"OWNER", (*page).owner}, {"HEALTHY", func(_ *page, r Row) string { return fmt.Sprintf("%d/%d", r.Population.Healthy, r.Population.Total()) }},
+		{"REMEDIATING", func(_ *page, r Row) string { return strconv.Itoa(r.Remediating) }}, {"LIMIT", func(_ *page, r Row) string { return used(r.Check) }},
+		{"REASON", (*page).reason},
+	}
+	wideColumns = []column{
+		{"OWNER", (*page).owner},
+		number("TARGETS", func(r Row) int { return r.Population.Total() }), number("HEALTHY", func(r Row) int { return r.Population.Healthy }),
+		number("SUSPECT", func(r Row) int { return r.Population.Suspect + r.Population.Starting }),
+		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNJUDGED", func(r Row) int { return r.Population.Unjudged }),
+		number("REMEDIATING", func(r Row) int { return r.Remediating }),
+		{"LIMIT", func(_ *page, r Row) string { return r.Limit }}, {"USED", func(_ *page, r Row) string { return used(r.Check) }},
+		{"REASON", (*page).reason}, {"NEXT", (*page).next},
+	}
+)
+
+func number(heading string, of func(Row) int) column {
+	return column{heading, func(_ *page, r Row) string { return strconv.Itoa(of(r)) }}
+}
+
+// table is a heading and a line for each row.
+func (p *page) table(rows []Row, l Layout, columns []column) []string {
+	lines := make([][]string, 1+len(rows))
+	lines[0] = []string{"CHECK"}
+	for i, r := range rows {
+		lines[i+1] = []string{checkName(r, l.Namespaces)}
+	}
+	for _, c := range columns {
+		lines[0] = append(lines[0], c.heading)
+		for i, r := range rows {
+			lines[i+1] = append(lines[i+1], c.cell(p, r))
+		}
+	}
+	return text.Table(lines)
+}
+
+func checkName(r Row, namespaces bool) string {
+	short := map[string]string{"MachineHealthCheck": "mhc/", "NodeHealthCheck": "nhc/"}[r.Kind] + r.Name
+	if namespaces && r.Namespace != "" {
+		return r.Namespace + "/" + short
+	}
+	return short
+}
+
+func (p *page) owner(r Row) string {
+	switch s := string(r.Stance); r.Stance {
+	case look.Acting:
+		return p.paint.Good(s)
+	case look.Observing, look.Core, look.Paused:
+		return p.paint.Waits(s)
+	default:
+		return p.paint.Bad(s)
+	}
+}
+
+func (p *page) reason(r Row) string {
+	switch {
+	case r.Reason != "":
+		return p.paint.Bad(r.Reason)
+	case r.Unseen != "":
+		return p.paint.Waits("Unseen")
+	}
+	return "-"
+}
+
+func (p *page) next(r Row) string {
+	switch {
+	case r.Next == (look.Step{}):
+		return "-"
+	case r.Next.At.IsZero():
+		return "to do"
+	}
+	name, _, _ := strings.Cut(r.Next.Text, ":")
+	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + name
+}
+
+// used is how many targets are not healthy, of how many may be.
+func used(c look.Check) string {
+	return fmt.Sprintf("%d of %d", c.Population.NotHealthy(), max(c.Limits.AtMost, 0))
+}
+
+func widest(lines []string) int {
+	most := 0
+	for _, line := range lines {
+		most = max(most, text.Columns(line))
+	}
+	return most
+}
