@@ -27,8 +27,8 @@ func (o *Options) history() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history [--machine NAME | --host NAME | --cluster NAME]",
 		Short: "Say what has happened to machines, their nodes, hosts and checks",
-		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour unless it is told otherwise, and from what the objects " +
-			"remember themselves. Of a condition only the last change is remembered.",
+		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour unless it is told otherwise, " +
+			"and from what the objects remember themselves. Of a condition only the last change is remembered.",
 		Example: fmt.Sprintf("  %[1]s history --machine workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -63,39 +63,50 @@ func (s Scope) within(o Objects) within {
 // addNamed adds what the user has named, which may have no machine, or none any more.
 func (s Scope) addNamed(w *within, o Objects) {
 	for kind, name := range map[string]string{machineKind: s.Machine, hostKind: s.Host, clusterKind: s.Cluster} {
-		if name == "" {
-			continue
-		}
-		w.add(look.Ref{Kind: kind, Namespace: s.Namespace, Name: name})
-		if s.Namespace != "" {
-			continue
-		}
-		for i := range o.Events { // in whichever namespaces there is one
-			if about := o.Events[i].Regarding; about.Kind == kind && about.Name == name {
-				w.add(look.Ref{Kind: kind, Namespace: about.Namespace, Name: name})
-			}
-		}
-		for i := range o.Hosts {
-			if o.Hosts[i].Name == name && kind == hostKind {
-				w.add(refOf(kind, &o.Hosts[i]))
-			}
+		for _, namespace := range s.namespacesOf(kind, name, o) {
+			w.add(look.Ref{Kind: kind, Namespace: namespace, Name: name})
 		}
 	}
 	for i := range o.Requests { // its machine may be gone
-		if r := &o.Requests[i]; s.Machine != "" && r.GetName() == s.Machine && (s.Namespace == "" || r.GetNamespace() == s.Namespace) {
+		if r := &o.Requests[i]; s.Machine != "" && r.GetName() == s.Machine && s.in(r) {
 			w.add(refOf(r.GetKind(), r))
 		}
 	}
 	for i := range o.Checks {
-		if c := &o.Checks[i]; c.Spec.ClusterName == s.Cluster && s.Cluster != "" && (s.Namespace == "" || c.Namespace == s.Namespace) {
+		if c := &o.Checks[i]; s.Cluster != "" && c.Spec.ClusterName == s.Cluster && s.in(c) {
 			w.add(refOf(machineCheckKind, c))
 		}
 	}
 }
 
+// namespacesOf are those in which there is, or was, an object of a name; none without a name.
+func (s Scope) namespacesOf(kind, name string, o Objects) []string {
+	switch {
+	case name == "":
+		return nil
+	case s.Namespace != "":
+		return []string{s.Namespace}
+	}
+	var all []string
+	for i := range o.Events {
+		if about := o.Events[i].Regarding; about.Kind == kind && about.Name == name {
+			all = append(all, about.Namespace)
+		}
+	}
+	for i := range o.Hosts {
+		if h := &o.Hosts[i]; kind == hostKind && h.Name == name {
+			all = append(all, h.Namespace)
+		}
+	}
+	return all
+}
+
+// in reports whether o is in a namespace of the scope.
+func (s Scope) in(o metav1.Object) bool { return s.Namespace == "" || s.Namespace == o.GetNamespace() }
+
 // means reports whether the user means m, or its host.
 func (s Scope) means(m *clusterv1.Machine, o Objects) bool {
-	if s.Namespace != "" && m.Namespace != s.Namespace {
+	if !s.in(m) {
 		return false
 	}
 	for i := range o.Hosts {

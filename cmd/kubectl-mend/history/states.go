@@ -194,7 +194,8 @@ func annotated(about look.Ref, o metav1.Object, matter func(string) bool) []Entr
 				value = "=" + value
 			}
 			all = append(all, Entry{
-				At: entry.Time.Time, Object: about, Reason: "Annotated", Text: fmt.Sprintf("annotation %s%s, by %s", key, value, entry.Manager), Source: FromObject,
+				At: entry.Time.Time, Object: about, Reason: "Annotated", Source: FromObject,
+				Text: fmt.Sprintf("annotation %s%s, by %s", key, value, entry.Manager),
 			})
 		}
 	}

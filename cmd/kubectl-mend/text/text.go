@@ -48,7 +48,7 @@ func Wrap(s string, indent, width int) string {
 // Hang writes s behind lead, which stays as it is, and breaks it as Wrap does.
 func Hang(lead, s string, indent, width int) string {
 	l := &lines{hang: "\n" + strings.Repeat(" ", indent), indent: indent, width: width, column: Columns(lead), fresh: true}
-	l.WriteString(lead)
+	l.all.WriteString(lead)
 	for i, line := range strings.Split(s, "\n") {
 		if i > 0 {
 			l.turn()
@@ -57,7 +57,7 @@ func Hang(lead, s string, indent, width int) string {
 			l.add(word)
 		}
 	}
-	all := strings.Split(l.String(), "\n")
+	all := strings.Split(l.all.String(), "\n")
 	for i := range all {
 		all[i] = strings.TrimRight(all[i], " ")
 	}
@@ -66,15 +66,14 @@ func Hang(lead, s string, indent, width int) string {
 
 // lines are what has been written so far, up to column of its last line.
 type lines struct {
-	strings.Builder
-
+	all                   strings.Builder
 	hang                  string
 	indent, width, column int
 	fresh                 bool // no word has been written on this line
 }
 
 func (l *lines) turn() {
-	l.WriteString(l.hang)
+	l.all.WriteString(l.hang)
 	l.column, l.fresh = l.indent, true
 }
 
@@ -88,9 +87,9 @@ func (l *lines) add(word string) {
 		room = Columns(word)
 	}
 	if !l.fresh {
-		l.WriteByte(' ')
+		l.all.WriteByte(' ')
 	}
-	l.WriteString(word)
+	l.all.WriteString(word)
 	l.column += room
 	l.fresh = false
 }
