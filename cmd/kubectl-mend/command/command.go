@@ -12,6 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
 // The exit codes, as docs/cli/README.md has them.
@@ -39,6 +41,10 @@ type Options struct {
 
 	allNamespaces bool
 	output        string
+	from          string
+
+	// read reads a world live, in place of snapshot.Read; for tests.
+	read func(context.Context, snapshot.Scope) (*snapshot.World, error)
 }
 
 // New returns the command line of a program that was called by name.
@@ -49,7 +55,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 }
 
 // commands are all of them, in the order of the help.
-var commands = []func(*Options) *cobra.Command{(*Options).claim, (*Options).release, (*Options).history}
+var commands = []func(*Options) *cobra.Command{(*Options).claim, (*Options).release, (*Options).history, (*Options).record}
 
 func (o *Options) root(version string) *cobra.Command {
 	root := &cobra.Command{

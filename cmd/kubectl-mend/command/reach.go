@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,10 +42,13 @@ func (o *Options) addScope(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Look at all namespaces.")
 }
 
-// namespace is the one that the user means; empty for all.
+// namespace is the one that the user means; empty for all. A file has nothing to do with the namespace of a kubeconfig.
 func (o *Options) namespace() (string, error) {
 	if o.allNamespaces {
 		return "", nil
+	}
+	if o.from != "" {
+		return ptr.Deref(o.Config.Namespace, ""), nil
 	}
 	name, _, err := o.Config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {

@@ -152,7 +152,16 @@ func (k *kind) inFile() (kindInFile, error) {
 	return is, nil
 }
 
-// Load reads a world that was saved, packed or not.
+// stopped is a clock that stands still. What was recorded is looked at as it was then.
+type stopped time.Time
+
+// Now implements clock.PassiveClock.
+func (s stopped) Now() time.Time { return time.Time(s) }
+
+// Since implements clock.PassiveClock.
+func (s stopped) Since(t time.Time) time.Duration { return time.Time(s).Sub(t) }
+
+// Load reads a world that was saved, packed or not. Its clock stands still at the moment at which it was taken.
 func Load(from io.Reader) (*World, error) {
 	doc, err := parse(from)
 	if err != nil {
@@ -160,7 +169,7 @@ func Load(from io.Reader) (*World, error) {
 	}
 	w := New()
 	w.kinds = map[schema.GroupKind]*kind{}
-	w.Taken, w.missing = doc.Taken, doc.Missing
+	w.Taken, w.missing, w.Clock = doc.Taken, doc.Missing, stopped(doc.Taken)
 	for _, k := range doc.Kinds {
 		if err := w.load(k); err != nil {
 			return nil, fmt.Errorf("load the objects of kind %s: %w", k.Kind, err)
@@ -210,7 +219,8 @@ func parse(from io.Reader) (*document, error) {
 		return nil, errNoSnapshot
 	}
 	if is.APIVersion != mendv1.GroupVersion.String() {
-		return nil, fmt.Errorf("it is of version %s, and only %s is known here: another release of kubectl-mend has written it", is.APIVersion, mendv1.GroupVersion)
+		return nil, fmt.Errorf("it is of version %s, and only %s is known here: another release of kubectl-mend has written it",
+			is.APIVersion, mendv1.GroupVersion)
 	}
 	doc := &document{}
 	if err := utiljson.Unmarshal(content, doc); err != nil {

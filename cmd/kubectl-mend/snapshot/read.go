@@ -162,18 +162,14 @@ func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]serve
 	return kinds
 }
 
-// install makes a kind known to the world in all versions that are served; false if there is none.
-func (r *reading) install(gk schema.GroupKind) bool {
-	is, found := r.served[gk]
-	if !found {
-		return false
-	}
+// install makes a kind known to the world in all versions that are served.
+func (r *reading) install(gk schema.GroupKind) {
+	is := r.served[gk]
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	for _, version := range is.versions {
 		r.world.kindFor(gk.WithVersion(version), is.plural, is.namespaced).stateless = !is.status
 	}
-	return true
 }
 
 // each reads several things at the same time.

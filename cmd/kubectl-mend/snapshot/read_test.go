@@ -30,6 +30,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/presence"
 )
 
 const (
@@ -103,7 +104,7 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *World {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"role": "x"}}, Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Address: secret}},
 		}},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: leaderLease}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: presence.LeaderLeaseName}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "somebody-else"}},
 		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "Machine", Name: "m"}, Note: "well"},
@@ -182,7 +183,7 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 		"a template":           c.Get(t.Context(), key("p"), template),
 		"a request elsewhere":  c.Get(t.Context(), client.ObjectKey{Namespace: "remedies", Name: "n"}, poison),
 		"a node":               c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}),
-		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: leaderLease}, &coordinationv1.Lease{}),
+		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: presence.LeaderLeaseName}, &coordinationv1.Lease{}),
 		"the lease of a node":  c.Get(t.Context(), client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}, &coordinationv1.Lease{}),
 		"an event":             c.Get(t.Context(), key("e"), &eventsv1.Event{}),
 	} {
@@ -283,7 +284,7 @@ func TestAScopeIsKeptTo(t *testing.T) {
 	}
 }
 
-func forbid(w *World, gvk schema.GroupVersionKind, plural string, namespace string) {
+func forbid(w *World, gvk schema.GroupVersionKind, plural, namespace string) {
 	w.Forbid(gvk, plural, true, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
 }
 

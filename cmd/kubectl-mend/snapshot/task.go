@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,8 @@ type task struct {
 	options   []client.ListOption
 	// keep says which objects are kept; all if it is nil.
 	keep func(client.Object) bool
-	// called is how what is read is called, if not by its kind and namespace.
+	// called is how what is read is called, if not by its kind.
 	called string
-	// partial says that what is read is not all that the namespace has, and that nothing is said of it.
-	partial bool
 }
 
 // read carries out a task. A kind that is not installed is not missing.
@@ -49,7 +48,8 @@ func (r *reading) read(ctx context.Context, t task) {
 	if !slices.Contains(is.versions, t.gvk.Version) {
 		known := r.world.scheme.Recognizes(t.gvk)
 		if known && !t.bare && !t.anyVersion {
-			r.world.Lacks(plural(t.gvk.Kind), fmt.Sprintf("they are served in %s, and version %s is needed", strings.Join(is.versions, ", "), t.gvk.Version))
+			served := strings.Join(is.versions, ", ")
+			r.world.Lacks(plural(t.gvk.Kind), fmt.Sprintf("they are served in %s, and version %s is needed", served, t.gvk.Version))
 			return
 		}
 		t.bare = t.bare || known
@@ -77,9 +77,6 @@ func (r *reading) read(ctx context.Context, t task) {
 
 // say notes of a namespace of a kind whether it was read. What was read of it once stays read.
 func (r *reading) say(t task, namespace string, err error) {
-	if t.partial {
-		return
-	}
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	k := r.world.kinds[t.gvk.GroupKind()]
@@ -94,17 +91,16 @@ func (r *reading) say(t task, namespace string, err error) {
 
 // what names what a task reads.
 func (t task) what(is served) string {
+	called := cmp.Or(t.called, plural(t.gvk.Kind))
 	switch {
-	case t.called != "":
-		return t.called
 	case !is.namespaced && t.gvk.Kind == "Node":
-		return "Nodes of the management cluster"
+		return called + " of the management cluster"
 	case !is.namespaced:
-		return plural(t.gvk.Kind)
+		return called
 	case t.namespace == "":
-		return plural(t.gvk.Kind) + " in all namespaces"
+		return called + " in all namespaces"
 	default:
-		return plural(t.gvk.Kind) + " in namespace " + t.namespace
+		return called + " in namespace " + t.namespace
 	}
 }
 
@@ -143,8 +139,8 @@ func (r *reading) list(ctx context.Context, t task) error {
 		return err
 	}
 	// What the API server has in memory is as new as a controller's cache, and costs it less than a read of its database.
-	options := append([]client.ListOption{client.InNamespace(t.namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}}, t.options...)
-	if err := r.client.List(ctx, list, options...); err != nil {
+	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := r.client.List(ctx, list, append([]client.ListOption{client.InNamespace(t.namespace), fromMemory}, t.options...)...); err != nil {
 		return err
 	}
 	var kept []client.Object

@@ -23,6 +23,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -33,10 +34,12 @@ const (
 	etcdNamespace    = "openshift-etcd"
 )
 
-// leaderLease is the lease by which replicas of the manager agree who acts, managerNamespace where the manifests put it.
+// managerNamespace is where the manifests put the manager, coreLease the lease by which the replicas of Cluster API core agree who acts, and
+// coreNamespace where clusterctl puts it. (Cluster API, core/main.go)
 const (
-	leaderLease      = "leader.kubemend.io"
 	managerNamespace = "kubemend-system"
+	coreLease        = "controller-leader-election-capi"
+	coreNamespace    = "capi-system"
 )
 
 // definitions are the CustomResourceDefinitions whose labels decide who serves a kind.
@@ -70,10 +73,7 @@ func (r *reading) first() []task {
 		{gvk: mendv1.GroupVersion.WithKind("HostRemediation"), namespace: ns},
 		{gvk: nhcv1.GroupVersion.WithKind("NodeHealthCheck")},
 		{gvk: leaseGVK, namespace: r.LeaseNamespace},
-		{
-			gvk: leaseGVK, partial: true, called: "Lease " + leaderLease + " of the manager", instead: []string{managerNamespace},
-			options: []client.ListOption{client.MatchingFields{"metadata.name": leaderLease}},
-		},
+		leaseOf(presence.LeaseName, managerNamespace), leaseOf(presence.LeaderLeaseName, managerNamespace), leaseOf(coreLease, coreNamespace),
 		{gvk: schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: "ClusterVersion"}},
 		{gvk: schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}},
 		{gvk: schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "Machine"}, bare: true},
@@ -86,6 +86,13 @@ func (r *reading) first() []task {
 		}
 	}
 	return append(tasks, task{gvk: crd, bare: true, keep: func(o client.Object) bool { return slices.Contains(definitions, o.GetName()) }})
+}
+
+// leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
+func leaseOf(name, usually string) task {
+	return task{
+		gvk: leaseGVK, called: "Lease " + name, instead: []string{usually}, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
+	}
 }
 
 // inScope reports whether an object belongs to the cluster that is asked for.
