@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -55,7 +56,9 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 }
 
 // commands are all of them, in the order of the help.
-var commands = []func(*Options) *cobra.Command{(*Options).claim, (*Options).release, (*Options).history, (*Options).record}
+var commands = []func(*Options) *cobra.Command{
+	(*Options).status, (*Options).explain, (*Options).history, (*Options).claim, (*Options).release, (*Options).record,
+}
 
 func (o *Options) root(version string) *cobra.Command {
 	root := &cobra.Command{
@@ -65,7 +68,13 @@ func (o *Options) root(version string) *cobra.Command {
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          cobra.ArbitraryArgs, // so that RunE says what is wrong with them
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant(c.SuggestionsFor(args[0])))}
+		},
 	}
 	o.Config.AddFlags(root.PersistentFlags())
 	root.SetIn(o.In)
@@ -76,6 +85,22 @@ func (o *Options) root(version string) *cobra.Command {
 		root.AddCommand(add(o))
 	}
 	return root
+}
+
+// meant asks whether one of the commands was meant that have names like the one that was given.
+func meant(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(names, ", ") + "?"
+}
+
+// noArgs are the arguments of a command that takes none.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Exit{Misused, fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
 }
 
 // Exit is an error that ends the program with a code of its own.

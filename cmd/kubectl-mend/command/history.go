@@ -1,14 +1,11 @@
 package command
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -30,7 +27,7 @@ func (o *Options) history() *cobra.Command {
 		Long: "Say what has happened, oldest first: from events, which the API server keeps for an hour unless it is told otherwise, " +
 			"and from what the objects remember themselves. Of a condition only the last change is remembered.",
 		Example: fmt.Sprintf("  %[1]s history --machine workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.checkHistory(s, since); err != nil {
 				return err
@@ -54,7 +51,7 @@ func (o *Options) history() *cobra.Command {
 	c.Flags().StringVar(&s.Host, "host", "", "What concerns one BareMetalHost, and the Machine on it.")
 	c.Flags().StringVar(&s.Cluster, "cluster", "", "What concerns the Machines of one Cluster.")
 	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "wide, json or yaml.")
+	o.addOutput(c, "wide", "json", "yaml")
 	c.MarkFlagsMutuallyExclusive("machine", "host", "cluster")
 	o.addScope(c)
 	return c
@@ -62,9 +59,6 @@ func (o *Options) history() *cobra.Command {
 
 // checkHistory refuses what cannot be meant.
 func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
-	if !slices.Contains([]string{"", "wide", "json", "yaml"}, o.output) {
-		return Exit{Misused, fmt.Errorf("--output %q: expected wide, json or yaml", o.output)}
-	}
 	if since < 0 {
 		return Exit{Misused, errors.New("--since: the future has not happened yet")}
 	}
@@ -75,34 +69,15 @@ func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
 }
 
 func (o *Options) printHistory(c chronicle) error {
-	switch o.output {
-	case "json":
-		content, err := json.MarshalIndent(c, "", "  ")
-		return o.printed(append(content, '\n'), err)
-	case "yaml":
-		return o.printed(yaml.Marshal(c))
-	}
-	for _, t := range c.Trouble {
-		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
-	}
-	if len(c.Entries) == 0 {
-		_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
-		return nil
-	}
-	layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: text.PainterFor(o.Out)}
-	if err := history.Print(o.Out, c.Entries, layout); err != nil {
-		return fmt.Errorf("print the history: %w", err)
-	}
-	return nil
-}
-
-// printed prints what was encoded.
-func (o *Options) printed(content []byte, err error) error {
-	if err == nil {
-		_, err = o.Out.Write(content)
-	}
-	if err != nil {
-		return fmt.Errorf("print as %s: %w", o.output, err)
-	}
-	return nil
+	return o.print(o.Out, c, func() error {
+		for _, t := range c.Trouble {
+			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
+		}
+		if len(c.Entries) == 0 {
+			_, _ = fmt.Fprintln(o.ErrOut, "nothing is remembered")
+			return nil
+		}
+		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: text.PainterFor(o.Out)}
+		return history.Print(o.Out, c.Entries, layout)
+	})
 }

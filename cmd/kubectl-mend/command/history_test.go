@@ -132,7 +132,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 
 func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 	for line, says := range map[string]string{
-		"history -o table":              `--output "table": expected wide, json or yaml`,
+		"history -o table":              `--output "table": expected one of wide, json, yaml`,
 		"history --since=-1h":           "the future has not happened yet",
 		"history -A --machine a":        "leave --all-namespaces out",
 		"history --machine a --host b":  "none of the others can be",

@@ -31,7 +31,7 @@ nothing of templates but their names, and no annotation that kubemend does not r
 machines, nodes and hosts in it, and the events about them.
 
 What you may not read is left out, and said.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Nodes: true, Events: true}, file)
 		},

@@ -1,0 +1,157 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+)
+
+// explainable are the kinds of which there is something to explain.
+var explainable = []kind{machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind}
+
+func (o *Options) explain() *cobra.Command {
+	var cluster string
+	c := &cobra.Command{
+		Use:   "explain KIND/NAME",
+		Short: "Say why a machine is or is not being remediated, and what happens next",
+		Long: "Say how a machine, a node, a host or a remediation is judged, by which check, and since when; what would be done about it; everything that holds " +
+			"that back, in the order in which the controller asks; and, in the last line, the next thing that happens, or what a person has to do.",
+		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n  %[1]s explain mhc/workers -o yaml", o.Name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return Exit{Misused, fmt.Errorf("expected one of %s", spelled(explainable))}
+			}
+			return nil
+		},
+		ValidArgsFunction: o.completeNames(explainable...),
+		RunE: func(c *cobra.Command, args []string) error {
+			e, err := o.explanation(c.Context(), args[0], cluster)
+			if err != nil {
+				return err
+			}
+			return o.print(o.Out, e, func() error { return e.Print(o.Out, text.Width(o.Out), text.PainterFor(o.Out)) })
+		},
+	}
+	c.Flags().StringVar(&cluster, "cluster", "", "The Cluster that the node is of, where several have one of that name.")
+	o.addOutput(c, "json", "yaml")
+	o.addWorldFlags(c)
+	return c
+}
+
+// explanation explains what arg names.
+func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explain.Explanation, error) {
+	k, name, err := parse(arg, explainable...)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
+	if cluster == "" && k != nodeCheckKind {
+		if scope.Cluster, err = o.clusterOf(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}); err != nil {
+			return nil, err
+		}
+	}
+	a, err := o.asker(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	switch k {
+	case nodeKind:
+		return explain.Node(ctx, a, namespace, cluster, name)
+	case nodeCheckKind:
+		return explain.NodeHealthCheck(ctx, a, name)
+	}
+	key, err := keyOf(ctx, a, k, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	switch k {
+	case machineCheckKind:
+		return explain.MachineHealthCheck(ctx, a, key)
+	default:
+		return explain.Machine(ctx, a, key)
+	}
+}
+
+// keyOf is where the object of that name is; where the user means all namespaces, there has to be one.
+func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (client.ObjectKey, error) {
+	if namespace != "" {
+		return client.ObjectKey{Namespace: namespace, Name: name}, nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+	if err := a.Reader().List(ctx, list); err != nil {
+		return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, name, err)
+	}
+	var namespaces []string
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			namespaces = append(namespaces, list.Items[i].Namespace)
+		}
+	}
+	switch len(namespaces) {
+	case 0:
+		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", k, name)
+	case 1:
+		return client.ObjectKey{Namespace: namespaces[0], Name: name}, nil
+	}
+	return client.ObjectKey{}, Exit{Misused, fmt.Errorf("there is a %s %s in several namespaces: say which with -n: %s", k, name, strings.Join(namespaces, ", "))}
+}
+
+// asker is one who asks about the world of the flags, at the time that it is there.
+func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*ask.Asker, error) {
+	w, err := o.world(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	return ask.New(ctx, w, w.Clock.Now())
+}
+
+// clusterOf is the name of the Cluster that an object is of, so that no others need to be read; empty if that cannot be told at once.
+func (o *Options) clusterOf(ctx context.Context, k kind, key client.ObjectKey) (string, error) {
+	if o.from != "" || o.read != nil || key.Namespace == "" {
+		return "", nil
+	}
+	reader, err := o.client()
+	if err != nil {
+		return "", err
+	}
+	switch k {
+	case machineCheckKind:
+		check := &clusterv1.MachineHealthCheck{}
+		_ = reader.Get(ctx, key, check) // whatever is wrong is found out when the world is read
+		return check.Spec.ClusterName, nil
+	case nodeKind:
+		return clusterOfNode(ctx, reader, key), nil
+	default:
+		o := &metav1.PartialObjectMetadata{}
+		o.SetGroupVersionKind(groups[k])
+		_ = reader.Get(ctx, key, o)
+		return o.Labels[clusterv1.ClusterNameLabel], nil
+	}
+}
+
+// clusterOfNode is the cluster of the one Machine that names a node.
+func clusterOfNode(ctx context.Context, reader client.Reader, node client.ObjectKey) string {
+	list := &clusterv1.MachineList{}
+	_ = reader.List(ctx, list, client.InNamespace(node.Namespace))
+	machines := slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return m.Status.NodeRef.Name != node.Name })
+	if len(machines) != 1 {
+		return ""
+	}
+	return machines[0].Spec.ClusterName
+}

@@ -1,0 +1,102 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+)
+
+func (o *Options) status() *cobra.Command {
+	var watch bool
+	var every time.Duration
+	c := &cobra.Command{
+		Use:   "status [CLUSTER]",
+		Short: "Say how all checks stand: who acts, how many are well, how much of the limit is used, what is next",
+		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, suspect, unhealthy, unjudged and being remediated, how " +
+			"much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload clusters it cannot see.",
+		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status edge-3 --watch", o.Name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return Exit{Misused, errors.New("expected the name of one Cluster, or none")}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			cluster := ""
+			if len(args) == 1 {
+				cluster = args[0]
+			}
+			if !watch {
+				return o.printStatus(c.Context(), o.Out, cluster)
+			}
+			return o.watchStatus(c.Context(), cluster, every)
+		},
+	}
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and draw the table anew, until interrupted.")
+	c.Flags().DurationVar(&every, "every", 2*time.Second, "With --watch: how often to look.")
+	o.addOutput(c, "wide", "json", "yaml")
+	o.addWorldFlags(c)
+	c.MarkFlagsMutuallyExclusive("watch", "from")
+	return c
+}
+
+// printStatus prints the status to a page, laid out for the output of the command.
+func (o *Options) printStatus(ctx context.Context, page io.Writer, cluster string) error {
+	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster})
+	if err != nil {
+		return err
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	s, err := explain.Of(ctx, a, namespace, cluster)
+	if err != nil {
+		return err
+	}
+	return o.print(page, s, func() error {
+		return s.Print(page, explain.Layout{
+			Width: text.Width(o.Out), Paint: text.PainterFor(o.Out), Wide: o.output == "wide", Namespaces: namespace == "",
+		})
+	})
+}
+
+// clearScreen takes the cursor to the upper left corner of a terminal, and what stood on it away.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// watchStatus prints the status again and again. On a terminal each takes the place of the one before.
+func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Duration) error {
+	if every <= 0 {
+		return Exit{Misused, errors.New("--every: expected a duration above 0")}
+	}
+	for {
+		var page bytes.Buffer // the old one stands until the new one is whole
+		err := o.printStatus(ctx, &page, cluster)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			_, _ = fmt.Fprintln(&page, "error:", err) // it may be over in a moment
+		}
+		if text.IsTerminal(o.Out) {
+			_, _ = fmt.Fprint(o.Out, clearScreen)
+		}
+		if _, err := o.Out.Write(page.Bytes()); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
