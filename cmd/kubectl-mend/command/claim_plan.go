@@ -85,7 +85,7 @@ func planHanding(w way, f claimFacts, force bool) []turn {
 	for _, c := range f.checks {
 		t := f.turn(w, c)
 		if t.unseen && force {
-			t = turn{changes: true, text: "although " + t.text + ", " + effect(w, c)}
+			t = turn{changes: true, text: effect(w, c) + "; " + t.text}
 		}
 		t.check = c.check
 		for _, more := range slices.Concat(asides(c), c.trouble) {

@@ -83,7 +83,7 @@ func TestChecksAreHandedOver(t *testing.T) {
 			checkWith(func(c *checkFacts) { c.check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},
 		"one that says nothing may or may not":      {claimWorld(managerThat(func(m *presence.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it looks at"},
 		"managers that may not be looked for":       {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
-		"what cannot be seen is gone over by force": {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: although it cannot be seen whether a manager of kubemend is there to take it: forbidden, " + plain},
+		"what cannot be seen is gone over by force": {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
 		"one that is seen needs no other":           {claimWorld(func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
 		"what is under way is said, by what happens": {claimWorld(beingRemediated(underway{"d", ofCore}, underway{"b", ofCore}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"e", ofTheCheck})), false,
 			"change: " + plain + "; under way: a, whose owner remediates it, and goes on; under way: e, whose request goes on as kubemend's own; " +
@@ -108,7 +108,7 @@ func TestChecksAreGivenBack(t *testing.T) {
 		"without core it is not":                    {claimWorld(claimed, coreIs(coreFacts{gone: noon})), false, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
 		"nor by force":                              {claimWorld(claimed, coreIs(coreFacts{gone: noon})), true, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
 		"a core that may not be looked for":         {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: forbidden"},
-		"what cannot be seen is gone over by force": {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: although it cannot be seen whether Cluster API core is there to take it: forbidden, " + plain},
+		"what cannot be seen is gone over by force": {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: " + plain + "; it cannot be seen whether Cluster API core is there to take it: forbidden"},
 		"where kubemend acts on all it is not": {claimWorld(claimed, says(func(a *presence.Announcement) { a.Unclaimed = "act" })), true,
 			"refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one"},
 		"what is under way is said, by what happens": {claimWorld(claimed, beingRemediated(underway{"b", ofTheCheck}, underway{"a", itsOwner}, underway{"c", ofAnother}, underway{"d", itsOwner})), false,
