@@ -68,7 +68,7 @@ func listAttachments(ctx context.Context, live client.Reader, node string) ([]st
 }
 
 func namesOf(attachments []*storagev1.VolumeAttachment) []string {
-	var names []string
+	names := make([]string, 0, len(attachments))
 	for _, a := range attachments {
 		names = append(names, "VolumeAttachment "+a.Name)
 	}

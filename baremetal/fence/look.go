@@ -148,6 +148,9 @@ func seenOf(node *corev1.Node, by Owner) Seen {
 	return seen
 }
 
+// OutOfService reports whether node has the taint by which its workload is made to move, whosesoever it is.
+func OutOfService(node *corev1.Node) bool { return outOfService(node) != nil }
+
 // outOfService returns the taint by which node is out of service; nil if there is none. Its value is nobody's concern: Kubernetes goes
 // by the key, and pods are evicted by NoExecute alone.
 func outOfService(node *corev1.Node) *corev1.Taint {

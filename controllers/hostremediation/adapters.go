@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -16,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Clusters -typed -write_package_comment=false
+//go:generate mockgen -source=adapters.go -destination=mocks_test.go -package=hostremediation -exclude_interfaces=Clusters,Sight -typed -write_package_comment=false
 
 // Hosts is what is asked of bare-metal hosts; host.Hosts does it.
 type Hosts interface {
@@ -43,6 +44,42 @@ type Nodes interface {
 	Forget(cluster client.ObjectKey)
 }
 
+// Sight is what a look asks of nodes; fence.Onlooker has it, and all Nodes.
+type Sight interface {
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
+}
+
+// Sighted returns the Nodes of a Reconciler that only looks: what would change a node is refused.
+func Sighted(s Sight) Nodes { return sighted{s} }
+
+type sighted struct{ Sight }
+
+var errSighted = errors.New("nodes are only looked at")
+
+// ModeFor is refused.
+func (sighted) ModeFor(context.Context, client.ObjectKey, fence.Mode) (fence.Mode, error) {
+	return "", errSighted
+}
+
+// Fence is refused.
+func (sighted) Fence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Mode, time.Time) error {
+	return errSighted
+}
+
+// Unfence is refused.
+func (sighted) Unfence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Backup) error {
+	return errSighted
+}
+
+// Watch is refused.
+func (sighted) Watch(context.Context, client.ObjectKey, string) error { return errSighted }
+
+// Unwatch does nothing: nothing is watched.
+func (sighted) Unwatch(client.ObjectKey, string) {}
+
+// Forget does nothing: nothing is kept.
+func (sighted) Forget(client.ObjectKey) {}
+
 // Clusters is what is seen of workload clusters from here; workload.Clusters sees it.
 type Clusters interface {
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
@@ -51,5 +88,6 @@ type Clusters interface {
 var (
 	_ Hosts    = (*host.Hosts)(nil)
 	_ Nodes    = (*fence.Nodes)(nil)
+	_ Sight    = fence.Onlooker{}
 	_ Clusters = (*workload.Clusters)(nil)
 )

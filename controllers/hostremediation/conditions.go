@@ -159,6 +159,18 @@ const maxMessage = 4096
 
 // explain is the sentence of a step, with what is known of its cause.
 func explain(w *world, step powercycle.Step) string {
+	text := sentence(w, step)
+	if w.record.Attempt > 0 && !w.record.State.Final() {
+		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
+	}
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	}
+	return text
+}
+
+// sentence is why a step is taken, whichever attempt it is part of.
+func sentence(w *world, step powercycle.Step) string {
 	var details []string
 	add := func(detail string) {
 		if detail != "" {
@@ -185,15 +197,8 @@ func explain(w *world, step powercycle.Step) string {
 		add(cause)
 	}
 	add(w.power.Trouble)
-	text := step.Why
-	if len(details) > 0 {
-		text += " (" + strings.Join(details, "; ") + ")"
+	if len(details) == 0 {
+		return step.Why
 	}
-	if w.record.Attempt > 0 && !w.record.State.Final() {
-		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
-	}
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
-	}
-	return text
+	return step.Why + " (" + strings.Join(details, "; ") + ")"
 }

@@ -117,10 +117,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	step := powercycle.Next(w.facts, w.policy, now)
 	done, err := r.act(ctx, w, step)
 	if err == nil && done {
-		w.record.Memory = powercycle.After(w.facts, step, now)
-		if w.record.Cause != w.facts.Cause {
-			w.record.Cause = explain(w, step)
-		}
+		w.took(step)
 		if err = r.remember(ctx, w, step); err == nil {
 			r.measure(w, step)
 		}
@@ -139,6 +136,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
 	}
 	return r.next(w, step), nil
+}
+
+// took makes w remember that step was carried out.
+func (w *world) took(step powercycle.Step) {
+	w.record.Memory = powercycle.After(w.facts, step, w.now)
+	if w.record.Cause != w.facts.Cause {
+		w.record.Cause = explain(w, step)
+	}
 }
 
 // next says when to look again: when the step says so, and soon after an action, should its event be lost.

@@ -2,11 +2,13 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -34,7 +36,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 		return
 	}
 	r.observeCached(ctx, w, name)
-	if w.facts.State != powercycle.MovingWorkload {
+	if w.facts.State != powercycle.MovingWorkload && !w.looks {
 		r.Nodes.Unwatch(client.ObjectKeyFromObject(w.cluster), name)
 	}
 	if !needsNode(w) {
@@ -47,14 +49,13 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
 	var err error
-	if emptying {
+	if emptying && !w.looks {
 		err = r.Nodes.Watch(ctx, cluster, name)
 	}
 	seen, lookErr := r.Nodes.Look(ctx, cluster, name, w.signs())
 	for _, trouble := range []error{seen.Cause, lookErr, err} {
 		if trouble != nil {
-			w.blindness = plain(trouble)
-			w.lookAgain(blindRecheck)
+			w.blindFor(trouble)
 		}
 	}
 	backup := !fence.BackupIn(w.rem.GetAnnotations()).Empty()
@@ -74,14 +75,17 @@ var presence = map[fence.Presence]powercycle.Node{
 // observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
 func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
-	if r.controller.Load() == nil { // it is being set up
-		w.lookAgain(lag)
-		return
+	var watches []clustercache.Watcher
+	if !w.looks {
+		if r.controller.Load() == nil { // it is being set up
+			w.lookAgain(lag)
+			return
+		}
+		watches = append(watches, r.nodeWatch(key))
 	}
-	link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
+	link, err := r.Clusters.View(ctx, key, w.now, watches...)
 	if err != nil {
-		w.blindness = plain(err)
-		w.lookAgain(blindRecheck)
+		w.blindFor(err)
 		return
 	}
 	if link.Link != workload.Up {
@@ -143,6 +147,15 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 		}
 	}
 	return corev1.ConditionUnknown
+}
+
+// blindFor notes why the node cannot be seen.
+func (w *world) blindFor(err error) {
+	w.blindness = plain(err)
+	w.lookAgain(blindRecheck)
+	if errors.Is(err, ErrUnasked) {
+		w.unasked = append(w.unasked, err)
+	}
 }
 
 // lookAgain makes the remediation be looked at after d at the latest.

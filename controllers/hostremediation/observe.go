@@ -29,6 +29,9 @@ import (
 type world struct {
 	now time.Time
 	rem Object
+	// looks says that nobody acts on what is seen: so nothing is watched, and no turn is taken or waited for.
+	looks bool
+	turns *Turns
 
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
@@ -49,40 +52,60 @@ type world struct {
 	blindness string
 	// recheck is a moment at which to look again although nothing was seen to change.
 	recheck time.Time
+	// unasked is what could not be asked, of the node and of the turn, and may be known to who acts.
+	unasked []error
 }
 
-// observe reads the world of the remediation called key. It returns nil if there is nothing to do.
+// observe reads the world of the remediation called key, for a pass. It returns nil if there is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
-	w := &world{now: now, rem: r.Kind.New()}
-	if err := r.Client.Get(ctx, key, w.rem.Unwrapped()); apierrors.IsNotFound(err) {
+	w := &world{now: now, rem: r.Kind.New(), turns: r.Turns}
+	if found, err := r.read(ctx, key, w); err != nil {
+		return nil, err
+	} else if !found {
 		r.Turns.leave(r.Kind.Kind, key)
 		current.forget(r.Kind.Kind, key)
 		r.fresh.forget(key)
 		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
 	if r.fresh.stale(w.rem) {
 		return nil, errStale
 	}
-	w.record, _ = recordOf(w.rem) // what cannot be read has failed, and says so
-	if err := r.observeMachine(ctx, w); err != nil {
+	if ours, err := r.survey(ctx, w); err != nil || !ours {
 		return nil, err
 	}
+	return w, nil
+}
+
+// read reads the remediation called key, and reports whether there is one.
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *world) (bool, error) {
+	err := r.Client.Get(ctx, key, w.rem.Unwrapped())
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
+	}
+	return err == nil, nil
+}
+
+// survey finds out all that a step for the remediation of w is decided on. It reports false if there is nothing to decide.
+func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
+	w.policy = policyOf(w.rem.Strategy())
+	w.record, _ = recordOf(w.rem) // what cannot be read has failed, and says so
+	if err := r.observeMachine(ctx, w); err != nil {
+		return false, err
+	}
 	if r.standsBack(w) {
-		return nil, nil
+		return false, nil
 	}
 	if ownerOf(w.rem) == nil && r.untouched(w) {
 		w.ownerless = true
-		return w, nil
+		return true, nil
 	}
 	if err := r.observeHost(ctx, w); err != nil {
-		return nil, err
+		return false, err
 	}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	r.observeTurn(ctx, w)
-	return w, nil
+	return true, nil
 }
 
 // standsBack reports whether the remediation is none of ours, or asks for nothing.
@@ -102,9 +125,8 @@ func (r *Reconciler) untouched(w *world) bool {
 
 // pausedBy says what pauses the remediation; empty if nothing does.
 func (w *world) pausedBy() string {
-	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	switch {
-	case moved: // all other annotations are gone, and with them what is remembered
+	case w.moved(): // all other annotations are gone, and with them what is remembered
 		return "because clusterctl has moved it to another management cluster, and deletes it here"
 	case annotations.HasPaused(w.rem):
 		return "by its annotation " + clusterv1.PausedAnnotation
@@ -112,6 +134,12 @@ func (w *world) pausedBy() string {
 		return "with Cluster " + w.cluster.Name
 	}
 	return ""
+}
+
+// moved reports whether clusterctl has moved the remediation elsewhere, and left this one behind to be deleted.
+func (w *world) moved() bool {
+	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
+	return moved
 }
 
 // asked reports whether the remediation asks for anything that we know.
@@ -231,7 +259,6 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, HeldByOthers: w.power.HeldBy != "",
 		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 	}
-	w.policy = policyOf(w.rem.Strategy())
 	if w.machine == nil {
 		return f
 	}
@@ -268,26 +295,26 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	key := client.ObjectKeyFromObject(w.rem)
 	over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop
 	if over || !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.machine == nil {
-		r.Turns.leave(r.Kind.Kind, key)
+		w.turns.leave(r.Kind.Kind, key)
 		if over {
-			r.Turns.free(w.rem.GetUID())
+			w.turns.free(w.rem.GetUID())
 		}
 		return
 	}
-	r.Turns.await(r.Kind.Kind, key)
+	w.turns.await(r.Kind.Kind, key)
 	ahead, err := r.ahead(ctx, w)
 	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
-		ahead = plain(err)
+		ahead, w.unasked = plain(err), append(w.unasked, err)
 		w.lookAgain(blindRecheck)
 	}
 	if ahead == "" && w.record.Attempt == 0 && !w.facts.Paused {
-		if ahead = r.Turns.Take(queueOf(w), w.rem.GetUID(), w.rem.GetName(), w.now); ahead != "" {
+		if ahead = w.turns.Take(queueOf(w), w.rem.GetUID(), w.rem.GetName(), w.now); ahead != "" {
 			w.lookAgain(cachesLag)
 		}
 	}
 	w.ahead, w.facts.Turn = ahead, ahead == ""
 	if w.facts.Turn {
-		r.Turns.leave(r.Kind.Kind, key)
+		w.turns.leave(r.Kind.Kind, key)
 		return
 	}
 	w.lookAgain(turnRecheck)

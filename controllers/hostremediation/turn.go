@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -113,6 +114,16 @@ func (t *Turns) waiters(kind, namespace string) []client.ObjectKey {
 	return keys
 }
 
+// sketch is a copy to try things out on.
+func (t *Turns) sketch() *Turns {
+	if t == nil {
+		return &Turns{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &Turns{taken: maps.Clone(t.taken)}
+}
+
 // Over tells those who wait in a namespace, whatever their kind, that something is over there.
 func (t *Turns) Over(namespace string) { t.heard.tell(namespace) }
 
@@ -159,7 +170,7 @@ func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 		}
 		for _, other := range all {
 			if goesBefore(other, w) && ownedByOne(other, rivals) {
-				r.Turns.shown(queueOf(w), other.GetUID())
+				w.turns.shown(queueOf(w), other.GetUID())
 				return fmt.Sprintf("%s %s is under way", kind.Kind, other.GetName()), nil
 			}
 		}

@@ -1,0 +1,153 @@
+package hostremediation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// seeToTheBMC is what to do about all that a host's power is to blame for.
+const seeToTheBMC = "see to the BMC: its address, credentials, network"
+
+// persons are what a person has to do, by the reason of a step, or of what a remediation ended for. docs/conditions-and-events.md says the
+// same.
+var persons = map[string]string{
+	"NoOwner":      "add the owner reference",
+	"TurnTimedOut": "see why the other one does not end",
+	"HostMismatch": "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
+	"HostHeldOff": "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
+		"the check makes another if the machine is still bad",
+	"HostSwitchedOff": "when it is to be on again, delete the remediation; the check makes another if the machine is still bad",
+	"HostNotReady":    "end that, or wait for the deadline",
+	"PowerOffFailed":  seeToTheBMC, "PowerOffTimedOut": seeToTheBMC, "PowerOnFailed": seeToTheBMC, "PowerOnTimedOut": seeToTheBMC,
+	"RebootTimedOut":     seeToTheBMC,
+	"PoweredOnAgain":     "find out who powers it on",
+	"WorkloadStuck":      "see their finalizers, and the CSI driver's detach",
+	"ClusterUnreachable": "see to its API server, unless this host is what it needs",
+	"NodeStayedBad":      "look at the host's console",
+	"HandedOver":         repairTheHost,
+	"HandingOver":        repairTheHost,
+	"TimedOutByCheck": "if it should have had longer, give that step of the check a longer timeout: " +
+		"all attempts together may take 3 x timeoutSeconds x (retryLimit + 1)",
+	"Paused":   "end the pause when it may go on",
+	fenceStays: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; see why it was refused",
+}
+
+const repairTheHost = "repair the host, then remove both unhealthy annotations"
+
+// reliefs are the reasons of steps that wait for something else than that the host, the workload or the node does what it was asked, with
+// what would be otherwise if the wait was over. Behind one of them there may be another. If nil, it cannot be known what comes then.
+var reliefs = map[string]func(*powercycle.Facts){
+	"Paused":             func(f *powercycle.Facts) { f.Paused = false },
+	"WaitingForTurn":     func(f *powercycle.Facts) { f.Turn = true },
+	"HostMismatch":       func(f *powercycle.Facts) { f.Host = powercycle.HostOurs },
+	"HostHeldOff":        func(f *powercycle.Facts) { f.HeldByOthers = false },
+	"HostNotReady":       func(f *powercycle.Facts) { f.Acts = true },
+	"PowerOffFailed":     func(f *powercycle.Facts) { f.PowerFails = false },
+	"PowerOnFailed":      func(f *powercycle.Facts) { f.PowerFails = false },
+	"PowerSettling":      func(f *powercycle.Facts) { f.WasOff = false },
+	"WorkloadMoving":     func(f *powercycle.Facts) { f.Drained = true },
+	"ClusterUnreachable": nil,
+}
+
+// holdsOf is all that keeps the remediation from going on, in the order in which it would be met.
+func holdsOf(w *world, step powercycle.Step) []look.Hold {
+	if w.ownerless {
+		return []look.Hold{{Reason: step.Reason, Text: step.Why, Person: persons[step.Reason]}}
+	}
+	if at, _ := powercycle.Foresee(w.facts, w.policy, w.now); step.Next.Final() && !at.IsZero() {
+		return []look.Hold{{Reason: step.Reason, Text: sentence(w, step), Until: at}} // the fence, on a node that cannot be seen
+	}
+	var holds []look.Hold
+	stopped := false // the clocks stand still
+	for f := w.facts; step.Do == powercycle.Wait; step = powercycle.Next(f, w.policy, w.now) {
+		relief, holdsUp := reliefs[step.Reason]
+		if !holdsUp {
+			break
+		}
+		hold := look.Hold{Reason: step.Reason, Text: sentence(w, step), Person: w.person(step.Reason)}
+		if stopped = stopped || step.Reason == "Paused"; !stopped {
+			hold.Until, _ = powercycle.Foresee(f, w.policy, w.now)
+		}
+		holds = append(holds, hold)
+		if relief == nil {
+			break
+		}
+		relief(&f)
+	}
+	return holds
+}
+
+// person is what a person has to do about a reason.
+func (w *world) person(reason string) string {
+	if reason == "Paused" && w.moved() {
+		return "" // what clusterctl has left behind, it deletes
+	}
+	return persons[reason]
+}
+
+// nextOf is what happens next: now, or when the patience with what is waited for ends; else what a person has to do.
+func nextOf(w *world, step powercycle.Step, holds []look.Hold) look.Step {
+	if step.Do != powercycle.Wait {
+		return look.Step{At: w.now, Text: follows(w, step)}
+	}
+	if !w.ownerless {
+		if at, then := powercycle.Foresee(w.facts, w.policy, w.now); !at.IsZero() {
+			return look.Step{At: at, Text: follows(w, then)}
+		}
+	}
+	for _, h := range holds {
+		if h.Person != "" {
+			return look.Step{Text: h.Person, Person: true}
+		}
+	}
+	if text := w.afterwards(); text != "" {
+		return look.Step{Text: text, Person: true}
+	}
+	return look.Step{}
+}
+
+// afterwards is what a person has to do about a remediation that has ended.
+func (w *world) afterwards() string {
+	f := w.facts
+	switch {
+	case !f.State.Final():
+		return ""
+	case f.Fencing && f.Node == powercycle.NodeUnseen && f.Machine == powercycle.MachinePresent:
+		return persons[fenceStays]
+	case f.State == powercycle.HandedOver && w.found.Host == nil:
+		return ""
+	case f.State == powercycle.HandedOver:
+		return persons["HandedOver"]
+	case f.State == powercycle.Failed:
+		return persons[powercycle.Causes(f.Cause)]
+	}
+	return ""
+}
+
+// follows says what comes of a step.
+func follows(w *world, step powercycle.Step) string {
+	why := strings.ToLower(step.Why[:1]) + step.Why[1:]
+	began, all := w.facts.Attempt, w.policy.Attempts()
+	switch {
+	case step.Do == powercycle.BeginAttempt && began == 0:
+		return fmt.Sprintf("the first attempt begins (1 of %d)", all)
+	case step.Do == powercycle.BeginAttempt:
+		return fmt.Sprintf("the attempt has failed, and the next one begins (%d of %d)", began+1, all)
+	case step.Do == powercycle.Advance && step.Next == powercycle.HandingOver:
+		return why + ", and the machine is handed over to its owner"
+	case step.Do == powercycle.Advance && step.Next == powercycle.Failed:
+		return why + ", and the remediation has failed"
+	case step.Do == powercycle.Advance && step.Next.Final():
+		return why + ", and the remediation ends"
+	case step.Do == powercycle.Advance:
+		return why + "; next comes " + string(step.Next)
+	}
+	return why
+}
+
+// clockOf is a moment as evidence has it.
+func clockOf(at time.Time) string { return at.UTC().Format(time.RFC3339) }
