@@ -98,7 +98,7 @@ func meant(names []string) string {
 // noArgs are the arguments of a command that takes none.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Exit{Misused, fmt.Errorf("unexpected argument %q", args[0])}
+		return Exit{Misused, fmt.Errorf("%q: this command takes no arguments, only flags", args[0])}
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 		"history --since=-1h":           "the future has not happened yet",
 		"history -A --machine a":        "leave --all-namespaces out",
 		"history --machine a --host b":  "none of the others can be",
-		"history mhc/a":                 "unknown command",
+		"history mhc/a":                 "takes no arguments",
 		"history --machine a --since x": "invalid argument",
 	} {
 		t.Run(line, func(t *testing.T) {
