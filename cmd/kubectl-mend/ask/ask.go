@@ -37,6 +37,7 @@ type Asker struct {
 	Managers Managers
 
 	reader   client.Client
+	clusters asTheManager
 	machines *machinehealthcheck.Reconciler
 	nodes    *nodehealthcheck.Reconciler
 }
@@ -47,10 +48,10 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 		return nil, err
 	}
 	reader := w.ReadOnly()
-	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
+	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader, clusters: asTheManager{w.Clusters(), reader}}
 	requests := &request.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
-		Client: reader, Clusters: asTheManager{w.Clusters(), reader}, Requests: requests,
+		Client: reader, Clusters: a.clusters, Requests: requests,
 		Kinds: snapshot.NewKinds[*request.Metadata](w), Clock: clock.RealClock{},
 	}
 	a.nodes = &nodehealthcheck.Reconciler{

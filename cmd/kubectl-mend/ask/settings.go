@@ -68,23 +68,32 @@ func (m Managers) leaseNamespace() string {
 	return nhcv1.DefaultLeaseNamespace
 }
 
-// serve says in c, of a kind that belongs to no namespace, if no manager acts on it.
-func (m Managers) serve(c *look.Check, crd string) {
-	if c.Stance != look.Acting || m.Unknown != "" {
-		return
+// serves reports whether a manager acts on a kind that belongs to no namespace, and if one runs that does not, why not. Where it is not known
+// who runs, it is taken that somebody does.
+func (m Managers) serves(crd string) (because string, served bool) {
+	if m.Unknown != "" {
+		return "", true
 	}
-	because := ""
 	for _, is := range m.All {
-		if !is.Alive || is.Announcement == nil || is.Announcement.Leaving {
+		if !is.Alive || is.Announcement != nil && is.Announcement.Leaving {
 			continue
 		}
 		kind, known := is.Serves(crd)
 		if !known || kind.Reason == "" {
-			return
+			return "", true
 		}
 		because = "kubemend does not serve the kind: " + kind.Because
 	}
-	if because == "" {
+	return because, false
+}
+
+// serve says in c, of a kind that belongs to no namespace, if no manager acts on it.
+func (m Managers) serve(c *look.Check, crd string) {
+	because, served := m.serves(crd)
+	switch {
+	case served || c.Stance != look.Acting:
+		return
+	case because == "":
 		m.unattended(c)
 		return
 	}
@@ -103,8 +112,8 @@ const NotServed = "KindNotServed"
 // NoManager is the reason of what holds everything back where nobody is there to do it.
 const NoManager = "NoManager"
 
-// unattended says in c that nobody is there who would act on it.
-func (m Managers) unattended(c *look.Check) {
+// nobody says why no manager is there.
+func (m Managers) nobody() look.Hold {
 	why := "No manager of kubemend runs that looks at it"
 	for i := range m.All {
 		switch is := &m.All[i]; {
@@ -114,8 +123,16 @@ func (m Managers) unattended(c *look.Check) {
 			why = fmt.Sprintf("The manager of kubemend in namespace %s is leaving, and begins nothing", is.Namespace)
 		}
 	}
-	hold := look.Hold{Reason: NoManager, Text: why, Person: "Start it, or hand the check back to Cluster API core: kubectl mend release"}
-	c.Stance, c.Because, c.Next = look.Nobody, why, look.Step{Text: hold.Person, Person: true}
+	return look.Hold{Reason: NoManager, Text: why, Person: "Start the manager of kubemend"}
+}
+
+// unattended says in c that nobody is there who would act on it.
+func (m Managers) unattended(c *look.Check) {
+	hold := m.nobody()
+	if c.Kind == "MachineHealthCheck" {
+		hold.Person += ", or hand the check back to Cluster API core: kubectl mend release mhc/" + c.Name
+	}
+	c.Stance, c.Because, c.Next = look.Nobody, hold.Text, look.Step{Text: hold.Person, Person: true}
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		if t.Left != "" || t.Next == (look.Step{}) {

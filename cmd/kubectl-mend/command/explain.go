@@ -15,6 +15,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // explainable are the kinds of which there is something to explain.
@@ -82,6 +83,12 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explai
 	switch k {
 	case machineCheckKind:
 		return explain.MachineHealthCheck(ctx, a, key)
+	case hostKind:
+		return explain.Host(ctx, a, key)
+	case remediationKind:
+		return explain.Remediation(ctx, a, "", key)
+	case metal3Kind, ownKind:
+		return explain.Remediation(ctx, a, string(k), key)
 	default:
 		return explain.Machine(ctx, a, key)
 	}
@@ -92,15 +99,21 @@ func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (c
 	if namespace != "" {
 		return client.ObjectKey{Namespace: namespace, Name: name}, nil
 	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
-	if err := a.Reader().List(ctx, list); err != nil {
-		return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, name, err)
+	kinds := []kind{k}
+	if k == remediationKind {
+		kinds = []kind{metal3Kind, ownKind}
 	}
 	var namespaces []string
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			namespaces = append(namespaces, list.Items[i].Namespace)
+	for _, k := range kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+		if err := a.Reader().List(ctx, list); err != nil && !request.Missing(err) {
+			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, name, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Name == name {
+				namespaces = append(namespaces, list.Items[i].Namespace)
+			}
 		}
 	}
 	switch len(namespaces) {

@@ -51,6 +51,9 @@ func Machine(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanat
 		}
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b Unselected) int { return strings.Compare(a.String(), b.String()) })
+	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
+		return nil, err
+	}
 	e.Notes = append(notes(a), unseen(a, m, e.Checks)...)
 	e.Conclude()
 	return e, nil

@@ -1,0 +1,101 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// Host explains a BareMetalHost: its machine, and who acts on its power.
+func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation, error) {
+	h := &bmov1alpha1.BareMetalHost{}
+	switch err := a.Reader().Get(ctx, key, h); {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no BareMetalHost %s in namespace %s", key.Name, key.Namespace)
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("BareMetalHosts are not installed in the management cluster")
+	case err != nil:
+		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
+	}
+	m, err := a.Hosts().MachineOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{At: a.Now, Notes: notes(a), Verdict: "It belongs to no Machine", Next: look.Step{Text: "Nothing, until something changes"}}
+	if m != nil {
+		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
+			return nil, err
+		}
+		e.Is = append([]Fact{{"machine", m.Name}}, e.Is...)
+	}
+	e.Subject = look.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
+	e.Is = append(e.Is, power(h)...)
+	holding, err := a.RemediationsHolding(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	e.add(holding)
+	if len(e.Remediations) > 0 {
+		e.Next = e.next()
+	}
+	return e, nil
+}
+
+// power is what a host says of its power.
+func power(h *bmov1alpha1.BareMetalHost) []Fact {
+	is := map[bool]string{true: "on", false: "off"}
+	facts := []Fact{{"power", is[h.Status.PoweredOn]}, {"its owner wants it", is[h.Spec.Online]}}
+	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
+		if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
+			facts = append(facts, Fact{"held off by", name})
+		}
+	}
+	if h.Status.ErrorMessage != "" {
+		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
+	}
+	return facts
+}
+
+// add adds remediations that are not there yet.
+func (e *Explanation) add(remediations []look.Remediation) {
+	known := map[look.Ref]bool{}
+	for i := range e.Remediations {
+		known[e.Remediations[i].Ref] = true
+	}
+	for i := range remediations {
+		if !known[remediations[i].Ref] {
+			e.Remediations = append(e.Remediations, remediations[i])
+		}
+	}
+}
+
+// Remediation explains the remediations of that name, of the kind called so or, if that is empty, of any.
+func Remediation(ctx context.Context, a *ask.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
+	found, err := a.Remediations(ctx, kind, key)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		kind = "Metal3Remediation or HostRemediation"
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("there is no %s %s in namespace %s, or none that asks for anything", kind, key.Name, key.Namespace)
+	}
+	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Verdict: found[0].Text, Next: found[0].Next}
+	for _, f := range []Fact{{"machine", found[0].Machine.Name}, {"node", found[0].Node}, {"host", found[0].Host}} {
+		if f.Value != "" {
+			e.Is = append(e.Is, f)
+		}
+	}
+	return e, nil
+}
