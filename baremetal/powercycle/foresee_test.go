@@ -105,7 +105,7 @@ func TestWhatIsForeseenHappensThenAndNotBefore(t *testing.T) {
 			}
 		}
 	})
-	if waits == 0 || foreseen == 0 || foreseen == waits {
+	if few := waits == 0 || foreseen == 0 || foreseen == waits; few && !testing.Short() {
 		t.Errorf("%d of %d waits end by time alone: the facts are too much alike", foreseen, waits)
 	}
 }

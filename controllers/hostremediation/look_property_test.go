@@ -27,6 +27,9 @@ type draws struct{ *rapid.T }
 
 func (d draws) rarely(what string) bool { return rapid.IntRange(0, 5).Draw(d.T, what) == 1 }
 
+// seldom is for what ends a remediation: it would else hide all that comes before an end.
+func (d draws) seldom(what string) bool { return rapid.IntRange(0, 15).Draw(d.T, what) == 1 }
+
 func (d draws) half(what string) bool { return rapid.Bool().Draw(d.T, what) }
 
 func (d draws) moment(what string) time.Time {
@@ -70,22 +73,22 @@ func (d draws) remediation(t *testing.T) func(*mendv1.HostRemediation) {
 			rem.Annotations[mendv1.PowerCycleAnnotation] = string(content)
 			rem.Finalizers = []string{mendv1.HostRemediationFinalizer}
 		}
-		if d.rarely("unreadable") {
+		if d.seldom("unreadable") {
 			rem.Annotations[mendv1.PowerCycleAnnotation] = "{"
 		}
 		if d.rarely("paused") {
 			rem.Annotations[clusterv1.PausedAnnotation] = ""
 		}
-		if d.rarely("told to stop") {
+		if d.seldom("told to stop") {
 			toldToStop(rem)
 		}
-		if d.rarely("being deleted") {
+		if d.seldom("being deleted") {
 			rem.DeletionTimestamp, rem.Finalizers = &metav1.Time{Time: noon}, []string{mendv1.HostRemediationFinalizer, "example.org/other"}
 		}
-		if d.rarely("ownerless") {
+		if d.seldom("ownerless") {
 			rem.OwnerReferences = nil
 		}
-		if d.rarely("without a strategy") {
+		if d.seldom("without a strategy") {
 			rem.Spec.Strategy = nil
 		}
 	}
@@ -143,12 +146,12 @@ func (d draws) world(t *testing.T) *rack {
 	if d.rarely("somebody has just taken the turn") {
 		k.r.Turns.Take("machine machine-uid", types.UID("another"), "another", noon)
 	}
-	if d.rarely("machine gone") {
+	if d.seldom("machine gone") {
 		if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k.r.Leaving = d.rarely("kubemend leaves")
+	k.r.Leaving = d.seldom("kubemend leaves")
 	return k
 }
 
@@ -185,7 +188,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 			rt.Fatalf("the look sees it in %s until %s, and the pass in %+v", is.State, is.Deadline, rec.Memory)
 		}
 	})
-	if len(reasons) < 12 {
+	if len(reasons) < 12 && !testing.Short() {
 		t.Errorf("the worlds are too much alike: %v", reasons)
 	}
 }

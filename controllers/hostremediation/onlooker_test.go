@@ -29,7 +29,17 @@ type answering struct {
 }
 
 func (a answering) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.ViewOf(a.nodes...), a.err
+	return workload.Seen(workload.Up, a), a.err
+}
+
+// GetByKey makes it what nodes are kept in.
+func (a answering) GetByKey(name string) (any, bool, error) {
+	for _, n := range a.nodes {
+		if n.Name == name {
+			return n, true, nil
+		}
+	}
+	return nil, false, nil
 }
 
 // unasked are nodes that nobody can look at from here.
