@@ -171,7 +171,7 @@ func nextOf(w *world, is *look.Target) look.Step {
 	case is.InFlight && len(is.Underway) > 0:
 		return look.Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Underway[0])}
 	case is.InFlight:
-		return look.Step{Text: "Its owner replaces it, or says in OwnerRemediated why it does not"}
+		return look.Step{Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
 	case is.State == health.Healthy:
 		return look.Step{}
 	}
@@ -185,9 +185,9 @@ func nextOf(w *world, is *look.Target) look.Step {
 	}
 	switch {
 	case len(then) == 0 && due.After(w.now):
-		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes, and kubemend " + is.Would}
+		return look.Step{At: due, Text: "it counts as unhealthy if nothing changes, and kubemend " + is.Would}
 	case due.After(w.now):
-		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(then[0])}
+		return look.Step{At: due, Text: "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(then[0])}
 	}
 	for _, h := range then {
 		if h.Person != "" {
@@ -195,7 +195,7 @@ func nextOf(w *world, is *look.Target) look.Step {
 		}
 	}
 	if len(then) > 0 {
-		return look.Step{Text: "Nothing, " + until(then[0])}
+		return look.Step{Text: "nothing, " + until(then[0])}
 	}
 	return look.Step{}
 }
