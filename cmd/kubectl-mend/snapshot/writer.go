@@ -70,7 +70,7 @@ func (a *api) Create(_ context.Context, obj client.Object, options ...client.Cre
 	if k.records[client.ObjectKeyFromObject(u)] != nil {
 		return apierrors.NewAlreadyExists(k.resource(), u.GetName())
 	}
-	u.SetUID(w.newUID())
+	u.SetUID(w.newUID(k, client.ObjectKeyFromObject(u)))
 	u.SetCreationTimestamp(now(w.Clock))
 	u.SetResourceVersion(w.nextVersion())
 	u.SetDeletionTimestamp(nil)
