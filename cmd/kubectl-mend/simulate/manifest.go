@@ -198,3 +198,14 @@ func (m *Manifest) Templates() []corev1.ObjectReference {
 	}
 	return refs
 }
+
+// Namespaces are those of its MachineHealthChecks, each once.
+func (m *Manifest) Namespaces() []string {
+	var all []string
+	for _, d := range m.documents {
+		if _, is := d.obj.(*clusterv1.MachineHealthCheck); is && !slices.Contains(all, d.obj.GetNamespace()) {
+			all = append(all, d.obj.GetNamespace())
+		}
+	}
+	return all
+}
