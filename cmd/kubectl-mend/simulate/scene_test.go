@@ -47,7 +47,11 @@ func aScene(t testing.TB) *scene {
 // workers adds machines w1, w2 and so on that are well.
 func (s *scene) workers(n int, edits ...func(*clusterv1.Machine)) *scene {
 	for i := 1; i <= n; i++ {
-		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0", edits...)
+		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0", append([]func(*clusterv1.Machine){func(m *clusterv1.Machine) {
+			if i%10 == 0 {
+				m.Labels["tenth"] = "yes"
+			}
+		}}, edits...)...)
 	}
 	return s
 }
