@@ -21,13 +21,13 @@ import (
 const (
 	// Done says that the command did what it was asked to, whatever it found.
 	Done = 0
-	// Failed says that it could not. The reason is on the standard error.
+	// Failed says that the command could not. The reason is on the standard error.
 	Failed = 1
-	// Misused says that it was asked for what it does not have: a command, a flag, or a kind of objects.
+	// Misused says that the command was asked for what it does not have: a command, a flag, or a kind of objects.
 	Misused = 2
 	// TooMany says that more would be remediated than `simulate --max-remediations` allows.
 	TooMany = 3
-	// Refused says that it would have done harm, or that its user did not confirm.
+	// Refused says that the command would have done harm, or that its user did not confirm.
 	Refused = 4
 )
 
