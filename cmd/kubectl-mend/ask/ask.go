@@ -79,10 +79,10 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			continue
 		}
 		check, err := a.machineCheck(ctx, &list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		if check != nil {
+		switch {
+		case err != nil:
+			checks = append(checks, untold(look.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
+		case check != nil:
 			checks = append(checks, *check)
 		}
 	}
@@ -119,10 +119,10 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 			continue
 		}
 		check, err := a.nodes.Look(ctx, list.Items[i].Name, a.Now)
-		if err != nil {
-			return nil, err
-		}
-		if check != nil {
+		switch {
+		case err != nil:
+			checks = append(checks, untold(look.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
+		case check != nil:
 			a.Managers.serve(check, serving.NodeCheckCRD)
 			checks = append(checks, *check)
 		}
@@ -156,6 +156,21 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 func saysUnseen(check *clusterv1.MachineHealthCheck) bool {
 	c := conditions.Get(check, mendv1.WorkloadClusterReachable)
 	return c != nil && c.Status == metav1.ConditionFalse && check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+}
+
+// CannotBeTold is the reason of a check that was not looked at, since something is missing that its controller reads.
+const CannotBeTold = "CannotBeTold"
+
+// Untold is who acts on such a check: that is not known either.
+const Untold look.Stance = "unknown"
+
+// untold is a check that cannot be looked at. In a world that is in memory, that is because something could not be read; the other checks can be
+// looked at all the same.
+func untold(check look.Ref, why error) look.Check {
+	return look.Check{
+		Ref: check, Stance: Untold, Reason: CannotBeTold, Text: "How it stands cannot be told: " + why.Error(),
+		Next: look.Step{Text: "Ask as somebody who may read that", Person: true},
+	}
 }
 
 // NotSeenByYou is the reason of a machine whose node the user cannot see, while the manager may.

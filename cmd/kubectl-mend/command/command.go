@@ -19,15 +19,15 @@ import (
 
 // The exit codes, as docs/cli/README.md has them.
 const (
-	// Done is the code of a command that did what it was asked to, whatever it found.
+	// Done says that the command did what it was asked to, whatever it found.
 	Done = 0
-	// Failed is that of a command that could not.
+	// Failed says that the command could not. The reason is on the standard error.
 	Failed = 1
-	// Misused is that of a command that was asked for what it does not have.
+	// Misused says that the command was asked for what it does not have: a command, a flag, or a kind of objects.
 	Misused = 2
-	// TooMany is that of `simulate --max-remediations`, when more would happen.
+	// TooMany says that more would be remediated than `simulate --max-remediations` allows.
 	TooMany = 3
-	// Refused is that of a command that would have done harm, or that its user did not confirm.
+	// Refused says that the command would have done harm, or that its user did not confirm.
 	Refused = 4
 )
 
@@ -43,6 +43,9 @@ type Options struct {
 	allNamespaces bool
 	output        string
 	from          string
+
+	version      string
+	saidVersions bool // so that status --watch says it once
 
 	// read reads a world live, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.World, error)
@@ -61,6 +64,7 @@ var commands = []func(*Options) *cobra.Command{
 }
 
 func (o *Options) root(version string) *cobra.Command {
+	o.version = version
 	root := &cobra.Command{
 		Use:           "kubectl-mend",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.Name},
