@@ -48,7 +48,8 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 		return nil, err
 	}
 	reader := w.ReadOnly()
-	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader, clusters: asTheManager{w.Clusters(), reader}}
+	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
+	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
 	requests := &request.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
 		Client: reader, Clusters: a.clusters, Requests: requests,
@@ -98,7 +99,9 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err != nil || is == nil {
 		return nil, err
 	}
-	a.blind(is, check)
+	if err := a.blind(ctx, is, check); err != nil {
+		return nil, err
+	}
 	if is.Stance == look.Acting && manager == nil && a.Managers.Unknown == "" {
 		a.Managers.unattended(is)
 	}
@@ -135,7 +138,8 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 // it. What the manager cannot see it does not act on.
 type asTheManager struct {
 	*snapshot.Clusters
-	checks client.Reader
+	checks   client.Reader
+	managers Managers
 }
 
 // View implements machinehealthcheck.Clusters.
@@ -145,17 +149,19 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", cluster.Namespace, err)
 	}
 	for i := range list.Items {
-		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && saysUnseen(check) {
+		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check) {
 			return workload.Seen(workload.Down, nil), nil
 		}
 	}
 	return c.Clusters.View(ctx, cluster, now)
 }
 
-// saysUnseen reports whether the manager says in a check that it acts on that it cannot see the workload cluster.
-func saysUnseen(check *clusterv1.MachineHealthCheck) bool {
-	c := conditions.Get(check, mendv1.WorkloadClusterReachable)
-	return c != nil && c.Status == metav1.ConditionFalse && check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+// sayUnseen reports whether the manager says in a check that it acts on that it cannot see the workload cluster. What stands in another one it
+// may have said long ago.
+func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
+	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
+	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check)) == machinehealthcheck.Act
+	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
 }
 
 // CannotBeTold is the reason of a check that was not looked at, since something is missing that its controller reads.
@@ -177,11 +183,16 @@ func untold(check look.Ref, why error) look.Check {
 const NotSeenByYou = "NotSeenByYou"
 
 // blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
-// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one.
-func (a *Asker) blind(is *look.Check, check *clusterv1.MachineHealthCheck) {
-	why, _, blind := a.World.Unseen(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	if !blind || is.Unseen == "" || saysUnseen(check) {
-		return
+// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
+// the control plane is initialized the manager asks for no nodes either.
+func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.MachineHealthCheck) error {
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	if err := a.reader.Get(ctx, key, cluster); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	why, _, blind := a.World.Unseen(key)
+	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unseen == "" || a.Managers.sayUnseen(check) {
+		return nil
 	}
 	hold := look.Hold{
 		Reason: NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
@@ -197,4 +208,5 @@ func (a *Asker) blind(is *look.Check, check *clusterv1.MachineHealthCheck) {
 			t.Holds, t.Next = []look.Hold{hold}, look.Step{Text: hold.Person, Person: true}
 		}
 	}
+	return nil
 }
