@@ -276,10 +276,49 @@ func TestAPartThatWasNotMeasuredIsLeftAsItIs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes, row.fleet)); diff != "" {
+			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes, row.fleet, "")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheCommandLineComesLast(t *testing.T) {
+	was := "# Old\n\n" + fleetBegin + "## Old fleet\n" + fleetEnd
+	for name, document := range map[string]string{
+		"into a document without it":     was,
+		"into a document that has it":    was + "\n" + cliBegin + "## Old command line\n" + cliEnd,
+		"and is left if it is not taken": was + "\n" + cliBegin + "## New\n" + cliEnd,
+	} {
+		t.Run(name, func(t *testing.T) {
+			taken := "## New\n"
+			if strings.HasPrefix(name, "and is left") {
+				taken = ""
+			}
+			if diff := cmp.Diff(was+"\n"+cliBegin+"## New\n"+cliEnd, merged(document, "", "", "", "", taken)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheWorstRunOfACommandIsHeldAgainstItsAim(t *testing.T) {
+	const s = time.Second
+	status, check := questions(world{5000, 1})[0], questions(world{5000, 1})[2]
+	r := report{cli: cliResults{world{5000, 1}, []answers{
+		{question: status, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
+		{question: check, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
+	}}}
+	for _, line := range []string{
+		"| `kubectl mend status` | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2.000 s: met |",
+		"| `kubectl mend explain mhc/edge-000` | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1.000 s: **missed** |",
+	} {
+		if table := r.cliMarkdown(); !strings.Contains(table, line+"\n") {
+			t.Errorf("there is no line\n%s\nin\n%s", line, table)
+		}
+	}
+	if (report{}).cliMarkdown() != "" {
+		t.Error("there is a part although nothing was measured")
 	}
 }
 

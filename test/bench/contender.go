@@ -87,9 +87,13 @@ func build(ctx context.Context, s settings) (map[string]string, error) {
 		return nil, fmt.Errorf("find the folder of the project: %w", err)
 	}
 	binaries := map[string]string{}
-	for _, c := range contenders() {
+	programs := contenders()
+	if s.wants(cliPart) {
+		programs = append(programs, contender{name: "kubectl-mend", title: "kubectl mend", source: pluginSource})
+	}
+	for _, c := range programs {
 		_, built := binaries[c.source]
-		if alone := !s.wants(checksPart) && c.source != contenders()[0].source; built || alone {
+		if alone := !s.wants(checksPart) && c.source != contenders()[0].source && c.source != pluginSource; built || alone {
 			continue
 		}
 		since := time.Now()

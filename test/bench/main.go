@@ -1,5 +1,6 @@
 // Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines, what kubemend adds to
-// the power cycles of hosts, what its NodeHealthChecks cost, and how it grows with a fleet, of which it simulates a very large one.
+// the power cycles of hosts, what its NodeHealthChecks cost, how it grows with a fleet, of which it simulates a very large one,
+// and how long kubectl mend takes.
 //
 // Every contender is a process of its own and is measured from outside, each in the same way: by what the API server
 // says and when, and by the contender's metrics. For every world, that is a number of machines over a number of
@@ -120,9 +121,10 @@ const (
 	cyclesPart = "power-cycles"
 	nodesPart  = "node-checks"
 	fleetPart  = "fleet"
+	cliPart    = "cli"
 )
 
-var parts = []string{checksPart, cyclesPart, nodesPart, fleetPart}
+var parts = []string{checksPart, cyclesPart, nodesPart, fleetPart, cliPart}
 
 // wants reports whether a part is to be measured.
 func (s settings) wants(part string) bool { return s.only == "" || s.only == part }
@@ -146,6 +148,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	if s.wants(fleetPart) && ctx.Err() == nil {
 		err = errors.Join(err, report.measureFleet(ctx, binaries))
+	}
+	if s.wants(cliPart) && ctx.Err() == nil {
+		err = errors.Join(err, report.measureCommandLine(ctx, binaries))
 	}
 	fmt.Println(report.merged(""))
 	if err != nil || s.write == "" {

@@ -8,25 +8,27 @@ const (
 	cyclesBegin, cyclesEnd = "<!-- power cycles: begin -->\n", "<!-- power cycles: end -->\n"
 	nodesBegin, nodesEnd   = "<!-- node checks: begin -->\n", "<!-- node checks: end -->\n"
 	fleetBegin, fleetEnd   = "<!-- fleet: begin -->\n", "<!-- fleet: end -->\n"
+	cliBegin, cliEnd       = "<!-- command line: begin -->\n", "<!-- command line: end -->\n"
 )
 
 // merged is a document with what was measured in the place of what it had.
 func (r report) merged(document string) string {
-	return merged(document, r.checksMarkdown(), r.cyclesMarkdown(), r.nodesMarkdown(), r.fleetMarkdown())
+	return merged(document, r.checksMarkdown(), r.cyclesMarkdown(), r.nodesMarkdown(), r.fleetMarkdown(), r.cliMarkdown())
 }
 
 // merged is a document with the parts that were measured in the place of those it had. An empty part was not measured.
-func merged(document, checks, cycles, nodes, fleet string) string {
+func merged(document, checks, cycles, nodes, fleet, cli string) string {
 	head, _, _ := strings.Cut(document, cyclesBegin)
 	head, _, _ = strings.Cut(head, nodesBegin)
 	head, _, _ = strings.Cut(head, fleetBegin)
+	head, _, _ = strings.Cut(head, cliBegin)
 	if checks != "" {
 		head = checks
 	}
 	var out strings.Builder
 	out.WriteString(strings.TrimRight(head, "\n") + "\n")
 	for _, part := range []struct{ begin, end, measured string }{
-		{cyclesBegin, cyclesEnd, cycles}, {nodesBegin, nodesEnd, nodes}, {fleetBegin, fleetEnd, fleet},
+		{cyclesBegin, cyclesEnd, cycles}, {nodesBegin, nodesEnd, nodes}, {fleetBegin, fleetEnd, fleet}, {cliBegin, cliEnd, cli},
 	} {
 		content := part.measured
 		if content == "" {

@@ -27,6 +27,9 @@ type report struct {
 
 	fleet     []plotResults
 	fleetTook time.Duration
+
+	cli     cliResults
+	cliTook time.Duration
 }
 
 type worldResults struct {
