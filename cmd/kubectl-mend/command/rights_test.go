@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -39,7 +40,7 @@ func granted(t *testing.T) map[right]string {
 	all := map[right]string{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		var role rbacv1.ClusterRole
-		if err := decoder.Decode(&role); err == io.EOF {
+		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
 			return all
 		} else if err != nil {
 			t.Fatal(err)
