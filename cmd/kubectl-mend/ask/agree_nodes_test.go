@@ -19,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // nodePlay is a play of NodeHealthChecks.
@@ -80,7 +81,11 @@ func (p *nodePlay) ask(check string) *look.Check {
 func (p *nodePlay) pass(check string) *look.Check {
 	p.Helper()
 	said, before := p.ask(check), p.requests()
-	result, err := p.reconciler.Reconcile(quiet(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}
+	result, err := p.reconciler.Reconcile(quiet(), req)
+	if err == nil && result.RequeueAfter == wake.MergeWindow { // it waits for a kind that it has asked for
+		result, err = p.reconciler.Reconcile(quiet(), req)
+	}
 	if err != nil {
 		p.Fatalf("pass over %s: %v", check, err)
 	}
@@ -97,7 +102,9 @@ func (p *nodePlay) pass(check string) *look.Check {
 		p.Errorf("%s: said to watch %+v, and stored %d, of which %d are healthy", said, said.Population, total, healthy)
 	}
 	now := p.clock.Now()
-	if at := said.Next.At; !begins && !at.IsZero() && (result.RequeueAfter == 0 || now.Add(result.RequeueAfter).After(at.Add(time.Millisecond))) {
+	// Where several things hold a node up the pass goes by the first of them; that another one ends meanwhile changes nothing.
+	among := slices.ContainsFunc(said.Targets, func(t look.Target) bool { return t.Name == nodeOf(said.Next) && len(t.Holds) > 1 })
+	if at := said.Next.At; !begins && !among && !at.IsZero() && (result.RequeueAfter == 0 || now.Add(result.RequeueAfter).After(at.Add(time.Millisecond))) {
 		p.Errorf("%s: next is said to be %+v, and the next pass is in %s", said, said.Next, result.RequeueAfter)
 	}
 	return said
@@ -136,7 +143,9 @@ func (p *nodePlay) compareListed(t *look.Target, is *nhcv1.NodeHealthCheck) {
 // story makes passes over a check until a moment that was said to come has come: what is said to happen then happens then, and not before.
 func (p *nodePlay) story(check string) {
 	p.Helper()
-	p.pass(check)
+	for range 3 { // what a pass has changed wakes the next one at once
+		p.pass(check)
+	}
 	next := p.ask(check).Next
 	was := p.givenUp(check, next)
 	if !next.At.After(p.clock.Now().Add(time.Second)) {
