@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,7 +131,9 @@ func (p *nodePlay) compareNode(t *look.Target, said *look.Check, before, after [
 func (p *nodePlay) compareListed(t *look.Target, is *nhcv1.NodeHealthCheck) {
 	p.Helper()
 	at := slices.IndexFunc(is.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == t.Name })
-	selected := !slices.ContainsFunc(t.Holds, func(h look.Hold) bool { return h.Reason == "NotSelected" })
+	node := &corev1.Node{}
+	err := p.world.ReadOnly().Get(quiet(), client.ObjectKey{Name: t.Name}, node)
+	selected := err == nil && labels.SelectorFromSet(is.Spec.Selector.MatchLabels).Matches(labels.Set(node.Labels))
 	switch {
 	case t.State == health.Unhealthy && selected && at < 0:
 		p.Errorf("%s is said to be unhealthy, and is not listed", t.Name)
