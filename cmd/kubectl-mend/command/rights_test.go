@@ -93,10 +93,8 @@ func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	w.mu.Unlock()
 	if _, may := w.granted[is]; !may {
 		out.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(out).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
-			Message: fmt.Sprintf("%s is forbidden: User \"reader\" cannot %s resource %q in API group %q", is.resource, is.verb, is.resource, is.group),
-		})
+		message := fmt.Sprintf("%s is forbidden: User \"reader\" cannot %s resource %q in API group %q", is.resource, is.verb, is.resource, is.group)
+		_, _ = fmt.Fprintf(out, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":%q}`, message)
 		return
 	}
 	object := w.objects[kind+"/"+rest[0]]
