@@ -16,23 +16,36 @@ var errNoList = errors.New("the answer is not a list of objects")
 // to parse them is most of the work with a large list, and can be shared out. Nothing is under "items" in an empty list, or null is.
 func items(list []byte) ([][]byte, error) {
 	c := cursor{data: list}
-	if !c.take('{') {
+	found, is := c.member("items")
+	switch {
+	case !is:
 		return nil, errNoList
+	case !found:
+		return nil, nil
+	case c.take('['):
+		return c.elements()
+	case string(c.value()) == "null":
+		return nil, nil
 	}
-	for !c.take('}') {
-		name := c.value()
-		if len(name) == 0 || !c.take(':') {
-			return nil, errNoList
+	return nil, errNoList
+}
+
+// unmanaged is an object without what says who manages its fields, which is a third of it and is not looked at. It takes the place of the object.
+func unmanaged(object []byte) []byte {
+	c := cursor{data: object}
+	for _, name := range []string{"metadata", "managedFields"} {
+		if found, _ := c.member(name); !found {
+			return object
 		}
-		if string(name) == `"items"` && c.take('[') {
-			return c.elements()
-		}
-		if len(c.value()) == 0 {
-			return nil, errNoList
-		}
-		c.take(',')
 	}
-	return nil, nil
+	nothing := "null"
+	value := c.value()
+	if len(value) < len(nothing) {
+		return object
+	}
+	begin := c.at - len(value)
+	copy(object[begin:], nothing)
+	return append(object[:begin+len(nothing)], object[c.at:]...)
 }
 
 // cursor goes over JSON without understanding it.
@@ -51,6 +64,28 @@ func (c *cursor) take(wanted byte) bool {
 	}
 	c.at++
 	return true
+}
+
+// member goes into the object that comes next, up to the value of a member of that name. It has none if it was not found, and is no object that ends
+// if it is not one.
+func (c *cursor) member(name string) (found, is bool) {
+	if !c.take('{') {
+		return false, false
+	}
+	for !c.take('}') {
+		called := c.value()
+		if len(called) < 2 || !c.take(':') {
+			return false, false
+		}
+		if string(called[1:len(called)-1]) == name {
+			return true, true
+		}
+		if len(c.value()) == 0 {
+			return false, false
+		}
+		c.take(',')
+	}
+	return false, true
 }
 
 // elements are those of the array that was begun.

@@ -42,10 +42,28 @@ func TestTheItemsOfAListAreFoundAsTheyStand(t *testing.T) {
 }
 
 func TestWhatIsNoListIsNotTakenForAnEmptyOne(t *testing.T) {
-	for _, data := range []string{``, ` `, `[]`, `"items"`, `<html>`, `{"items":[{"a":1}`, `{"items":[{"a":"`, `{"items":[{"a":"\`, `{"kind"`, `{"kind":`, `{"kind" "x"}`} {
+	for _, data := range []string{``, ` `, `[]`, `"items"`, `<html>`, `{"items":[{"a":1}`, `{"items":[{"a":"`, `{"items":[{"a":"\`, `{"kind"`, `{"kind":`, `{"kind" "x"}`, `{"items":{}}`, `{"items":"x"}`, `{,}`} {
 		if found, err := items([]byte(data)); !errors.Is(err, errNoList) {
 			t.Errorf("items(%q) are %q, %v; want an error", data, found, err)
 		}
+	}
+}
+
+func TestWhoManagesTheFieldsIsCutOut(t *testing.T) {
+	for name, tc := range map[string]struct{ object, want string }{
+		"in the middle":             {`{"metadata":{"name":"a","managedFields":[{"x":"}"}],"uid":"u"},"spec":{}}`, `{"metadata":{"name":"a","managedFields":null,"uid":"u"},"spec":{}}`},
+		"at the end":                {`{"kind":"K","metadata":{"managedFields":[{}, {}]}}`, `{"kind":"K","metadata":{"managedFields":null}}`},
+		"of nobody":                 {`{"metadata":{"managedFields":[]}}`, `{"metadata":{"managedFields":[]}}`},
+		"not said":                  {`{"metadata":{"name":"a"},"spec":{"managedFields":[{}]}}`, `{"metadata":{"name":"a"},"spec":{"managedFields":[{}]}}`},
+		"of something else":         {`{"spec":{"metadata":{"managedFields":[{}]}}}`, `{"spec":{"metadata":{"managedFields":[{}]}}}`},
+		"of what is not an object":  {`[1]`, `[1]`},
+		"of what has no such thing": {`{}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, string(unmanaged([]byte(tc.object)))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

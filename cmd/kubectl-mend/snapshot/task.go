@@ -214,7 +214,7 @@ func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOpt
 			return nil, err
 		}
 		obj := made.(client.Object)
-		if err := utiljson.Unmarshal(pieces[i], obj); err != nil {
+		if err := utiljson.Unmarshal(unmanaged(pieces[i]), obj); err != nil {
 			return nil, err
 		}
 		return t.kept(obj), nil
