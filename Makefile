@@ -16,6 +16,10 @@ RELEASE = $(OUT)/addon-kubemend/$(VERSION)
 IMAGE ?= docker.io/kubemend/kubemend
 ARCHITECTURES ?= amd64 arm64
 
+# For what kubectl-mend is built, and where its archives will be found: krew downloads them from there.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+RELEASE_URL ?= https://github.com/kubemend/kubemend/releases/download/$(VERSION)
+
 # The same with a host: clusterctl and containerd take an image by no other name. Without one it is Docker's, as Docker itself reads it.
 HOST = $(firstword $(subst /, ,$(IMAGE)))
 HAS_HOST = $(if $(findstring /,$(IMAGE)),$(findstring .,$(HOST))$(findstring :,$(HOST))$(filter localhost,$(HOST)))
@@ -40,7 +44,7 @@ KUSTOMIZE := $(TOOLS)/kustomize
 MOCKGEN := $(TOOLS)/mockgen
 
 # The programs of hack/release: what they are for is above the main function of each.
-RELEASE_TOOLS := $(addprefix $(TOOLS)/,chart image inventory render)
+RELEASE_TOOLS := $(addprefix $(TOOLS)/,archive chart image inventory krew render)
 export PATH := $(CURDIR)/$(TOOLS):$(PATH)
 
 # A cache for this folder alone: golangci-lint remembers findings with the path of the copy that they were found in.
@@ -204,6 +208,7 @@ verify-tidy: ## Check that every go.mod and go.sum is tidy
 COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
 COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PROGRAMS = $(foreach architecture,$(ARCHITECTURES),out/bin/manager-linux-$(architecture))
+PLUGINS = $(foreach platform,$(PLATFORMS),out/bin/kubectl-mend-$(subst /,-,$(platform)))
 
 # $(call release-build,folder of config/,file): with the image of this version. kustomize takes no absolute path, so its folder is in here.
 define release-build
@@ -240,6 +245,31 @@ image: inventory $(TOOLS)/image ## Write the container image of the manager to o
 		-licenses LICENSE,$(RELEASE)/THIRD-PARTY-LICENSES.txt \
 		$(foreach architecture,$(ARCHITECTURES),$(architecture)=out/bin/manager-linux-$(architecture))
 
+# $(call plugin-archive,GOOS,GOARCH): the program, what completes names for kubectl, and the licences. kubectl finds no script on Windows.
+define plugin-archive
+archive -created $(COMMITTED) -out $(RELEASE)/kubectl-mend_$(VERSION)_$(1)_$(2)$(if $(filter windows,$(1)),.zip,.tar.gz) \
+	kubectl-mend$(if $(filter windows,$(1)),.exe)=out/bin/kubectl-mend-$(1)-$(2) \
+	$(if $(filter windows,$(1)),,kubectl_complete-mend=cmd/kubectl-mend/kubectl_complete-mend) \
+	LICENSE=LICENSE THIRD-PARTY-LICENSES.txt=out/kubectl-mend/THIRD-PARTY-LICENSES.txt
+
+endef
+goos = $(firstword $(subst /, ,$(1)))
+goarch = $(lastword $(subst /, ,$(1)))
+
+.PHONY: $(PLUGINS)
+$(PLUGINS): out/bin/kubectl-mend-%:
+	CGO_ENABLED=0 GOOS=$(call goos,$(subst -,/,$*)) GOARCH=$(call goarch,$(subst -,/,$*)) \
+		$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubectl-mend
+
+.PHONY: plugin
+plugin: $(PLUGINS) $(TOOLS)/archive $(TOOLS)/inventory $(TOOLS)/krew ## Write the archives of kubectl-mend, and its manifest for krew, to out/ (PLATFORMS=linux/amd64, RELEASE_URL=https://...)
+	@mkdir -p $(RELEASE) out/kubectl-mend
+	rm -f $(RELEASE)/kubectl-mend_*
+	inventory -name kubectl-mend -version '$(VERSION)' -created $(COMMITTED) -out out/kubectl-mend $(PLUGINS)
+	cp out/kubectl-mend/kubectl-mend.spdx.json $(RELEASE)
+	$(foreach platform,$(PLATFORMS),$(call plugin-archive,$(call goos,$(platform)),$(call goarch,$(platform))))
+	krew -version '$(VERSION)' -url '$(RELEASE_URL)' -out $(RELEASE)/mend.yaml $(RELEASE)/kubectl-mend_*
+
 .PHONY: image-docker
 image-docker: ## Build the container image of the manager with docker
 	docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$(COMMIT) -t $(IMAGE):$(VERSION) .
@@ -248,6 +278,7 @@ image-docker: ## Build the container image of the manager with docker
 release: ## Write all that a release ships to out/, with checksums (VERSION=v0.1.0)
 	@$(MAKE) release-manifests # empties the folder, so that nothing of an earlier run is shipped: before the others, not beside them
 	@$(MAKE) image
+	@$(MAKE) plugin
 	cd $(RELEASE) && sha256sum * > SHA256SUMS
 
 ##@ Prepare and clean up

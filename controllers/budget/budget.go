@@ -7,21 +7,21 @@ package budget
 // watches. Every machine, or node, is counted in exactly one of Healthy, Unhealthy,
 // Suspect, Starting, Recovering, Deleting and Unjudged.
 type Population struct {
-	Healthy   int
-	Unhealthy int // to be remediated, whether that has begun or not
-	Suspect   int
-	Starting  int
+	Healthy   int `json:"healthy"`
+	Unhealthy int `json:"unhealthy"` // to be remediated, whether that has begun or not
+	Suspect   int `json:"suspect"`
+	Starting  int `json:"starting"`
 	// Recovering counts those that are well again and whose remediation is not over: a remediator may still
 	// keep workload away. A NodeHealthCheck counts them here, a MachineHealthCheck under Healthy.
-	Recovering int
-	Deleting   int
-	Unjudged   int
+	Recovering int `json:"recovering"`
+	Deleting   int `json:"deleting"`
+	Unjudged   int `json:"unjudged"`
 
 	// InFlight counts the machines, in whatever state, whose remediation was
 	// begun and is not over.
-	InFlight int
+	InFlight int `json:"inFlight"`
 	// Waiting counts those of Unhealthy whose remediation has not begun.
-	Waiting int
+	Waiting int `json:"waiting"`
 }
 
 // Class is what one machine, or node, is counted as.
@@ -70,12 +70,12 @@ func (p Population) NotHealthy() int {
 
 // Limits are absolute numbers; percentages are resolved before they get here.
 type Limits struct {
-	AtLeast int // with fewer machines not healthy than this, nothing is started
+	AtLeast int `json:"atLeast"` // with fewer machines not healthy than this, nothing is started
 	// AtMost is the number above which nothing is started: the fault is elsewhere. It is below zero where more
 	// nodes have to be healthy than there are.
-	AtMost int
+	AtMost int `json:"atMost"`
 	// InFlight is how many remediations may be under way at once; Unlimited is no limit.
-	InFlight int
+	InFlight int `json:"inFlight"`
 }
 
 // Unlimited is the value of Limits.InFlight that limits nothing.

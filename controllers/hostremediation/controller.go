@@ -74,6 +74,8 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Leaving says that kubemend is being removed: nothing is begun, what is under way lets go, and what has let go is forgotten.
 	Leaving bool
+	// Unwatched says that no manager runs the passes: whoever does calls Reconcile again whenever anything has changed.
+	Unwatched bool
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	fresh      freshness

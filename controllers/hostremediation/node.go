@@ -76,7 +76,7 @@ var presence = map[fence.Presence]powercycle.Node{
 func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
 	var watches []clustercache.Watcher
-	if !w.looks {
+	if !w.looks && !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
 			w.lookAgain(lag)
 			return

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,15 +88,20 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 
 // request makes the remediation request for m.
 func (r *Reconciler) request(ctx context.Context, w *world, m *clusterv1.Machine) error {
-	template, err := w.remedy.template()
-	if err != nil {
-		return err
-	}
-	req, err := request.For(m, template, maker(w.check))
+	req, err := w.requestFor(m)
 	if err != nil {
 		return err
 	}
 	return r.Requests.Create(ctx, req)
+}
+
+// requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
+func (w *world) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
+	template, err := w.remedy.template()
+	if err != nil {
+		return nil, err
+	}
+	return request.For(m, template, maker(w.check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) request.Maker {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,17 +117,24 @@ func weigh(w *world) summary {
 func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) (ctrl.Result, error) {
 	r.forget(key)
 	var err error
-	switch {
-	case w == nil || w.stance == ignoring:
-	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
-		err = r.recordStatus(ctx, w, orphanedStatus(w))
-	case w.stance == paused && !claimed(w.check) && r.Unclaimed == Act:
-		err = r.recordStatus(ctx, w, pausedStatus(w))
+	if w != nil {
+		err = r.recordStatus(ctx, w, r.aside(w))
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// aside returns the check with what it says while it is left alone: as it is, if it is not ours to write.
+func (r *Reconciler) aside(w *world) *clusterv1.MachineHealthCheck {
+	switch {
+	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
+		return orphanedStatus(w)
+	case w.stance == paused && !claimed(w.check) && r.Unclaimed == Act:
+		return pausedStatus(w)
+	}
+	return w.check
 }
 
 // failedAndRefused says whether anything failed, and the first error for which a request could not be made.

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -36,7 +37,7 @@ func holds(w *world, s summary, t *target, granted bool) []look.Hold {
 	}
 	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
-		asked = append(asked, notAllowed(w, s, granted), inTheWay(w, t), withoutTemplate(w))
+		asked = append(asked, notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
 	}
 	var held []look.Hold
 	for _, h := range asked {
@@ -112,15 +113,20 @@ func notDue(t *target) *look.Hold {
 
 // inTheWay is why no request can be made for t in particular; nil if one can.
 func inTheWay(w *world, t *target) *look.Hold {
-	if t.request == nil || w.ownership(t.request) != foreign {
+	if t.request == nil || w.ownership(t.request) != Foreign {
 		return nil
 	}
 	return &look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),
 		Person: "Find out who made it and whether it is still needed; when it is gone, one is made"}
 }
 
-// notAllowed is why the limits, and what is under way, keep t from being remediated; nil if they do not.
-func notAllowed(w *world, s summary, granted bool) *look.Hold {
+// notAllowed is why the limits, and what is under way, keep t from being remediated; nil if they do not. Whoever waits goes before one that is
+// not due yet.
+func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
+	ahead := s.population.InFlight + s.population.Waiting
+	if w.startable(t) {
+		ahead--
+	}
 	switch c := allowed(w, s); {
 	case c.Status == metav1.ConditionFalse && c.Reason == mendv1.InvalidLimitReason:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct the field"}
@@ -130,8 +136,8 @@ func notAllowed(w *world, s summary, granted bool) *look.Hold {
 	case s.grant.Reason == budget.TooFew:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: fmt.Sprintf("at least %d targets are not healthy; %d are",
 			s.limits.AtLeast, s.population.NotHealthy())}
-	case s.grant.Reason == budget.AtWork && !granted:
-		return &look.Hold{Reason: string(s.grant.Reason), Text: c.Message, Ends: "a remediation that is under way is over"}
+	case s.limits.InFlight != budget.Unlimited && ahead >= s.limits.InFlight && !granted:
+		return &look.Hold{Reason: string(budget.AtWork), Text: queue(s), Ends: "a remediation that is under way is over"}
 	}
 	return nil
 }
@@ -149,6 +155,20 @@ func withoutTemplate(w *world) *look.Hold {
 	return nil
 }
 
+// unusable is why no request for t can be made from the template, although that is there; nil if one can.
+func unusable(w *world, t *target) *look.Hold {
+	if !w.remedy.external || !w.remedy.known || w.remedy.missing != "" || t.request != nil {
+		return nil
+	}
+	if _, err := w.requestFor(t.machine); err != nil {
+		return &look.Hold{
+			Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: err.Error(),
+			Person: "Mend the template, or name another one in spec.remediation.templateRef",
+		}
+	}
+	return nil
+}
+
 // handIt is what a person can do for a check to be acted on; empty if nothing.
 func handIt(w *world) string {
 	switch _, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; {
@@ -162,8 +182,8 @@ func handIt(w *world) string {
 	return ""
 }
 
-// nextOf is the next thing that happens to a target, or what a person has to do.
-func nextOf(w *world, is *look.Target) look.Step {
+// nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
+func nextOf(w *world, t *target, is *look.Target) look.Step {
 	due := w.now
 	switch {
 	case is.Begins:
@@ -171,23 +191,25 @@ func nextOf(w *world, is *look.Target) look.Step {
 	case is.InFlight && len(is.Underway) > 0:
 		return look.Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Underway[0])}
 	case is.InFlight:
-		return look.Step{Text: "Its owner replaces it, or says in OwnerRemediated why it does not"}
+		return look.Step{Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
 	case is.State == health.Healthy:
 		return look.Step{}
 	}
-	var then []look.Hold
-	for _, h := range is.Holds {
-		if h.Reason == WithinTimeout && !h.Until.IsZero() {
-			due = h.Until
-			continue
-		}
-		then = append(then, h)
+	if h := notDue(t); h != nil && !h.Until.IsZero() {
+		due = h.Until
+	}
+	then := is.Holds
+	if due.After(w.now) { // what comes due counts whether the node can be seen by then or not
+		passing := []*look.Hold{notDue(t), unjudged(w, t)}
+		then = slices.DeleteFunc(slices.Clone(then), func(h look.Hold) bool {
+			return slices.ContainsFunc(passing, func(p *look.Hold) bool { return p != nil && *p == h })
+		})
 	}
 	switch {
 	case len(then) == 0 && due.After(w.now):
-		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes, and kubemend " + is.Would}
+		return look.Step{At: due, Text: "it counts as unhealthy if nothing changes, and kubemend " + is.Would}
 	case due.After(w.now):
-		return look.Step{At: due, Text: "It counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(then[0])}
+		return look.Step{At: due, Text: "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(then[0])}
 	}
 	for _, h := range then {
 		if h.Person != "" {
@@ -195,7 +217,7 @@ func nextOf(w *world, is *look.Target) look.Step {
 		}
 	}
 	if len(then) > 0 {
-		return look.Step{Text: "Nothing, " + until(then[0])}
+		return look.Step{Text: "nothing, " + until(then[0])}
 	}
 	return look.Step{}
 }

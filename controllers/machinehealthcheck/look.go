@@ -27,6 +27,7 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 	}
 	is := &look.Check{Ref: refTo("MachineHealthCheck", w.check), Cluster: w.check.Spec.ClusterName, Limit: limitSpelled(w.check)}
 	is.Stance, is.Because = standing(w)
+	is.Conditions = r.aside(w).Status.Conditions
 	if w.cluster.UID == "" { // gone, or not looked for: there is nothing to judge
 		if w.stance == orphaned {
 			is.Reason, is.Text = mendv1.ClusterNotFoundReason, orphanedMessage(w.check)
@@ -44,7 +45,9 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 func tellCheck(is *look.Check, w *world) {
 	s := weigh(w)
 	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
-	is.Conditions = statusAfter(w, s).Status.Conditions
+	if w.stance == acting {
+		is.Conditions = statusAfter(w, s).Status.Conditions
+	}
 	if c := allowed(w, s); c.Message != "" {
 		is.Reason, is.Text = c.Reason, c.Message
 	}
@@ -74,7 +77,7 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: classOf(t), Findings: look.Findings(t.verdict, w.now),
-		Would: would(w, m), Begins: starts[t], InFlight: w.inFlight(t),
+		Would: would(w, m), Begins: starts[t] && unusable(w, t) == nil, InFlight: w.inFlight(t),
 	}
 	if t.verdict.State == health.Starting {
 		is.Starts = latestOf(startsOf(w, m))
@@ -87,8 +90,8 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 	if asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); is.InFlight && t.request == nil && asked != nil {
 		is.UnderwaySince = asked.LastTransitionTime.Time
 	}
-	is.Holds = holds(w, s, t, is.Begins)
-	is.Next = nextOf(w, &is)
+	is.Holds = holds(w, s, t, starts[t])
+	is.Next = nextOf(w, t, &is)
 	return is
 }
 

@@ -1,11 +1,13 @@
 package machinehealthcheck
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -90,6 +92,14 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.missing = "it is not there" }), []string{mendv1.TemplateMissingReason}},
+		"a template for other objects is as good as none": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) {
+				w.remedy.template = func() (*unstructured.Unstructured, error) { return nil, errors.New("it is odd") }
+			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
+		"who is put up with while as many as may be are remediated would have to wait": {
+			aWorld(a("m", health.Suspect, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *world) {
+				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+			}), []string{WithinTimeout, string(budget.AtWork)}},
 		"what cannot be read holds up": {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.known = false }), []string{NotRead}},
 	}

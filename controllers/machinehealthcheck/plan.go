@@ -72,10 +72,15 @@ func (w *world) inFlight(t *target) bool {
 		return true
 	}
 	if t.request != nil {
-		return w.ownership(t.request) != foreign
+		return w.ownership(t.request) != Foreign
 	}
-	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
+	return OwnerAsked(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
+}
+
+// OwnerAsked reports whether the owner of m was asked to remediate it, and has not said that it has.
+func OwnerAsked(m *clusterv1.Machine) bool {
+	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
+	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
 }
 
 // startable reports whether a remediation of t waits for nothing but to be granted.
@@ -158,14 +163,14 @@ func healthyStep(w *world, t *target) step {
 		return s
 	}
 	if t.request != nil && t.request.DeletionTimestamp.IsZero() {
-		s.drop = w.ownership(t.request) == own
+		s.drop = w.ownership(t.request) == Own
 		// Only what is ours is deleted, so what is taken over is deleted by the next pass.
-		s.adopt = w.ownership(t.request) == adoptable && t.elder == ""
+		s.adopt = w.ownership(t.request) == Adoptable && t.elder == ""
 	}
 	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
-		foreignRequest := t.request != nil && w.ownership(t.request) == foreign
+		foreignRequest := t.request != nil && w.ownership(t.request) == Foreign
 		if (foreignRequest || !w.remedy.seen()) && external != nil && !failureOfOurs(external) {
 			s.say.external = 0 // what is said of somebody else's request is not ours; that it was in our way is
 		}
@@ -195,11 +200,11 @@ func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 func externalStep(w *world, s step) step {
 	t := s.target
 	switch {
-	case t.request != nil && w.ownership(t.request) == foreign:
+	case t.request != nil && w.ownership(t.request) == Foreign:
 		s.say.external = creationFailed
 		s.say.why = foreignRequest(w, t)
 	case t.request != nil:
-		s.adopt = w.ownership(t.request) == adoptable && t.request.DeletionTimestamp.IsZero()
+		s.adopt = w.ownership(t.request) == Adoptable && t.request.DeletionTimestamp.IsZero()
 		s.say.external = stillWaiting
 		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a pass that ended before it could say so
 			s.say.external = waiting
@@ -223,30 +228,36 @@ func foreignRequest(w *world, t *target) string {
 	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
 }
 
-// ownership is how a request relates to the check of a pass.
-type ownership int
+// Ownership is how a request relates to a check.
+type Ownership int
 
 const (
-	foreign   ownership = iota // made by another check, or by somebody unknown from another template
-	adoptable                  // made by nobody known from the same template, or by our predecessor
-	own
+	// Foreign is a request that another check made, or somebody unknown from another template.
+	Foreign Ownership = iota
+	// Adoptable is one that was made by nobody known from the same template, or by a check of the same name that was there before.
+	Adoptable
+	// Own is one that this very check made.
+	Own
 )
 
-// ownership finds out how req relates to the check.
+func (w *world) ownership(req *request.Metadata) Ownership { return OwnershipOf(w.check, req) }
+
+// OwnershipOf finds out how req relates to check.
 //
 // A request without mark that was cloned from the check's own template was made by Cluster API core before the check
 // was claimed. It is taken over, since otherwise nobody would ever end it.
-func (w *world) ownership(req *request.Metadata) ownership {
+func OwnershipOf(check *clusterv1.MachineHealthCheck, req *request.Metadata) Ownership {
 	maker, marked := request.MadeBy(req)
+	template := check.Spec.Remediation.TemplateRef
 	switch {
-	case marked && maker.Name == w.check.Name && maker.UID == w.check.UID:
-		return own
-	case marked && maker.Name == w.check.Name:
-		return adoptable
-	case !marked && request.ClonedFrom(req, request.TemplateKind(w.remedy.ref), w.remedy.ref.Name):
-		return adoptable
+	case marked && maker.Name == check.Name && maker.UID == check.UID:
+		return Own
+	case marked && maker.Name == check.Name:
+		return Adoptable
+	case !marked && request.ClonedFrom(req, request.TemplateKind(template), template.Name):
+		return Adoptable
 	default:
-		return foreign
+		return Foreign
 	}
 }
 

@@ -173,10 +173,15 @@ func allowed(w *world, s summary) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
 		c.Message = arithmetic(w.check, s)
 	case s.grant.Reason == budget.AtWork:
-		c.Message = fmt.Sprintf("%d remediations wait, %d of at most %d are in flight (%s)",
-			s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start, s.limits.InFlight, mendv1.MaxInFlightAnnotation)
+		c.Message = queue(s)
 	}
 	return c
+}
+
+// queue says how many wait because of how many are remediated at once.
+func queue(s summary) string {
+	return fmt.Sprintf("%d remediations wait, %d of at most %d are in flight (%s)",
+		s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start, s.limits.InFlight, mendv1.MaxInFlightAnnotation)
 }
 
 // setAllowed writes one condition in both flavours.

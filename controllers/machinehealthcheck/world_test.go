@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -52,6 +53,9 @@ func (w *world) external() *world {
 	}
 	w.check.Spec.Remediation.TemplateRef = ref
 	w.remedy = remedy{external: true, known: true, ref: ref, kind: request.KindOf(request.TemplateKind(ref))}
+	w.remedy.template = func() (*unstructured.Unstructured, error) {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}, nil
+	}
 	return w
 }
 

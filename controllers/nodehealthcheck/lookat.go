@@ -33,6 +33,9 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	case t.terminating:
 		is.Left = terminatingText
 	}
+	if t.selected {
+		is.Class = classOf(t)
+	}
 	is.Would = would(w, t, s)
 	is.Holds = holdsOf(w, sum, t)
 	is.Answer = answer(w, t, s)

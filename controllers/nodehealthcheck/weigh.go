@@ -116,19 +116,23 @@ func count(w *world) budget.Population {
 		if t.remediated() {
 			p.InFlight++
 		}
-		switch {
-		case t.verdict.State == health.Unhealthy:
-			p.Unhealthy++
-			if !t.remediated() {
-				p.Waiting++
-			}
-		case t.verdict.State == health.Suspect:
-			p.Suspect++
-		case t.remediated(), len(t.leftovers) > 0:
-			p.Recovering++
-		default:
-			p.Healthy++
+		p.Count(classOf(t))
+		if t.verdict.State == health.Unhealthy && !t.remediated() {
+			p.Waiting++
 		}
 	}
 	return p
+}
+
+// classOf is what the limits count a selected node as. One that is terminating is left to somebody else, and has the verdict of a healthy one.
+func classOf(t *target) budget.Class {
+	switch {
+	case t.verdict.State == health.Unhealthy:
+		return budget.Unhealthy
+	case t.verdict.State == health.Suspect:
+		return budget.Suspect
+	case t.remediated(), len(t.leftovers) > 0:
+		return budget.Recovering
+	}
+	return budget.Healthy
 }

@@ -48,7 +48,8 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 		return nil, err
 	}
 	reader := client.Client(assuming{w.ReadOnly()})
-	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader, clusters: asTheManager{w.Clusters(), reader}}
+	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
+	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
 	requests := &request.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
 		Client: reader, Clusters: a.clusters, Requests: requests,
@@ -79,10 +80,10 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			continue
 		}
 		check, err := a.machineCheck(ctx, &list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		if check != nil {
+		switch {
+		case err != nil:
+			checks = append(checks, untold(look.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
+		case check != nil:
 			checks = append(checks, *check)
 		}
 	}
@@ -98,7 +99,9 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err != nil || is == nil {
 		return nil, err
 	}
-	a.blind(is, check)
+	if err := a.blind(ctx, is, check); err != nil {
+		return nil, err
+	}
 	if is.Stance == look.Acting && manager == nil && a.Managers.Unknown == "" {
 		a.Managers.unattended(is)
 	}
@@ -119,10 +122,10 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 			continue
 		}
 		check, err := a.nodes.Look(ctx, list.Items[i].Name, a.Now)
-		if err != nil {
-			return nil, err
-		}
-		if check != nil {
+		switch {
+		case err != nil:
+			checks = append(checks, untold(look.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
+		case check != nil:
 			a.Managers.serve(check, serving.NodeCheckCRD)
 			checks = append(checks, *check)
 		}
@@ -135,7 +138,8 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 // it. What the manager cannot see it does not act on.
 type asTheManager struct {
 	*snapshot.Clusters
-	checks client.Reader
+	checks   client.Reader
+	managers Managers
 }
 
 // View implements machinehealthcheck.Clusters.
@@ -145,28 +149,50 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", cluster.Namespace, err)
 	}
 	for i := range list.Items {
-		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && saysUnseen(check) {
+		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check) {
 			return workload.Seen(workload.Down, nil), nil
 		}
 	}
 	return c.Clusters.View(ctx, cluster, now)
 }
 
-// saysUnseen reports whether the manager says in a check that it acts on that it cannot see the workload cluster.
-func saysUnseen(check *clusterv1.MachineHealthCheck) bool {
-	c := conditions.Get(check, mendv1.WorkloadClusterReachable)
-	return c != nil && c.Status == metav1.ConditionFalse && check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+// sayUnseen reports whether the manager says in a check that it acts on that it cannot see the workload cluster. What stands in another one it
+// may have said long ago.
+func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
+	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
+	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check)) == machinehealthcheck.Act
+	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
+}
+
+// CannotBeTold is the reason of a check that was not looked at, since something is missing that its controller reads.
+const CannotBeTold = "CannotBeTold"
+
+// Untold is who acts on such a check: that is not known either.
+const Untold look.Stance = "unknown"
+
+// untold is a check that cannot be looked at. In a world that is in memory, that is because something could not be read; the other checks can be
+// looked at all the same.
+func untold(check look.Ref, why error) look.Check {
+	return look.Check{
+		Ref: check, Stance: Untold, Reason: CannotBeTold, Text: "How it stands cannot be told: " + why.Error(),
+		Next: look.Step{Text: "Ask as somebody who may read that", Person: true},
+	}
 }
 
 // NotSeenByYou is the reason of a machine whose node the user cannot see, while the manager may.
 const NotSeenByYou = "NotSeenByYou"
 
 // blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
-// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one.
-func (a *Asker) blind(is *look.Check, check *clusterv1.MachineHealthCheck) {
-	why, _, blind := a.World.Unseen(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	if !blind || is.Unseen == "" || saysUnseen(check) {
-		return
+// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
+// the control plane is initialized the manager asks for no nodes either.
+func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.MachineHealthCheck) error {
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	if err := a.reader.Get(ctx, key, cluster); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	why, _, blind := a.World.Unseen(key)
+	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unseen == "" || a.Managers.sayUnseen(check) {
+		return nil
 	}
 	hold := look.Hold{
 		Reason: NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
@@ -182,4 +208,5 @@ func (a *Asker) blind(is *look.Check, check *clusterv1.MachineHealthCheck) {
 			t.Holds, t.Next = []look.Hold{hold}, look.Step{Text: hold.Person, Person: true}
 		}
 	}
+	return nil
 }

@@ -64,7 +64,7 @@ type remediator int
 const (
 	itsOwner   remediator = iota // of the machine; there is no request
 	ofTheCheck                   // a request that kubemend has made for the check, or adopted
-	ofCore                       // a request from the check's template that bears no mark
+	ofCore                       // a request that kubemend would adopt: from the check's template, or of a check of the same name before it
 	ofAnother                    // a request that another check has made, or somebody from another template
 )
 

@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -208,22 +209,15 @@ func requestsOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHe
 
 // remediatorOf is who remediates a machine, and whether anybody does.
 func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *request.Metadata) (remediator, bool) {
-	if req != nil {
-		ref := check.Spec.Remediation.TemplateRef
-		maker, marked := request.MadeBy(req)
-		switch {
-		case marked && maker.Name == check.Name:
-			return ofTheCheck, true
-		case !marked && request.ClonedFrom(req, request.TemplateKind(ref), ref.Name):
-			return ofCore, true
-		default:
-			return ofAnother, true
-		}
+	if req == nil {
+		return itsOwner, machinehealthcheck.OwnerAsked(m)
 	}
-	for _, c := range m.Status.Conditions {
-		if c.Type == clusterv1.MachineOwnerRemediatedCondition {
-			return itsOwner, c.Status == metav1.ConditionFalse
-		}
+	switch machinehealthcheck.OwnershipOf(check, req) {
+	case machinehealthcheck.Own:
+		return ofTheCheck, true
+	case machinehealthcheck.Adoptable:
+		return ofCore, true
+	default:
+		return ofAnother, true
 	}
-	return itsOwner, false
 }

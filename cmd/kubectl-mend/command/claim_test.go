@@ -156,7 +156,10 @@ func TestACheckGoesOverAndBack(t *testing.T) {
 		clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: "HostRemediationTemplate.kubemend.io",
 	}}}
 	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
-	d := deskWith(t, append(both(), check, request, machineOf("workers", "m-1"), machineOf("workers", "m-2", asked), machineOf("others", "m-3", asked))...)
+	bad := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}
+	wellSince := machineOf("workers", "m-4", asked)
+	d := deskWith(t, append(both(), check, request, machineOf("workers", "m-1"), machineOf("workers", "m-2", asked, bad),
+		machineOf("others", "m-3", asked, bad), wellSince)...)
 	d.typed = "y\n"
 	got, code := d.hands(claiming, selection{names: []string{"workers"}})
 	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core; under way: m-2, whose owner remediates it, and goes on; under way: m-1, whose request goes on, and kubemend adopts it

@@ -19,15 +19,15 @@ import (
 
 // The exit codes, as docs/cli/README.md has them.
 const (
-	// Done is the code of a command that did what it was asked to, whatever it found.
+	// Done says that the command did what it was asked to, whatever it found.
 	Done = 0
-	// Failed is that of a command that could not.
+	// Failed says that the command could not. The reason is on the standard error.
 	Failed = 1
-	// Misused is that of a command that was asked for what it does not have.
+	// Misused says that the command was asked for what it does not have: a command, a flag, or a kind of objects.
 	Misused = 2
-	// TooMany is that of `simulate --max-remediations`, when more would happen.
+	// TooMany says that more would be remediated than `simulate --max-remediations` allows.
 	TooMany = 3
-	// Refused is that of a command that would have done harm, or that its user did not confirm.
+	// Refused says that the command would have done harm, or that its user did not confirm.
 	Refused = 4
 )
 
@@ -44,6 +44,9 @@ type Options struct {
 	output        string
 	from          string
 
+	version      string
+	saidVersions bool // so that status --watch says it once
+
 	// read reads a world live, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.World, error)
 }
@@ -57,10 +60,11 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 
 // commands are all of them, in the order of the help.
 var commands = []func(*Options) *cobra.Command{
-	(*Options).status, (*Options).explain, (*Options).history, (*Options).claim, (*Options).release, (*Options).record,
+	(*Options).status, (*Options).explain, (*Options).history, (*Options).claim, (*Options).release, (*Options).simulate, (*Options).record,
 }
 
 func (o *Options) root(version string) *cobra.Command {
+	o.version = version
 	root := &cobra.Command{
 		Use:           "kubectl-mend",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.Name},

@@ -131,7 +131,12 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*ask.Asker, 
 	if err != nil {
 		return nil, err
 	}
-	return ask.New(ctx, w, w.Clock.Now())
+	a, err := ask.New(ctx, w, w.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	o.sayVersions(a.Managers.All)
+	return a, nil
 }
 
 // clusterOf is the name of the Cluster that an object is of, so that no others need to be read; empty if that cannot be told at once.

@@ -1,11 +1,13 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -36,12 +38,12 @@ func (o *Options) history() *cobra.Command {
 			if s.Namespace, err = o.namespace(); err != nil {
 				return err
 			}
-			reader, err := o.client()
+			reader, now, err := o.chronicles(c.Context())
 			if err != nil {
 				return err
 			}
 			if since > 0 {
-				s.Since = o.Clock.Now().Add(-since)
+				s.Since = now.Add(-since)
 			}
 			objects, trouble := observeHistory(c.Context(), reader, s.Namespace)
 			return o.printHistory(chronicle{Entries: history.Of(objects, s), Trouble: trouble})
@@ -53,7 +55,7 @@ func (o *Options) history() *cobra.Command {
 	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
 	o.addOutput(c, "wide", "json", "yaml")
 	c.MarkFlagsMutuallyExclusive("machine", "host", "cluster")
-	o.addScope(c)
+	o.addWorldFlags(c)
 	return c
 }
 
@@ -80,4 +82,17 @@ func (o *Options) printHistory(c chronicle) error {
 		layout := history.Layout{Width: text.Width(o.Out), Zone: time.Local, Wide: o.output == "wide", Paint: text.PainterFor(o.Out)}
 		return history.Print(o.Out, c.Entries, layout)
 	})
+}
+
+// chronicles is where events and objects are read, and what time it is there.
+func (o *Options) chronicles(ctx context.Context) (client.Reader, time.Time, error) {
+	if o.from == "" {
+		reader, err := o.client()
+		return reader, o.Clock.Now(), err
+	}
+	w, err := load(o.from)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return w.ReadOnly(), w.Clock.Now(), nil
 }

@@ -45,6 +45,11 @@ func explained(a *ask.Asker, c look.Check) *Explanation {
 	}
 	e.Checks = []Check{About(c, remarkable)}
 	e.Verdict, e.Next = verdictOn(&e.Checks[0]), c.Next
+	for i := range c.Targets { // where time changes nothing, somebody may have to
+		if t := &c.Targets[i]; e.Next == (look.Step{}) && t.Next.Person && t.Left == "" {
+			e.Next = t.Next
+		}
+	}
 	if e.Next == (look.Step{}) {
 		e.Next = look.Step{Text: "Nothing, until something changes"}
 	}

@@ -7,12 +7,16 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/presence"
@@ -112,13 +116,43 @@ func TestExplanations(t *testing.T) {
 		"a machine on its way out": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
 		}), machine("w1")},
-		"a template that is not there":              {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
-		"no manager runs":                           {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
-		"what the user may not read":                {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
-		"a check of which all is well":              {aScene(), check("workers")},
-		"a check that is short-circuited":           {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
-		"a check of a cluster that does not exist":  {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
-		"a check with an impossible limit":          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
+		"a template that is not there":             {aScene(silent(6*time.Minute, "w1"), byTemplate), machine("w1")},
+		"no manager runs":                          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
+		"what the user may not read":               {aScene(func(s *scene) { s.lacks["BareMetalHosts in all namespaces"] = "forbidden" }), machine("w1")},
+		"a check of which all is well":             {aScene(), check("workers")},
+		"a check that is short-circuited":          {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), check("workers")},
+		"a check of a cluster that does not exist": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), check("workers")},
+		"a check with an impossible limit":         {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }), check("workers")},
+		"a host that is being powered off":         {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), machine("w1")},
+		"a host by its own name":                   {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), host("rack-w1")},
+		"a host that nobody power-cycles":          {aScene(powerCycled("")), host("rack-w1")},
+		"a host that nobody knows":                 {aScene(powerCycled("")), host("rack-w9")},
+		"a host whose power-on has an error": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOn,
+			func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+				h.Status.PoweredOn, h.Status.ErrorType, h.Status.ErrorMessage = false, bmov1alpha1.PowerManagementError, "BMC does not answer"
+			})), remediation("w1")},
+		"a host of the control plane that waits for another one": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Pending), controlPlane), machine("w1")},
+		"a remediation that is paused": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting,
+			func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+				r.Annotations[clusterv1.PausedAnnotation] = ""
+			})), remediation("w1")},
+		"a remediation of a kind that others serve": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff),
+			func(s *scene) {
+				s.says.Kinds = []presence.Kind{{CRD: "hostremediations.kubemend.io", Reason: "Off", Because: "it is switched off by a flag"}}
+			}), remediation("w1")},
+		"a remediation that nobody knows":                  {aScene(), remediation("w9")},
+		"a node of a machine":                              {aScene(silent(2*time.Minute, "w1")), node("node-w1")},
+		"a node that nobody knows":                         {aScene(), node("node-w9")},
+		"a node of the management cluster within its time": {aScene(ownNodes(2 * time.Minute)), node("n1")},
+		"a node whose remediation begins":                  {aScene(ownNodes(6 * time.Minute)), node("n1")},
+		"a node after a storm":                             {aScene(ownNodes(6*time.Minute, cooling)), node("n1")},
+		"a node that somebody else works on":               {aScene(ownNodes(6*time.Minute), leased), node("n1")},
+		"a node that no check selects": {aScene(ownNodes(6*time.Minute, func(c *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+			c.Spec.Selector.MatchLabels = map[string]string{"pool": "others"}
+		})), node("n1")},
+		"a check of nodes that is paused": {aScene(ownNodes(6*time.Minute, func(c *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+			c.Spec.PauseRequests = []string{"upgrade by Ann"}
+		})), nodeCheck("own-nodes")},
 		"the status of all that is well":            {aScene(), nil},
 		"the status when much is wrong":             {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3"), secondCheck, kindNotServed), nil},
 		"the status when a cluster is out of sight": {aScene(outOfSight), nil},

@@ -89,9 +89,9 @@ func (p *page) step(indent string, s look.Step) {
 	switch {
 	case s == (look.Step{}):
 	case s.Person:
-		p.line(indent+"To do: ", s.Text+".")
+		p.line(indent+"To do: ", text.Capital(s.Text)+".")
 	case s.At.IsZero():
-		p.line(indent+"Next: ", s.Text+".")
+		p.line(indent+"Next: ", text.Capital(s.Text)+".")
 	default:
 		p.line(indent+"Next: ", text.Moment(s.At, p.now)+": "+s.Text+".")
 	}
@@ -246,7 +246,7 @@ func (p *page) holds(c *Check, holds []look.Hold) {
 			p.groups("     ", c.NotHealthy)
 		}
 		if h.Person != "" {
-			p.line("     To do: ", h.Person+".")
+			p.line("     To do: ", text.Capital(h.Person)+".")
 		}
 	}
 }

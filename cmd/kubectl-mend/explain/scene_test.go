@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -39,6 +41,7 @@ type scene struct {
 	manager  *coordinationv1.Lease
 	says     presence.Announcement
 	others   []client.Object
+	kinds    []schema.GroupVersionKind // installed, besides those of objects
 	unseen   string
 	lacks    map[string]string
 }
@@ -126,6 +129,9 @@ func (s *scene) asker(t *testing.T) *ask.Asker {
 		}
 		s.manager.Annotations = map[string]string{mendv1.ManagerAnnotation: string(said)}
 		objs = append(objs, s.manager)
+	}
+	for _, kind := range s.kinds {
+		w.Install(kind, strings.ToLower(kind.Kind)+"s", true)
 	}
 	if err := w.Add(objs...); err != nil {
 		t.Fatal(err)

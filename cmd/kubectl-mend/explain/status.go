@@ -21,6 +21,8 @@ import (
 type Status struct {
 	At       time.Time          `json:"at"`
 	Managers []presence.Manager `json:"managers"`
+	// Unknown is why there may be other managers; empty if there are none.
+	Unknown string `json:"unknown,omitempty"`
 	// Checks are without their targets.
 	Checks []Row `json:"checks"`
 	// Unseen are the workload clusters that the manager cannot see.
@@ -44,7 +46,7 @@ type Cluster struct {
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *ask.Asker, namespace, cluster string) (*Status, error) {
-	s := &Status{At: a.Now, Managers: a.Managers.All, Notes: notes(a)}
+	s := &Status{At: a.Now, Managers: a.Managers.All, Unknown: a.Managers.Unknown, Notes: notes(a)}
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
 	})

@@ -28,7 +28,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	for _, m := range s.Managers {
 		p.manager(m)
 	}
-	if len(s.Managers) == 0 {
+	if len(s.Managers) == 0 && s.Unknown == "" {
 		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
 	}
 	p.gap()

@@ -43,31 +43,53 @@ func (a *api) patch(obj client.Object, patch client.Patch, part string, dryRun [
 	return a.world.change(r, gvk, next, part, obj)
 }
 
-// patched is what a patch makes of content.
+// patched is what a patch makes of content, which belongs to it.
 func patched(content map[string]any, kind types.PatchType, patch []byte) (map[string]any, error) {
-	doc, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
-	}
+	next := map[string]any{}
 	switch kind {
 	case types.MergePatchType:
-		doc, err = jsonpatch.MergePatch(doc, patch)
+		if err := utiljson.Unmarshal(patch, &next); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return mergedInto(content, next), nil
 	case types.JSONPatchType:
-		var steps jsonpatch.Patch
-		if steps, err = jsonpatch.DecodePatch(patch); err == nil {
+		doc, err := json.Marshal(content)
+		if err != nil {
+			return nil, err
+		}
+		steps, err := jsonpatch.DecodePatch(patch)
+		if err == nil {
 			doc, err = steps.Apply(doc)
 		}
-	default:
-		return nil, fmt.Errorf("a snapshot knows no patch of the type %s", kind)
+		if err == nil {
+			err = utiljson.Unmarshal(doc, &next)
+		}
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return next, nil
 	}
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+	return nil, fmt.Errorf("a snapshot knows no patch of the type %s", kind)
+}
+
+// mergedInto merges a patch into content: null takes a field away, an object is merged, and everything else is put in the place of what was there.
+// (RFC 7386.)
+func mergedInto(content, patch map[string]any) map[string]any {
+	for name, change := range patch {
+		fields, isObject := change.(map[string]any)
+		was, _ := content[name].(map[string]any)
+		switch {
+		case change == nil:
+			delete(content, name)
+		case isObject && was == nil:
+			content[name] = mergedInto(map[string]any{}, fields)
+		case isObject:
+			content[name] = mergedInto(was, fields)
+		default:
+			content[name] = change
+		}
 	}
-	next := map[string]any{}
-	if err := utiljson.Unmarshal(doc, &next); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	return next, nil
+	return content
 }
 
 // Status implements client.StatusClient.

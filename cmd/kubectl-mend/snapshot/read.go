@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -50,6 +51,10 @@ type Scope struct {
 	Events bool
 	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
 	LeaseNamespace string
+	// Templates are read besides those that the checks name, with the requests of their kinds.
+	Templates []corev1.ObjectReference
+	// NodeChecks says that what NodeHealthChecks look at is read also if there is none.
+	NodeChecks bool
 }
 
 // How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some thousand.

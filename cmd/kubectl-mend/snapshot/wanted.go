@@ -142,6 +142,9 @@ func (r *reading) second(ctx context.Context) []task {
 		}
 	}
 	r.world.mu.RUnlock()
+	for _, ref := range r.Templates {
+		name(ref.GroupVersionKind(), ref.Namespace, ref.Namespace != r.Namespace)
+	}
 	r.markedKinds(ctx, func(gvk schema.GroupVersionKind) {
 		name(gvk.GroupVersion().WithKind(gvk.Kind+request.TemplateSuffix), r.Namespace, false)
 	})
@@ -154,7 +157,7 @@ func (r *reading) second(ctx context.Context) []task {
 			tasks = append(tasks, t)
 		}
 	}
-	return append(tasks, r.forNodeChecks(len(checks) > 0)...)
+	return append(tasks, r.forNodeChecks(len(checks) > 0 || r.NodeChecks)...)
 }
 
 func (r *reading) all(gvk schema.GroupVersionKind) shelf {

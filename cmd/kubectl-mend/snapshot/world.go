@@ -6,6 +6,8 @@ package snapshot
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -49,6 +51,7 @@ type World struct {
 	mapper  meta.RESTMapper // of the kinds; nil after they have changed
 	version int64           // the last resourceVersion that was given
 	made    int64           // how many objects were created
+	born    map[string]int  // and how many of each name
 	owned   map[types.UID]map[*record]bool
 
 	workloads map[client.ObjectKey]*workloadCluster
@@ -85,7 +88,7 @@ func New() *World {
 
 func newWorld(scheme *runtime.Scheme) *World {
 	return &World{
-		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{},
+		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, born: map[string]int{},
 		workloads: map[client.ObjectKey]*workloadCluster{},
 	}
 }
@@ -178,7 +181,7 @@ func (w *World) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) er
 		own.SetAnnotations(annotations)
 	}
 	if own.GetUID() == "" {
-		own.SetUID(w.newUID())
+		own.SetUID(w.newUID(k, client.ObjectKeyFromObject(own)))
 	}
 	if given, err := strconv.ParseInt(own.GetResourceVersion(), 10, 64); err == nil {
 		w.version = max(w.version, given)
@@ -236,10 +239,15 @@ func (w *World) nextVersion() string {
 	return strconv.FormatInt(w.version, 10)
 }
 
-// newUID returns a UID that no other object has. It is the same one in every run, so that two runs can be compared.
-func (w *World) newUID() types.UID {
+// newUID returns a UID that no other object has. It is the same one in every run, also if objects are created at the same time by several, so that
+// two runs can be compared: what gives it is the name, and how many objects have had it.
+func (w *World) newUID(k *kind, key client.ObjectKey) types.UID {
 	w.made++
-	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", w.made))
+	name := k.Group + "/" + k.Kind + "/" + key.String()
+	w.born[name]++
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", name, w.born[name]))
+	digits := hex.EncodeToString(sum[:16])
+	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", digits[:8], digits[8:12], digits[13:16], digits[17:20], digits[20:]))
 }
 
 // dependants are the objects that name uid as an owner, in a stable order. The lock is held.

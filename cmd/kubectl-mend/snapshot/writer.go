@@ -70,7 +70,7 @@ func (a *api) Create(_ context.Context, obj client.Object, options ...client.Cre
 	if k.records[client.ObjectKeyFromObject(u)] != nil {
 		return apierrors.NewAlreadyExists(k.resource(), u.GetName())
 	}
-	u.SetUID(w.newUID())
+	u.SetUID(w.newUID(k, client.ObjectKeyFromObject(u)))
 	u.SetCreationTimestamp(now(w.Clock))
 	u.SetResourceVersion(w.nextVersion())
 	u.SetDeletionTimestamp(nil)
@@ -137,15 +137,13 @@ func (w *World) change(r *record, gvk schema.GroupVersionKind, next map[string]a
 	if err := w.allowed(k, was, to); err != nil {
 		return err
 	}
-	merged := merge(k, was, to, part)
-	stored, err := r.stored(merged)
-	if err != nil {
-		return fmt.Errorf("write %s %s: %w", k.Kind, r.key, err)
-	}
-	is := r.is.GetObjectKind().GroupVersionKind()
-	before, err := r.content(is)
+	before, err := r.content(r.is.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return err
+	}
+	stored, err := r.stored(merge(k, was, to, part))
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", k.Kind, r.key, err)
 	}
 	after, err := tree(stored)
 	if err != nil {
@@ -170,6 +168,9 @@ func (r *record) content(gvk schema.GroupVersionKind) (*unstructured.Unstructure
 	obj, err := r.as(shape{gvk: gvk, tree: !isMetadata(r.is), bare: isMetadata(r.is)})
 	if err != nil {
 		return nil, err
+	}
+	if u, is := obj.(*unstructured.Unstructured); is {
+		return u.DeepCopy(), nil
 	}
 	content, err := tree(obj)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -133,4 +134,13 @@ func Table(rows [][]string) []string {
 		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
 	return lines
+}
+
+// Capital is s with a capital at its beginning.
+func Capital(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
 }

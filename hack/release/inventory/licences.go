@@ -108,9 +108,9 @@ func licencesIn(text string) []string {
 }
 
 // notices are all texts, as the licences ask for them.
-func notices(modules []*module) []byte {
+func notices(name string, modules []*module) []byte {
 	var b bytes.Buffer
-	b.WriteString("kubemend contains parts of the following modules, under the licences that follow.\n")
+	fmt.Fprintf(&b, "%s contains parts of the following modules, under the licences that follow.\n", name)
 	for _, m := range modules {
 		for _, text := range m.texts {
 			fmt.Fprintf(&b, "\n%s\n%s %s: %s\n%s\n\n%s\n", line, m.path, m.version, text.name, line, strings.TrimSpace(text.content))

@@ -17,17 +17,18 @@ import (
 )
 
 func main() {
+	name := flag.String("name", "kubemend", "name of the program")
 	version := flag.String("version", "dev", "version of the program")
 	seconds := flag.Int64("created", 0, "when, in seconds since 1970; usually the time of the commit")
 	out := flag.String("out", "out", "folder to write to")
 	flag.Parse()
-	if err := run(context.Background(), *version, time.Unix(*seconds, 0).UTC(), *out, flag.Args()); err != nil {
+	if err := run(context.Background(), *name, *version, time.Unix(*seconds, 0).UTC(), *out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "inventory:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, version string, created time.Time, out string, programs []string) error {
+func run(ctx context.Context, name, version string, created time.Time, out string, programs []string) error {
 	modules, err := builtFrom(programs)
 	if err != nil {
 		return err
@@ -44,12 +45,12 @@ func run(ctx context.Context, version string, created time.Time, out string, pro
 	if err := errors.Join(unknown...); err != nil {
 		return err
 	}
-	document, err := spdx(version, created, modules)
+	document, err := spdx(name, version, created, modules)
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{"kubemend.spdx.json": document, "THIRD-PARTY-LICENSES.txt": notices(modules)} {
-		if err := os.WriteFile(filepath.Join(out, name), content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads them
+	for file, content := range map[string][]byte{name + ".spdx.json": document, "THIRD-PARTY-LICENSES.txt": notices(name, modules)} {
+		if err := os.WriteFile(filepath.Join(out, file), content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads them
 			return fmt.Errorf("write the inventory: %w", err)
 		}
 	}

@@ -52,9 +52,9 @@ type spdxRelationship struct {
 const self = "github.com/kubemend/kubemend"
 
 // spdx is the document. Its namespace has to be unique to its content, so it is made of it.
-func spdx(version string, created time.Time, modules []*module) ([]byte, error) {
+func spdx(name, version string, created time.Time, modules []*module) ([]byte, error) {
 	d := spdxDocument{
-		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: "kubemend-" + version,
+		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name + "-" + version,
 		Creation:      spdxCreation{Created: created.Format(time.RFC3339), Creators: []string{"Organization: kubemend", "Tool: hack/release/inventory"}},
 		Packages:      []spdxPackage{packageOf(&module{path: self, version: version, licence: "Apache-2.0"})},
 		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", idOf(self)}},

@@ -1,0 +1,262 @@
+package command
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// right is what a user asks for, or may.
+type right struct{ verb, group, resource string }
+
+func (r right) String() string { return r.verb + " " + strings.Trim(r.group+"/"+r.resource, "/") }
+
+// granted are the rights of docs/examples/mend-reader.yaml, by the role that gives them.
+func granted(t *testing.T) map[right]string {
+	t.Helper()
+	file, err := os.Open("../../../docs/examples/mend-reader.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	all := map[right]string{}
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		var role rbacv1.ClusterRole
+		if err := decoder.Decode(&role); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						all[right{verb, group, resource}] = role.Name
+					}
+				}
+			}
+		}
+	}
+}
+
+// warden is an API server with one object of each kind, which notes what is asked for and refuses what is not granted.
+type warden struct {
+	objects map[string]string // as JSON, by group, version and plural
+	granted map[right]string
+
+	mu    sync.Mutex
+	asked map[right]bool
+}
+
+// ServeHTTP implements http.Handler.
+func (w *warden) ServeHTTP(out http.ResponseWriter, in *http.Request) {
+	out.Header().Set("Content-Type", "application/json")
+	path := strings.Split(strings.Trim(in.URL.Path, "/"), "/")
+	if path[0] == "api" {
+		path = append([]string{"apis", ""}, path[1:]...)
+	}
+	if len(path) < 4 {
+		_, _ = fmt.Fprint(out, w.discovery(in.URL.Path))
+		return
+	}
+	kind, rest := strings.Join(path[1:3], "/"), path[3:]
+	if rest[0] == "namespaces" && len(rest) > 2 {
+		rest = rest[2:]
+	}
+	is := right{"list", path[1], rest[0]}
+	switch {
+	case in.Method == http.MethodPatch:
+		is.verb = "patch"
+	case len(rest) > 1:
+		is.verb = "get"
+	}
+	w.mu.Lock()
+	w.asked[is] = true
+	w.mu.Unlock()
+	if _, may := w.granted[is]; !may {
+		out.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(out).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
+			Message: fmt.Sprintf("%s is forbidden: User \"reader\" cannot %s resource %q in API group %q", is.resource, is.verb, is.resource, is.group),
+		})
+		return
+	}
+	object := w.objects[kind+"/"+rest[0]]
+	if is.verb == "list" {
+		var typed metav1.TypeMeta
+		_ = json.Unmarshal([]byte(object), &typed) // the objects are those of this test
+		if strings.Contains(in.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+			typed = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
+		}
+		object = fmt.Sprintf(`{"apiVersion":%q,"kind":"%sList","items":[%s]}`, typed.APIVersion, typed.Kind, object)
+	}
+	_, _ = fmt.Fprint(out, object)
+}
+
+// discovery says which kinds there are.
+func (w *warden) discovery(path string) string {
+	groups, resources := map[string]bool{}, []string{}
+	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
+		part := strings.Split(key, "/")
+		gv := strings.Trim(part[0]+"/"+part[1], "/")
+		if part[0] != "" {
+			groups[fmt.Sprintf(`{"name":%q,"versions":[{"groupVersion":%[2]q,"version":%[3]q}],"preferredVersion":{"groupVersion":%[2]q,"version":%[3]q}}`,
+				part[0], gv, part[1])] = true
+		}
+		var object struct {
+			Kind     string `json:"kind"`
+			Metadata struct {
+				Namespace string `json:"namespace"`
+			} `json:"metadata"`
+		}
+		_ = json.Unmarshal([]byte(w.objects[key]), &object)
+		if path == "/apis/"+gv || path == "/api/"+gv {
+			resources = append(resources, fmt.Sprintf(`{"name":%q,"kind":%q,"namespaced":%t,"verbs":["get","list","patch"]}`,
+				part[2], object.Kind, object.Metadata.Namespace != ""))
+		}
+	}
+	switch path {
+	case "/api":
+		return `{"kind":"APIVersions","versions":["v1"]}`
+	case "/apis":
+		return fmt.Sprintf(`{"kind":"APIGroupList","apiVersion":"v1","groups":[%s]}`, strings.Join(slices.Sorted(maps.Keys(groups)), ","))
+	}
+	return fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[%s]}`,
+		strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"), strings.Join(resources, ","))
+}
+
+// object is one of the name x, in a namespace of that name as well if it has one, with more in it.
+func object(apiVersion, kind string, namespaced bool, more string) string {
+	where := ""
+	if namespaced {
+		where = `"namespace":"x",`
+	}
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{%s"name":"x","uid":"u","labels":{"cluster.x-k8s.io/cluster-name":"x"}}%s}`, apiVersion, kind, where, more)
+}
+
+// everything is an object of each kind that is looked at, with as much in it as it takes that the others are looked at.
+func everything(workload string) map[string]string {
+	const capi, bmo, infra, nhc = "cluster.x-k8s.io/v1beta2", "metal3.io/v1alpha1", "infrastructure.cluster.x-k8s.io/v1beta2", "remediation.medik8s.io/v1alpha1"
+	kubeconfig := base64.StdEncoding.EncodeToString(fmt.Appendf(nil,
+		`{"clusters":[{"name":"x","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"x"}}],"current-context":"x"}`, workload))
+	lease := fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"x","name":"manager.kubemend.io","annotations":
+		{"kubemend.io/manager":"{\"version\":\"dev\"}"}},"spec":{"holderIdentity":"one","leaseDurationSeconds":600,"renewTime":%q}}`,
+		time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+	return map[string]string{
+		"cluster.x-k8s.io/v1beta2/clusters": object(capi, "Cluster", true,
+			`,"status":{"conditions":[{"type":"ControlPlaneInitialized","status":"True","reason":"Is","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`),
+		"cluster.x-k8s.io/v1beta2/machines": object(capi, "Machine", true, `,"spec":{"clusterName":"x"},"status":{"nodeRef":{"name":"x"}}`),
+		"cluster.x-k8s.io/v1beta2/machinehealthchecks": object(capi, "MachineHealthCheck", true, `,"spec":{"clusterName":"x",
+			"selector":{"matchLabels":{"cluster.x-k8s.io/cluster-name":"x"}},
+			"remediation":{"templateRef":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","name":"x"}}}`),
+		"metal3.io/v1alpha1/baremetalhosts":                                  object(bmo, "BareMetalHost", true, ""),
+		"infrastructure.cluster.x-k8s.io/v1beta2/metal3machines":             object(infra, "Metal3Machine", true, ""),
+		"infrastructure.cluster.x-k8s.io/v1beta2/metal3remediations":         object(infra, "Metal3Remediation", true, ""),
+		"infrastructure.cluster.x-k8s.io/v1beta2/metal3remediationtemplates": object(infra, "Metal3RemediationTemplate", true, ""),
+		"kubemend.io/v1alpha1/hostremediations":                              object("kubemend.io/v1alpha1", "HostRemediation", true, ""),
+		"kubemend.io/v1alpha1/hostremediationtemplates":                      object("kubemend.io/v1alpha1", "HostRemediationTemplate", true, ""),
+		"remediation.medik8s.io/v1alpha1/nodehealthchecks": object(nhc, "NodeHealthCheck", false,
+			`,"spec":{"remediationTemplate":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"Metal3RemediationTemplate","namespace":"x","name":"x"}}`),
+		"coordination.k8s.io/v1/leases":                     lease,
+		"events.k8s.io/v1/events":                           object("events.k8s.io/v1", "Event", true, `,"regarding":{"kind":"Machine","namespace":"x","name":"x"}`),
+		"apiextensions.k8s.io/v1/customresourcedefinitions": object("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, ""),
+		"/v1/nodes":                                         object("v1", "Node", false, ""),
+		"/v1/pods":                                          object("v1", "Pod", true, ""),
+		"/v1/secrets":                                       object("v1", "Secret", true, fmt.Sprintf(`,"data":{"value":%q}`, kubeconfig)),
+		"policy/v1/poddisruptionbudgets":                    object("policy/v1", "PodDisruptionBudget", true, ""),
+		"config.openshift.io/v1/clusterversions":            object("config.openshift.io/v1", "ClusterVersion", false, ""),
+		"machine.openshift.io/v1beta1/machinehealthchecks":  object("machine.openshift.io/v1beta1", "MachineHealthCheck", true, ""),
+		"machine.openshift.io/v1beta1/machines":             object("machine.openshift.io/v1beta1", "Machine", true, ""),
+	}
+}
+
+// guarded is a warden who grants these rights, and a command line of somebody who has them.
+func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...string) (int, string)) {
+	t.Helper()
+	t.Setenv("COLUMNS", "")
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	workload := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(out, `{"apiVersion":"v1","kind":"NodeList","items":[%s]}`, object("v1", "Node", false, ""))
+	}))
+	t.Cleanup(workload.Close)
+	w := &warden{objects: everything(workload.URL), granted: rights, asked: map[right]bool{}}
+	server := httptest.NewServer(w)
+	t.Cleanup(server.Close)
+	return w, func(args ...string) (int, string) {
+		var out bytes.Buffer
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+		root := New(streams, "kubectl mend", "dev")
+		root.SetArgs(append(args, "--server="+server.URL, "--cache-dir="+t.TempDir()))
+		return Run(t.Context(), root, streams), out.String()
+	}
+}
+
+// The example is what docs/cli/README.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.
+func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
+	rights := granted(t)
+	w, mend := guarded(t, rights)
+	for _, line := range []string{
+		"status -A", "status x -n x", "history -A", "history -n x", "record -A -o " + filepath.Join(t.TempDir(), "world"), "claim mhc/x -n x --yes",
+		"claim --cluster x -n x --dry-run", "explain machine/x -n x", "explain node/x -n x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
+		"explain hrem/x -n x", "explain m3r/x -n x",
+	} {
+		code, said := mend(strings.Fields(line)...)
+		if code == Misused || code == Refused || strings.Contains(said, "forbidden") || strings.Contains(said, "not be read") {
+			t.Errorf("%s: code %d: %s", line, code, said)
+		}
+	}
+	for asked := range w.asked {
+		if rights[asked] == "" {
+			t.Errorf("it is asked to %s, which the example does not grant", asked)
+		}
+	}
+	for is, role := range rights {
+		// Where a list is allowed, a single object may be looked at as well: which command does changes from one release to the next.
+		if !w.asked[is] && (is.verb != "get" || !w.asked[right{"list", is.group, is.resource}]) {
+			t.Errorf("%s may %s, which nobody asks for", role, is)
+		}
+	}
+}
+
+// The table of docs/cli/README.md says that every right can be missing.
+func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
+	for is := range granted(t) {
+		if is.verb == "patch" || is.verb == "get" && is.resource != "secrets" {
+			continue
+		}
+		t.Run(is.String(), func(t *testing.T) {
+			rights := granted(t)
+			delete(rights, is)
+			_, mend := guarded(t, rights)
+			var all strings.Builder
+			for _, line := range []string{"status -A", "history -A", "record -A -o " + filepath.Join(t.TempDir(), "world")} {
+				code, said := mend(strings.Fields(line)...)
+				if code != Done {
+					t.Errorf("%s: code %d: %s", line, code, said)
+				}
+				all.WriteString(strings.Join(strings.Fields(said), " "))
+			}
+			if want := fmt.Sprintf("cannot %s resource %q", is.verb, is.resource); !strings.Contains(all.String(), want) {
+				t.Errorf("it is not said that the user %s:\n%s", want, all.String())
+			}
+		})
+	}
+}

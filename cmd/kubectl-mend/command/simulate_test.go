@@ -1,0 +1,107 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+)
+
+const checkOfC1 = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: all, namespace: ns}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {cluster.x-k8s.io/cluster-name: c1}}
+  remediation:
+    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}
+`
+
+func TestSimulate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args  []string
+		code  int
+		wants string // on either stream
+	}{
+		"a manifest from the standard input": {[]string{"-f", "-", "-n", "ns"}, Done, "It selects 0"},
+		"and for all namespaces":             {[]string{"-f", "-", "-A", "-o", "json"}, Done, `"timeline"`},
+		"one of another namespace":           {[]string{"-f", "-", "-n", "other"}, Misused, "say -n ns, or -A"},
+		"no such file":                       {[]string{"-f", "nowhere.yaml", "-n", "ns"}, Failed, "nowhere.yaml"},
+		"a failure of nothing":               {[]string{"--for", "20m"}, Misused, "--fail"},
+		"a time that is negative":            {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
+		"a limit that is none":               {[]string{"--max-remediations", "-2"}, Misused, "--max-remediations"},
+		"an argument":                        {[]string{"check.yaml"}, Misused, "check.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, out, errOut := recorder(t, &snapshot.Scope{})
+			o.In = strings.NewReader(checkOfC1)
+			if code := run(t, o, append([]string{"simulate"}, tc.args...)...); code != tc.code {
+				t.Errorf("it ends with %d, want %d: %s", code, tc.code, errOut)
+			}
+			if said := out.String() + errOut.String(); !strings.Contains(said, tc.wants) {
+				t.Errorf("%q is not in:\n%s", tc.wants, said)
+			}
+		})
+	}
+}
+
+func TestSimulateReadsWhatTheManifestNames(t *testing.T) {
+	var scope snapshot.Scope
+	o, _, errOut := recorder(t, &scope)
+	o.In = strings.NewReader(checkOfC1)
+	if code := run(t, o, "simulate", "-f", "-", "-n", "ns"); code != Done {
+		t.Fatal(errOut)
+	}
+	if len(scope.Templates) != 1 || scope.Templates[0].Name != "reboot" || scope.Templates[0].Namespace != "ns" || !scope.Nodes || scope.NodeChecks {
+		t.Errorf("the scope is %+v", scope)
+	}
+}
+
+// silentC1 is a recorded cluster with a machine whose first node is waited for since long.
+const silentC1 = `{"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": [
+ {"group": "cluster.x-k8s.io", "kind": "Cluster", "plural": "clusters", "versions": ["v1beta2"], "namespaced": true, "read": [""], "objects": [
+  {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "ns", "uid": "c1"}, "status": {"conditions": [
+   {"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+   {"type": "InfrastructureReady", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}]},
+ {"group": "cluster.x-k8s.io", "kind": "Machine", "plural": "machines", "versions": ["v1beta2"], "namespaced": true, "read": [""], "objects": [
+  {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "ns", "uid": "m",
+   "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "creationTimestamp": "2026-01-01T01:00:00Z"}, "spec": {"clusterName": "c1"}}]},
+ {"group": "cluster.x-k8s.io", "kind": "MachineHealthCheck", "plural": "machinehealthchecks", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
+ {"group": "coordination.k8s.io", "kind": "Lease", "plural": "leases", "versions": ["v1"], "namespaced": true, "read": [""]}],
+ "workloadClusters": [{"namespace": "ns", "name": "c1"}]}`
+
+func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "record")
+	if err := os.WriteFile(file, []byte(silentC1), ownerOnly); err != nil {
+		t.Fatal(err)
+	}
+	check := checkOfC1[:strings.Index(checkOfC1, "  remediation:")]
+	for name, tc := range map[string]struct {
+		manifest string
+		most     string
+		code     int
+		wants    string
+	}{
+		"as many as may":                        {check, "1", Done, ""},
+		"more than may":                         {check, "0", TooMany, "--max-remediations allows 0"},
+		"any number":                            {check, "-1", Done, ""},
+		"a manifest that would not be let in":   {strings.Replace(check, "clusterName: c1", "clusterName: \"\"", 1), "0", Failed, "spec.clusterName is missing"},
+		"a field that the kind does not have":   {check + "  maxUnhealthy: 1\n", "0", Failed, `unknown field "spec.maxUnhealthy"`},
+		"a check whose cluster does not exist":  {strings.ReplaceAll(check, "c1", "c2"), "0", Done, ""},
+		"a check that is paused by its manners": {strings.Replace(check, "{name: all,", `{name: all, annotations: {cluster.x-k8s.io/paused: "yes"},`, 1), "0", Done, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, _, errOut := recorder(t, &snapshot.Scope{})
+			o.In = strings.NewReader(tc.manifest)
+			if code := run(t, o, "simulate", "-f", "-", "--from", file, "--max-remediations", tc.most); code != tc.code {
+				t.Errorf("it ends with %d, want %d: %s", code, tc.code, errOut)
+			}
+			if !strings.Contains(errOut.String(), tc.wants) {
+				t.Errorf("%q is not in %q", tc.wants, errOut)
+			}
+		})
+	}
+}

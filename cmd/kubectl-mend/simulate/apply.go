@@ -1,0 +1,157 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// apply puts what the manifest has into the world, as an API server would if it let everything in: templates first, since the checks are judged
+// by them. It returns what there is to say of it, and why the API server would refuse it.
+func (m *Manifest) apply(ctx context.Context, w *snapshot.World, now time.Time) (notes, refused []string, err error) {
+	for _, templates := range []bool{true, false} {
+		for i := range m.documents {
+			d := &m.documents[i]
+			if isCheck(d.obj) == templates {
+				continue
+			}
+			said, against, err := d.apply(ctx, w, now)
+			if err != nil {
+				return nil, nil, fmt.Errorf("apply %s: %w", d.ref(), err)
+			}
+			for _, note := range append(said, d.notes...) {
+				notes = append(notes, d.ref().String()+": "+note)
+			}
+			for _, why := range against {
+				refused = append(refused, d.ref().String()+": "+why)
+			}
+		}
+	}
+	return notes, refused, nil
+}
+
+func isCheck(obj client.Object) bool {
+	switch obj.(type) {
+	case *clusterv1.MachineHealthCheck, *nhcv1.NodeHealthCheck:
+		return true
+	}
+	return false
+}
+
+// apply puts one object into the world.
+func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) (notes, refused []string, err error) {
+	switch is := d.obj.(type) {
+	case *clusterv1.MachineHealthCheck:
+		was := &clusterv1.MachineHealthCheck{}
+		there, err := replaces(ctx, w, is, was, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		is.Status = was.Status
+		notes = append(provenance(there, ", and so the youngest: of two that select the same machine the older one acts on it"), claim(is)...)
+		refused = machineCheckRefusals(is, was)
+	case *nhcv1.NodeHealthCheck:
+		was := &nhcv1.NodeHealthCheck{}
+		there, err := replaces(ctx, w, is, was, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		is.Status = was.Status
+		setDefaults(&is.Spec)
+		var warnings []string
+		if refused, warnings = nodeCheckRefusals(ctx, w, is, was, there); len(is.Spec.PauseRequests) > 0 {
+			warnings = append(warnings, "It has pauseRequests: no remediation would begin")
+		}
+		notes = append(provenance(there, ""), warnings...)
+	default:
+		install(w, d.obj.GetObjectKind().GroupVersionKind())
+	}
+	if err := w.Add(d.obj); err != nil {
+		return nil, nil, err
+	}
+	return notes, refused, nil
+}
+
+// replaces makes a check the one of its name that there is, if there is one: it is as old as that, and remembers the same. Else it is made now.
+func replaces(ctx context.Context, w *snapshot.World, is, was client.Object, now time.Time) (bool, error) {
+	err := w.Client().Get(ctx, client.ObjectKeyFromObject(is), was)
+	switch {
+	case err == nil:
+		is.SetUID(was.GetUID())
+		is.SetCreationTimestamp(was.GetCreationTimestamp())
+		is.SetGeneration(was.GetGeneration() + 1)
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		is.SetCreationTimestamp(metav1.NewTime(now))
+		is.SetGeneration(1)
+		is.SetUID("")
+	default:
+		return false, fmt.Errorf("look whether it is there: %w", err)
+	}
+	is.SetResourceVersion("")
+	is.SetDeletionTimestamp(nil)
+	return err == nil, nil
+}
+
+func provenance(there bool, newness string) []string {
+	if there {
+		return []string{"It replaces the one of its name"}
+	}
+	return []string{"It is new" + newness}
+}
+
+// claim has kubemend act on a check that does not say who is to.
+func claim(check *clusterv1.MachineHealthCheck) []string {
+	switch by, annotated := check.Annotations[clusterv1.PausedAnnotation]; {
+	case !annotated:
+		if check.Annotations == nil {
+			check.Annotations = map[string]string{}
+		}
+		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
+		return []string{fmt.Sprintf("It is played as if it were claimed: without the annotation %s: %s Cluster API core acts on it", clusterv1.PausedAnnotation, mendv1.Claim)}
+	case by != mendv1.Claim:
+		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}
+	}
+	return nil
+}
+
+// setDefaults gives a check what its CustomResourceDefinition gives to one that does not say it.
+func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
+	if spec.UnhealthyConditions != nil {
+		return
+	}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		spec.UnhealthyConditions = append(spec.UnhealthyConditions, nhcv1.UnhealthyCondition{
+			Type: corev1.NodeReady, Status: status, Duration: metav1.Duration{Duration: 5 * time.Minute},
+		})
+	}
+}
+
+// install makes the kind of a template known, and that of the requests made from it, in all versions that there are.
+func install(w *snapshot.World, template schema.GroupVersionKind) {
+	versions := []string{template.Version}
+	if template.Group == infrav1.GroupVersion.Group && w.Scheme().Recognizes(infrav1.GroupVersion.WithKind(template.Kind)) {
+		versions = []string{infrav1.GroupVersion.Version, infrav1beta1.GroupVersion.Version}
+	}
+	for _, version := range versions {
+		for _, kind := range []schema.GroupVersionKind{template, request.KindOf(template)} {
+			kind.Version = version
+			plural, _ := meta.UnsafeGuessKindToResource(kind)
+			w.Install(kind, plural.Resource, true)
+		}
+	}
+}

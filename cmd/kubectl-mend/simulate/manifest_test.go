@@ -1,0 +1,135 @@
+package simulate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		manifest string
+		want     []string
+	}{
+		"an unknown field": {
+			workersCheck + "---" + strings.Replace(workersCheck, "clusterName: c1", "clusterName: c1\n  maxUnhealty: 40%", 1),
+			[]string{"check.yaml, document 2: MachineHealthCheck", `unknown field "spec.maxUnhealty"`},
+		},
+		"a field of the old version in the new one": {
+			strings.Replace(oldVersion, "v1beta1", "v1beta2", 1), []string{"document 1", `unknown field "spec.maxUnhealthy"`},
+		},
+		"an unknown field of a template that is known": {
+			strings.Replace(powerCycle, "retryLimit", "retries", 1), []string{"document 1: HostRemediationTemplate", `unknown field "spec.template.spec.strategy.retries"`},
+		},
+		"a value of another type":   {strings.Replace(workersCheck, "300", "soon", 1), []string{"document 1: MachineHealthCheck", "timeoutSeconds"}},
+		"a kind that is no check":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}", []string{"document 1: it is a Pod of v1: expected a MachineHealthCheck"}},
+		"a version that is unknown": {strings.Replace(workersCheck, "v1beta2", "v1beta9", 1), []string{"document 1: version v1beta9 of MachineHealthCheck is not known here"}},
+		"no kind":                   {"metadata: {name: p}", []string{"document 1: it has no apiVersion or no kind"}},
+		"no name":                   {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), []string{"document 1: metadata.name is missing"}},
+		"no YAML":                   {"apiVersion: [", []string{"document 1: it is no YAML"}},
+		"nothing but a comment":     {"# nothing\n---\n", []string{"check.yaml: there is nothing in it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			if err == nil {
+				t.Fatal("it was read")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
+	s := aScene(t).workers(1).existing(olderCheck)
+	s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck).Status.Conditions = nil
+	w := s.world()
+	key := client.ObjectKey{Namespace: "default", Name: "everything"}
+	was := &clusterv1.MachineHealthCheck{}
+	if err := w.Client().Get(t.Context(), key, was); err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
+	m, err := Read(strings.NewReader(changed+"---"+oldVersion+"---"+ladder), "check.yaml", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, refused, err := m.apply(t.Context(), w, noon); err != nil || len(refused) > 0 {
+		t.Fatal(err, refused)
+	}
+	is, fresh, nodeCheck := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
+	for name, obj := range map[string]client.Object{"everything": is, "workers": fresh} {
+		if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck); err != nil {
+		t.Fatal(err)
+	}
+	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || *is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
+		t.Errorf("the check that was there is not the same one with another spec: %+v", is.ObjectMeta)
+	}
+	if fresh.UID == "" || !fresh.CreationTimestamp.Time.Equal(noon) || fresh.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim {
+		t.Errorf("the new check is not one that was made now and claimed: %+v", fresh.ObjectMeta)
+	}
+	if c := fresh.Spec.Checks; len(c.UnhealthyNodeConditions) != 1 || *c.UnhealthyNodeConditions[0].TimeoutSeconds != 300 || *c.NodeStartupTimeoutSeconds != 600 {
+		t.Errorf("the old version was not converted: %+v", fresh.Spec)
+	}
+	if len(nodeCheck.Spec.UnhealthyConditions) != 2 || nodeCheck.Spec.UnhealthyConditions[0].Duration.Duration != 5*time.Minute {
+		t.Errorf("the defaults were not set: %+v", nodeCheck.Spec.UnhealthyConditions)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, tc := range map[string]struct{ manifest, want string }{
+		"a selector of another cluster": {
+			strings.Replace(workersCheck, "pool: md-0", "cluster.x-k8s.io/cluster-name: c2", 1), "selects another cluster, c2",
+		},
+		"a start-up timeout that is too short": {strings.Replace(workersCheck, "checks:", "checks:\n    nodeStartupTimeoutSeconds: 10", 1), "neither 0 nor at least 30"},
+		"a range that is none":                 {strings.Replace(workersCheck, "unhealthyLessThanOrEqualTo: 40%", `unhealthyInRange: "3-5"`, 1), "unhealthyInRange"},
+		"a limit of the annotation":            {strings.Replace(oneAtATime, `"1"`, "few", 1), "kubemend would begin nothing"},
+		"a ladder with two steps of one order": {strings.Replace(ladder, "order: 2", "order: 1", 1), "more than one has the order 1"},
+		"a step that is too short":             {strings.Replace(ladder, "timeout: 10m", "timeout: 10s", 1), "10s is less than 1m"},
+		"two thresholds":                       {strings.Replace(ladder, "minHealthy: 51%", "minHealthy: 51%\n  maxUnhealthy: 2", 1), "at the same time"},
+		"a threshold that is none":             {strings.Replace(ladder, "minHealthy: 51%", "minHealthy: most", 1), "minHealthy"},
+		"no remedy at all":                     {ladder[strings.LastIndex(ladder, "---")+4 : strings.Index(ladder, "  escalating")], "must be set"},
+		"a selector that cannot be parsed":     {strings.Replace(ladder, "matchLabels: {rack: a}", "matchExpressions: [{key: a, operator: Near}]", 1), "Invalid selector"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, refused, err := m.apply(t.Context(), aScene(t).workers(1).nodesHere(1).world(), noon)
+			if err != nil || !strings.Contains(strings.Join(refused, "\n"), tc.want) {
+				t.Errorf("refused because of %q, %v; want %q", refused, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatFails(t *testing.T) {
+	for fail, want := range map[string]string{
+		"machine/w9":         "called w9",
+		"machine/w1,node/n9": "called n9",
+		"pool=nobody":        "selects no machine",
+		"machine/w1,pool=a":  "",
+		"pool in (md-0":      "expected a label selector, or machine/NAME",
+		"example.org/pool=x": "selects no machine",
+	} {
+		q := ask1(fails(fail))
+		_, err := Run(t.Context(), aScene(t).workers(2).world(), q)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--fail %s: %v, want %q", fail, err, want)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// Outside is what is assumed of everybody but the controllers.
+type Outside struct {
+	// Fail says which nodes turn Ready=Unknown: those of machines that a label selector selects, and nodes of the management cluster that it
+	// selects; or machine/NAME and node/NAME, separated by commas. Nothing fails if it is empty.
+	Fail string
+	// FailAt is when they do, and For for how long. If For is zero they do not come back by themselves.
+	FailAt, For time.Duration
+	// DeletionTakes is how long it takes from the moment at which a machine's owner is asked until the machine is gone, ReplacementTakes from
+	// when the new one is made until its node is Ready.
+	DeletionTakes, ReplacementTakes time.Duration
+	// BootTakes is how long it takes from when a host is on until its node is Ready.
+	BootTakes time.Duration
+	// Hard says that a reboot does not bring a node back that has failed.
+	Hard bool
+	// RemediationTakes is how long remediators take that are not played, from when a request is made until the node is Ready. Zero is for ever.
+	RemediationTakes time.Duration
+}
+
+// outside plays everybody but the controllers.
+type outside struct {
+	Outside
+	*stage
+
+	namespace string
+	scheduled []happening
+	numbered  int
+
+	// faults are the nodes that have failed and were not brought back. was is how they looked before, for those that are deleted meanwhile.
+	faults map[place]bool
+	was    map[place]*corev1.Node
+	// replacing are the owners that replace one machine at a time, and are about it.
+	replacing map[types.UID]bool
+	power     map[client.ObjectKey]*power
+	// heard are the requests that are known already to the remediators that are not played.
+	heard map[types.UID]bool
+	// kinds are those of requests.
+	kinds []requestKind
+}
+
+// place is a node. The cluster is empty for one of the management cluster.
+type place struct {
+	cluster client.ObjectKey
+	name    string
+}
+
+func (p place) ref() look.Ref { return look.Ref{Kind: "Node", Name: p.name} }
+
+// happening is something that happens at a moment, whatever the controllers do.
+type happening struct {
+	at     time.Time
+	number int
+	do     func(context.Context) error
+}
+
+func newOutside(ctx context.Context, s *stage, q Question) (*outside, error) {
+	o := &outside{
+		Outside: q.Outside, stage: s, namespace: q.Namespace, faults: map[place]bool{}, was: map[place]*corev1.Node{},
+		replacing: map[types.UID]bool{}, power: map[client.ObjectKey]*power{}, heard: map[types.UID]bool{},
+	}
+	var err error
+	if o.kinds, err = s.requestKinds(ctx); err != nil {
+		return nil, err
+	}
+	if o.Fail == "" {
+		return o, nil
+	}
+	failing, err := o.failing(ctx, o.Fail)
+	if err != nil {
+		return nil, err
+	}
+	o.in(o.FailAt, func(ctx context.Context) error { return o.fail(ctx, failing) })
+	if o.For > 0 {
+		o.in(o.FailAt+o.For, func(ctx context.Context) error { return o.recover(ctx, failing) })
+	}
+	return o, nil
+}
+
+// assumptions are the sentences, each with its flag.
+func (o *outside) assumptions() []string {
+	var all []string
+	if o.Fail != "" {
+		back := "do not come back by themselves (--for)"
+		if o.For > 0 {
+			back = fmt.Sprintf("come back after %s (--for)", brief(o.For))
+		}
+		all = append(all, fmt.Sprintf("What --fail %s selects turns Ready=Unknown %s after the beginning (--fail-at), and its nodes %s", o.Fail, brief(o.FailAt), back))
+	}
+	all = append(all, fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and makes a new one at once, whose node "+
+		"is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, and replaces one after the other",
+		brief(o.DeletionTakes), brief(o.ReplacementTakes)))
+	if len(o.hosts) > 0 {
+		boots := fmt.Sprintf("its node is Ready %s later (--boot-takes)", brief(o.BootTakes))
+		if o.Hard {
+			boots = "its node does not come back from that if it has failed (--hard)"
+		}
+		all = append(all, fmt.Sprintf("A BareMetalHost that is asked to is off after %s, and on again %s after nobody asks any more; %s", brief(switchingOff), brief(switchingOn), boots),
+			"Nodes have no pods: they are drained at once")
+	}
+	if other := o.unplayed(); other != "" {
+		takes := "nothing (--remediation-takes)"
+		if o.RemediationTakes > 0 {
+			takes = fmt.Sprintf("the node Ready within %s (--remediation-takes)", brief(o.RemediationTakes))
+		}
+		all = append(all, fmt.Sprintf("Whoever carries out requests of the kind %s makes %s", other, takes))
+	}
+	return all
+}
+
+// in has something happen in a while.
+func (o *outside) in(after time.Duration, do func(context.Context) error) {
+	o.numbered++
+	o.scheduled = append(o.scheduled, happening{o.clock.Now().Add(after), o.numbered, do})
+	slices.SortFunc(o.scheduled, func(a, b happening) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number)) })
+}
+
+// next is when the next thing happens; zero if nothing does.
+func (o *outside) next() time.Time {
+	if len(o.scheduled) == 0 {
+		return time.Time{}
+	}
+	return o.scheduled[0].at
+}
+
+// happen makes happen what is due.
+func (o *outside) happen(ctx context.Context) error {
+	for len(o.scheduled) > 0 && !o.scheduled[0].at.After(o.clock.Now()) {
+		first := o.scheduled[0]
+		o.scheduled = o.scheduled[1:]
+		if err := first.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// react makes everybody answer what the controllers have done.
+func (o *outside) react(ctx context.Context) error {
+	for _, answers := range []func(context.Context) error{o.owners, o.bareMetal, o.remediators} {
+		if err := answers(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail makes nodes silent.
+func (o *outside) fail(ctx context.Context, failing []place) error {
+	for _, p := range failing {
+		node, err := o.node(ctx, p)
+		if err != nil {
+			return err
+		}
+		if node == nil {
+			continue
+		}
+		o.faults[p] = true
+		if err := o.silence(ctx, p); err != nil {
+			return err
+		}
+		o.diary.assumed(p.ref(), "NodeFails", "The node turns Ready=Unknown")
+	}
+	return nil
+}
+
+// recover brings back what --fail has made silent, but for nodes that are gone, and those whose host is off: these come back when it boots.
+func (o *outside) recover(ctx context.Context, failed []place) error {
+	for _, p := range failed {
+		if !o.faults[p] {
+			continue
+		}
+		delete(o.faults, p)
+		if o.off(ctx, p) {
+			continue
+		}
+		if node, err := o.node(ctx, p); node == nil || err != nil {
+			return err
+		}
+		if err := o.ready(ctx, p, ""); err != nil {
+			return err
+		}
+		o.diary.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
+	}
+	return nil
+}
+
+// node is the node at a place; nil if there is none.
+func (o *outside) node(ctx context.Context, p place) (*corev1.Node, error) {
+	if p.cluster != (client.ObjectKey{}) {
+		return o.world.Node(p.cluster, p.name), nil
+	}
+	node := &corev1.Node{}
+	err := o.client.Get(ctx, client.ObjectKey{Name: p.name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read node %s of the management cluster: %w", p.name, err)
+	}
+	return node, nil
+}
+
+// twins are all places at which the node at p is seen: a cluster that manages itself has its nodes twice here.
+func (o *outside) twins(ctx context.Context, p place) ([]place, error) {
+	node, err := o.node(ctx, p)
+	if node == nil || err != nil {
+		return nil, err
+	}
+	others := []place{{name: p.name}}
+	for _, cluster := range o.world.Workloads() {
+		others = append(others, place{cluster, p.name})
+	}
+	all := []place{p}
+	for _, other := range others {
+		if other == p {
+			continue
+		}
+		is, err := o.node(ctx, other)
+		if err != nil && !unreadable(err) && other.cluster == (client.ObjectKey{}) {
+			continue // the nodes of the management cluster were not read
+		}
+		if err == nil && is != nil && is.UID == node.UID {
+			all = append(all, other)
+		}
+	}
+	return all, nil
+}
+
+// silence makes a node Ready=Unknown.
+func (o *outside) silence(ctx context.Context, p place) error {
+	return o.edit(ctx, p, func(node *corev1.Node) {
+		o.turn(node, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+	})
+}
+
+// ready makes a node Ready, under another boot if that is not empty.
+func (o *outside) ready(ctx context.Context, p place, boot string) error {
+	return o.edit(ctx, p, func(node *corev1.Node) {
+		o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+		if boot != "" {
+			node.Status.NodeInfo.BootID = boot
+		}
+	})
+}
+
+// turn gives a node the condition Ready.
+func (o *outside) turn(node *corev1.Node, to corev1.ConditionStatus, reason, message string) {
+	is := corev1.NodeCondition{Type: corev1.NodeReady, Status: to, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(o.clock.Now())}
+	for i := range node.Status.Conditions {
+		if was := &node.Status.Conditions[i]; was.Type == corev1.NodeReady {
+			if was.Status == to {
+				is.LastTransitionTime = was.LastTransitionTime
+			}
+			*was = is
+			return
+		}
+	}
+	node.Status.Conditions = append(node.Status.Conditions, is)
+}
+
+// edit changes the status of a node wherever it is seen. A node that was deleted registers again.
+func (o *outside) edit(ctx context.Context, p place, change func(*corev1.Node)) error {
+	places, err := o.twins(ctx, p)
+	if err != nil {
+		return err
+	}
+	if was := o.was[p]; len(places) == 0 && was != nil && p.cluster != (client.ObjectKey{}) {
+		again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: was.Name, Labels: was.Labels}, Status: *was.Status.DeepCopy()}
+		change(again)
+		o.world.PutNode(p.cluster, again)
+		return nil
+	}
+	for _, at := range places {
+		node, err := o.node(ctx, at)
+		if err != nil {
+			return err
+		}
+		own := node.DeepCopy()
+		o.was[at] = node
+		change(own)
+		if at.cluster != (client.ObjectKey{}) {
+			o.world.PutNode(at.cluster, own)
+		} else if err := o.client.Status().Update(ctx, own); err != nil {
+			return fmt.Errorf("change node %s of the management cluster: %w", at.name, err)
+		}
+	}
+	return nil
+}
+
+// placeOf is the node of a machine; false if it has none.
+func placeOf(m *clusterv1.Machine) (place, bool) {
+	name := m.Status.NodeRef.Name
+	return place{client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, name}, name != ""
+}
+
+// brief is a duration as people write it: 10m, not 10m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if d == time.Minute {
+		return "1m"
+	}
+	for _, zero := range []struct{ long, short string }{{"h0m0s", "h"}, {"m0s", "m"}} {
+		if n := len(s) - len(zero.long); n > 0 && s[n:] == zero.long {
+			return s[:n] + zero.short
+		}
+	}
+	return s
+}

@@ -1,0 +1,241 @@
+package simulate
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+const workersCheck = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: workers
+  annotations: {cluster.x-k8s.io/paused: kubemend}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks:
+    unhealthyNodeConditions:
+    - {type: Ready, status: Unknown, timeoutSeconds: 300}
+  remediation:
+    triggerIf: {unhealthyLessThanOrEqualTo: 40%}
+`
+
+const oneAtATime = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: workers
+  annotations: {cluster.x-k8s.io/paused: kubemend, kubemend.io/max-in-flight: "1"}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks:
+    unhealthyNodeConditions:
+    - {type: Ready, status: Unknown, timeoutSeconds: 300}
+`
+
+const olderCheck = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: everything
+  annotations: {cluster.x-k8s.io/paused: kubemend}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {cluster.x-k8s.io/cluster-name: c1}}
+  checks:
+    unhealthyNodeConditions:
+    - {type: Ready, status: Unknown, timeoutSeconds: 600}
+`
+
+const oldVersion = `
+apiVersion: cluster.x-k8s.io/v1beta1
+kind: MachineHealthCheck
+metadata:
+  name: workers
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  maxUnhealthy: 40%
+  nodeStartupTimeout: 10m
+  unhealthyConditions:
+  - {type: Ready, status: Unknown, timeout: 5m}
+`
+
+const powerCycle = `
+# A template, and a check that names it.
+apiVersion: kubemend.io/v1alpha1
+kind: HostRemediationTemplate
+metadata:
+  name: reboot
+spec:
+  template:
+    spec:
+      strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: workers
+  annotations: {cluster.x-k8s.io/paused: kubemend}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks:
+    unhealthyNodeConditions:
+    - {type: Ready, status: Unknown, timeoutSeconds: 300}
+  remediation:
+    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}
+`
+
+const ladder = `
+apiVersion: remedy.example.org/v1
+kind: RebootTemplate
+metadata: {name: reboot, namespace: remedies}
+spec: {template: {spec: {}}}
+---
+apiVersion: remedy.example.org/v1
+kind: ReplaceTemplate
+metadata: {name: replace, namespace: remedies}
+spec: {template: {spec: {}}}
+---
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata:
+  name: racks
+spec:
+  selector: {matchLabels: {rack: a}}
+  minHealthy: 51%
+  stormCooldownDuration: 5m
+  escalatingRemediations:
+  - order: 1
+    timeout: 10m
+    remediationTemplate: {apiVersion: remedy.example.org/v1, kind: RebootTemplate, name: reboot, namespace: remedies}
+  - order: 2
+    timeout: 20m
+    remediationTemplate: {apiVersion: remedy.example.org/v1, kind: ReplaceTemplate, name: replace, namespace: remedies}
+`
+
+const emptySelector = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: nothing
+spec:
+  clusterName: c1
+  selector: {}
+  remediation:
+    triggerIf: {unhealthyLessThanOrEqualTo: forty}
+`
+
+const pausedCheck = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: workers
+  annotations: {cluster.x-k8s.io/paused: "true"}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks:
+    unhealthyNodeConditions:
+    - {type: Ready, status: Unknown, timeoutSeconds: 300}
+`
+
+// story is a scene, what is applied to it, and what is asked.
+type story struct {
+	scene    func(*scene) *scene
+	manifest string
+	question func(*Question)
+}
+
+func fails(what string) func(*Question) { return func(q *Question) { q.Fail = what } }
+
+var stories = map[string]story{
+	"one machine fails and is replaced": {
+		scene: func(s *scene) *scene { return s.workers(5) }, manifest: workersCheck, question: fails("machine/w2"),
+	},
+	"three of five fail and nothing is done about it until they are back": {
+		scene: func(s *scene) *scene { return s.workers(5) }, manifest: workersCheck,
+		question: func(q *Question) { q.Fail, q.For = "name in (w1,w2,w3)", 20*time.Minute },
+	},
+	"three fail and are replaced one at a time": {
+		scene: func(s *scene) *scene { return s.workers(5) }, manifest: oneAtATime,
+		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1,node/node-w2,machine/w3", 2*time.Hour },
+	},
+	"two checks overlap": {
+		scene: func(s *scene) *scene { return s.workers(3).existing(olderCheck) }, manifest: workersCheck, question: fails("machine/w2"),
+	},
+	"a manifest of the old version": {
+		scene: func(s *scene) *scene { return s.workers(3).silent(10*time.Minute, "w1").silent(time.Minute, "w2") }, manifest: oldVersion,
+	},
+	"a host is power-cycled": {
+		scene: func(s *scene) *scene { return s.workers(3).onMetal() }, manifest: powerCycle, question: fails("machine/w2"),
+	},
+	"a host is power-cycled twice in vain and its machine replaced": {
+		scene: func(s *scene) *scene { return s.workers(3).onMetal() }, manifest: powerCycle,
+		question: func(q *Question) { q.Fail, q.Hard, q.Horizon = "machine/w2", true, 2*time.Hour },
+	},
+	"a ladder is climbed": {
+		scene: func(s *scene) *scene { return s.nodesHere(5) }, manifest: ladder, question: fails("name=n2"),
+	},
+	"a storm passes": {
+		scene: func(s *scene) *scene { return s.nodesHere(5) }, manifest: ladder,
+		question: func(q *Question) { q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute },
+	},
+	"a remediator that is not played brings the node back": {
+		scene: func(s *scene) *scene { return s.nodesHere(3) }, manifest: ladder,
+		question: func(q *Question) { q.Fail, q.RemediationTakes = "node/n1", 4*time.Minute },
+	},
+	"a selector that is empty": {scene: func(s *scene) *scene { return s.workers(2) }, manifest: emptySelector},
+	"a check that is paused": {
+		scene: func(s *scene) *scene { return s.workers(2).silent(10*time.Minute, "w1") }, manifest: pausedCheck,
+	},
+	"the checks that are there": {
+		scene: func(s *scene) *scene { return s.workers(3).existing(workersCheck) }, question: fails("machine/w3"),
+	},
+	"a control plane is replaced one machine at a time": {
+		scene: func(s *scene) *scene {
+			for _, name := range []string{"cp1", "cp2", "cp3"} {
+				s.machine(name, "KubeadmControlPlane", "cp", controlPlane)
+			}
+			return s.existing(olderCheck)
+		},
+		question: fails("machine/cp1,machine/cp2"),
+	},
+	"a replacement takes longer than a start may": {
+		scene: func(s *scene) *scene { return s.workers(5) }, manifest: workersCheck,
+		question: func(q *Question) { q.Fail, q.ReplacementTakes = "machine/w2", 25*time.Minute },
+	},
+}
+
+func TestStories(t *testing.T) {
+	golden.Stories(t, stories, func(t *testing.T, s story) string {
+		return printed(t, s.scene(aScene(t)).run(s.manifest, ask1(s.question)))
+	})
+}
+
+func TestTheSameInputGivesTheSameAnswer(t *testing.T) {
+	for name, s := range stories {
+		t.Run(name, func(t *testing.T) {
+			first := printed(t, s.scene(aScene(t)).run(s.manifest, ask1(s.question)))
+			if again := printed(t, s.scene(aScene(t)).run(s.manifest, ask1(s.question))); again != first {
+				t.Errorf("first:\n%s\nthen:\n%s", first, again)
+			}
+		})
+	}
+}
+
+func TestAnAnswerIsJSON(t *testing.T) {
+	s := stories["one machine fails and is replaced"]
+	data, err := json.MarshalIndent(s.scene(aScene(t)).run(s.manifest, ask1(s.question)), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, filepath.Join("testdata", "one-machine-fails-and-is-replaced.json"), string(data)+"\n")
+}

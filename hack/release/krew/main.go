@@ -1,0 +1,116 @@
+// Command krew writes the manifest by which krew, the package manager of kubectl's plugins, installs kubectl-mend: of the archives that it is
+// given, one for each platform, and nothing else.
+//
+// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest says what has to be in a manifest, and how long a line may be.
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	name     = "mend"
+	homepage = "https://github.com/kubemend/kubemend"
+	tagline  = "Explain and steer machine remediation"
+	about    = `Says why a machine of Cluster API, a node or a bare-metal host is or is not
+being remediated, and when the next thing happens: it asks the very functions
+that the controllers of kubemend ask. It shows how all health checks stand and
+what has happened, records a cluster for somebody who has no access to it, and
+hands checks over from Cluster API core to kubemend, or back.
+It reads with your rights. Only claim and release write: one annotation.
+`
+	caveats = `It needs a management cluster of Cluster API. Take the version of the manager
+of kubemend that runs there.
+Names are completed if kubectl finds kubectl_complete-mend in the PATH:
+https://github.com/kubemend/kubemend/blob/main/docs/cli/README.md
+`
+)
+
+func main() {
+	version := flag.String("version", "", "version of the plugin, such as v0.1.0")
+	url := flag.String("url", "", "where the archives can be downloaded from; a slash and the name of each follows")
+	out := flag.String("out", name+".yaml", "manifest to write; krew expects that it is named after the plugin")
+	flag.Usage = func() {
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: krew [flags] ARCHIVE...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := run(*version, *url, *out, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "krew:", err)
+		os.Exit(1)
+	}
+}
+
+func run(version, url, out string, archives []string) error {
+	if version == "" || url == "" || len(archives) == 0 {
+		return errors.New("-version, -url and at least one archive are needed")
+	}
+	m := manifest{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin"}
+	m.Metadata.Name = name
+	m.Spec = spec{Version: semantic(version), Homepage: homepage, ShortDescription: tagline, Description: about, Caveats: caveats}
+	for _, archive := range archives {
+		p, err := platformOf(archive, url)
+		if err != nil {
+			return err
+		}
+		m.Spec.Platforms = append(m.Spec.Platforms, p)
+	}
+	slices.SortFunc(m.Spec.Platforms, func(a, b platform) int { return strings.Compare(a.URI, b.URI) })
+	content, err := yaml.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	if err := os.WriteFile(out, content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads it
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	fmt.Println(out)
+	return nil
+}
+
+// semantic is the version as krew takes it. Where there is none but the name of a commit, it is one before all releases.
+func semantic(version string) string {
+	if _, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v")); err == nil && strings.HasPrefix(version, "v") {
+		return version
+	}
+	return "v0.0.0-dev-" + version
+}
+
+// platformOf is how the plugin is installed from an archive, whose name ends with _OS_ARCHITECTURE and its format.
+func platformOf(archive, url string) (platform, error) {
+	base := filepath.Base(archive)
+	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(base, ".zip"), ".tar.gz"), "_")
+	if len(parts) < 3 {
+		return platform{}, fmt.Errorf("%s: its name does not say for which platform it is: expected NAME_VERSION_OS_ARCHITECTURE", base)
+	}
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		return platform{}, fmt.Errorf("read an archive: %w", err)
+	}
+	p := platform{URI: strings.TrimSuffix(url, "/") + "/" + base, SHA256: fmt.Sprintf("%x", sha256.Sum256(content))}
+	p.Selector.MatchLabels.OS, p.Selector.MatchLabels.Architecture = parts[len(parts)-2], parts[len(parts)-1]
+	names, err := filesIn(base, content)
+	if err != nil {
+		return platform{}, fmt.Errorf("look into %s: %w", base, err)
+	}
+	for _, file := range names {
+		p.Files = append(p.Files, move{From: file, To: "."})
+		if strings.TrimSuffix(path.Base(file), ".exe") == "kubectl-"+name {
+			p.Bin = file
+		}
+	}
+	if p.Bin == "" {
+		return platform{}, fmt.Errorf("%s has no program kubectl-%s in it, but %s", base, name, strings.Join(names, ", "))
+	}
+	return p, nil
+}

@@ -1,0 +1,337 @@
+package packages
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// packed is a file of an archive. It is a name, and may be executed or not.
+type packed struct {
+	Name       string
+	Executable bool
+}
+
+// unpacked are the files of an archive, with what is in each. All of it is nobody's, and of the time that the tool was told.
+func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[string][]byte) {
+	t.Helper()
+	raw, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []packed
+	content := map[string][]byte{}
+	add := func(name string, mode fs.FileMode, modified time.Time, r io.Reader) {
+		all = append(all, packed{name, mode == 0o755})
+		if content[name], err = io.ReadAll(r); err != nil {
+			t.Fatalf("read %s: %v", name, err)
+		}
+		if mode != 0o755 && mode != 0o644 || !modified.Equal(created) {
+			t.Errorf("%s is of mode %o and of %s", name, mode, modified)
+		}
+	}
+	if strings.HasSuffix(archive, ".zip") {
+		r, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.File {
+			file, err := f.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(f.Name, f.Mode(), f.Modified, file)
+		}
+		return all, content
+	}
+	plain, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain.Name != "" || !plain.ModTime.IsZero() {
+		t.Errorf("the archive says that it is %q of %s", plain.Name, plain.ModTime)
+	}
+	for r := tar.NewReader(plain); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all, content
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.Gname != "" {
+			t.Errorf("%s belongs to %d %s, %d %s", header.Name, header.Uid, header.Uname, header.Gid, header.Gname)
+		}
+		add(header.Name, header.FileInfo().Mode(), header.ModTime, r)
+	}
+}
+
+// The program of this machine stands for all: a release builds them with the same lines.
+func TestTheArchiveOfThePluginHasAllThatIsInstalled(t *testing.T) {
+	folder := t.TempDir()
+	program, err := filepath.Abs(filepath.Join(root, "bin", "kubectl-mend"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatalf("%v: run make build", err)
+	}
+	archive := filepath.Join(folder, "kubectl-mend_v1.2.3_linux_amd64.tar.gz")
+	run(t, "inventory", "-name=kubectl-mend", "-version=v1.2.3", "-out="+folder, program)
+	run(t, "archive", "-created=1767265200", "-out="+archive, "kubectl-mend="+program, "LICENSE=LICENSE",
+		"kubectl_complete-mend=cmd/kubectl-mend/kubectl_complete-mend", "THIRD-PARTY-LICENSES.txt="+filepath.Join(folder, "THIRD-PARTY-LICENSES.txt"))
+	all, content := unpacked(t, archive, time.Unix(1767265200, 0))
+	if diff := cmp.Diff([]packed{
+		{"LICENSE", false}, {"THIRD-PARTY-LICENSES.txt", false}, {"kubectl-mend", true}, {"kubectl_complete-mend", true},
+	}, all); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !bytes.Equal(content["kubectl-mend"], want) || !bytes.Equal(content["LICENSE"], read(t, "LICENSE")) {
+		t.Error("what is in the archive is not what was packed")
+	}
+	for _, needed := range []string{"kubectl-mend contains parts of", "k8s.io/cli-runtime v", "github.com/spf13/cobra v"} {
+		if !strings.Contains(string(content["THIRD-PARTY-LICENSES.txt"]), needed) {
+			t.Errorf("the licences do not say %q", needed)
+		}
+	}
+}
+
+// kubectl runs the script with what a user has typed, and takes what it prints.
+func TestKubectlFindsOutHowACommandGoesOn(t *testing.T) {
+	bin, err := filepath.Abs(filepath.Join(root, "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "cmd", "kubectl-mend", "kubectl_complete-mend"), "expl")
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	out, err := cmd.Output()
+	if err != nil || !strings.HasPrefix(string(out), "explain\t") || !strings.HasSuffix(string(out), "\n:4\n") {
+		t.Errorf("it answers %q, %v", out, err)
+	}
+}
+
+// tiny writes archives of next to nothing, one for each platform, and returns them.
+func tiny(t *testing.T, mode fs.FileMode) (archives []string) {
+	t.Helper()
+	folder := t.TempDir()
+	for _, platform := range []string{"windows_amd64.zip", "linux_arm64.tar.gz", "linux_amd64.tar.gz", "darwin_arm64.tar.gz", "darwin_amd64.tar.gz"} {
+		program := filepath.Join(folder, platform+".program")
+		if err := errors.Join(os.WriteFile(program, []byte("for "+platform), mode), os.Chmod(program, mode)); err != nil {
+			t.Fatal(err)
+		}
+		archive := filepath.Join(folder, "kubectl-mend_v1.2.3_"+platform)
+		name := "kubectl-mend"
+		if strings.HasPrefix(platform, "windows") {
+			name += ".exe"
+		}
+		run(t, "archive", "-created=1767265200", "-out="+archive, name+"="+program, "LICENSE=LICENSE")
+		archives = append(archives, archive)
+	}
+	return archives
+}
+
+// Umask and time are those of the machine that a release is made on.
+func TestTheSameProgramsMakeTheSameArchives(t *testing.T) {
+	one, other := tiny(t, 0o755), tiny(t, 0o711)
+	for i := range one {
+		a, b := sum(t, one[i]), sum(t, other[i])
+		if a != b {
+			t.Errorf("%s is once %s and once %s", filepath.Base(one[i]), a, b)
+		}
+		all, _ := unpacked(t, one[i], time.Unix(1767265200, 0))
+		if len(all) != 2 || all[0].Executable || !all[1].Executable {
+			t.Errorf("%s has in it %+v", filepath.Base(one[i]), all)
+		}
+	}
+}
+
+func sum(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(content))
+}
+
+func TestWhatCannotBePackedIsRefused(t *testing.T) {
+	for name, args := range map[string][]string{
+		"nothing":            {"-out=x.tar.gz"},
+		"no known format":    {"-out=x.rar", "LICENSE=LICENSE"},
+		"a file elsewhere":   {"-out=x.tar.gz", "../LICENSE=LICENSE"},
+		"a file without one": {"-out=x.tar.gz", "LICENSE"},
+		"one name twice":     {"-out=x.tar.gz", "LICENSE=LICENSE", "LICENSE=Makefile"},
+		"what is not there":  {"-out=x.tar.gz", "LICENSE=no-such-file"},
+	} {
+		if out, err := command(t, "archive", args...).CombinedOutput(); err == nil {
+			t.Errorf("%s is packed: %s", name, out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "x.tar.gz")); err == nil {
+		t.Error("what is refused is written all the same")
+	}
+}
+
+// krewManifest is all that krew reads of a manifest. (sigs.k8s.io/krew, pkg/index/types.go)
+type krewManifest struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Version          string `json:"version"`
+		ShortDescription string `json:"shortDescription"`
+		Description      string `json:"description"`
+		Caveats          string `json:"caveats"`
+		Homepage         string `json:"homepage"`
+		Platforms        []struct {
+			URI      string `json:"uri"`
+			SHA256   string `json:"sha256"`
+			Bin      string `json:"bin"`
+			Selector struct {
+				MatchLabels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
+			Files []struct {
+				From string `json:"from"`
+				To   string `json:"to"`
+			} `json:"files"`
+		} `json:"platforms"`
+	} `json:"spec"`
+}
+
+// krewOf is the manifest of some archives, as text and as krew reads it.
+func krewOf(t *testing.T, version string, archives []string) (string, krewManifest) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "mend.yaml")
+	run(t, "krew", append([]string{"-version=" + version, "-url=https://example.org/releases/" + version, "-out=" + out}, archives...)...)
+	content, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m krewManifest
+	if err := yaml.UnmarshalStrict(content, &m); err != nil {
+		t.Fatalf("%v in\n%s", err, content)
+	}
+	return string(content), m
+}
+
+var hash = regexp.MustCompile(`[a-f0-9]{64}`)
+
+// The rules are those of krew (internal/index/validation, and its developer guide), and of whoever looks at its index.
+func TestKrewTakesTheManifest(t *testing.T) {
+	archives := tiny(t, 0o755)
+	text, m := krewOf(t, "v1.2.3", archives)
+	golden.Compare(t, "testdata/mend.yaml", hash.ReplaceAllString(text, "SHA256"))
+
+	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" || m.Metadata.Name != "mend" || m.Spec.Version != "v1.2.3" {
+		t.Errorf("it is of %s %s, %s %s", m.APIVersion, m.Kind, m.Metadata.Name, m.Spec.Version)
+	}
+	if short := m.Spec.ShortDescription; short == "" || len(short) >= 50 || strings.ContainsAny(short, "\r\n") || m.Spec.Homepage == "" {
+		t.Errorf("its short description, of %d characters, is %q; its home page %q", len(short), short, m.Spec.Homepage)
+	}
+	for _, words := range []string{m.Spec.Description, m.Spec.Caveats} {
+		for line := range strings.Lines(words + "\n") {
+			if len(line) > 81 || words == "" {
+				t.Errorf("longer than 80 characters: %q", line)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, p := range m.Spec.Platforms {
+		i := slices.IndexFunc(archives, func(archive string) bool { return filepath.Base(archive) == filepath.Base(p.URI) })
+		if i < 0 {
+			t.Fatalf("there is no archive for %s", p.URI)
+		}
+		platform := p.Selector.MatchLabels["os"] + "_" + p.Selector.MatchLabels["arch"]
+		if !strings.Contains(p.URI, "/releases/v1.2.3/kubectl-mend_v1.2.3_"+platform+".") || len(p.Selector.MatchLabels) != 2 || seen[platform] {
+			t.Errorf("%s is for %s", p.URI, platform)
+		}
+		if seen[platform] = true; p.SHA256 != sum(t, archives[i]) {
+			t.Errorf("the sum of %s is %s", p.URI, p.SHA256)
+		}
+		_, content := unpacked(t, archives[i], time.Unix(1767265200, 0))
+		if len(content[p.Bin]) == 0 || len(p.Files) != len(content) {
+			t.Errorf("%s: it runs %q and installs %+v", platform, p.Bin, p.Files)
+		}
+		for _, f := range p.Files {
+			if len(content[f.From]) == 0 || f.To != "." {
+				t.Errorf("%s: it installs %+v", platform, f)
+			}
+		}
+	}
+	if len(seen) != len(archives) {
+		t.Errorf("it is for %v", seen)
+	}
+}
+
+// krew refuses what is no semantic version with a v in front.
+func TestAManifestOfACommitIsBeforeAllReleases(t *testing.T) {
+	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty", "v1": "v0.0.0-dev-v1", "1.2.3": "v0.0.0-dev-1.2.3"} {
+		if _, m := krewOf(t, version, tiny(t, 0o755)[:1]); m.Spec.Version != want || !strings.Contains(m.Spec.Platforms[0].URI, "/"+version+"/") {
+			t.Errorf("%s: it is of version %s, at %s", version, m.Spec.Version, m.Spec.Platforms[0].URI)
+		}
+	}
+}
+
+func TestAnArchiveThatIsNotThePluginsIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"nameless.tar.gz", "kubectl-mend_v1_linux_amd64.tar.gz"} {
+		archive := filepath.Join(folder, name)
+		run(t, "archive", "-out="+archive, "LICENSE=LICENSE")
+		if out, err := command(t, "krew", "-version=v1.2.3", "-url=https://example.org", "-out="+filepath.Join(folder, "mend.yaml"), archive).CombinedOutput(); err == nil {
+			t.Errorf("%s is taken: %s", name, out)
+		}
+	}
+}
+
+var pluginBuilt = regexp.MustCompile(`CGO_ENABLED=0 GOOS=(\w+) GOARCH=(\w+) +go build -trimpath -ldflags '-s -w -X main\.version=v1\.2\.3' -o out/bin/kubectl-mend-(\S+) `)
+
+// To build for all platforms takes minutes; what make would do is looked at instead.
+func TestAReleaseHasThePluginForEveryPlatform(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "plugin", "VERSION=v1.2.3")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms []string
+	steps := strings.ReplaceAll(string(out), "\\\n", "")
+	for _, m := range pluginBuilt.FindAllStringSubmatch(strings.ReplaceAll(steps, "\t", " "), -1) {
+		platforms = append(platforms, m[1]+"/"+m[2])
+		archive := fmt.Sprintf("kubectl-mend_v1.2.3_%s_%s.", m[1], m[2])
+		if m[3] != m[1]+"-"+m[2] || !strings.Contains(steps, archive) {
+			t.Errorf("%s is built as %s, and packed: %t", m[1]+"/"+m[2], m[3], strings.Contains(steps, archive))
+		}
+	}
+	slices.Sort(platforms)
+	if diff := cmp.Diff([]string{"darwin/amd64", "darwin/arm64", "linux/amd64", "linux/arm64", "windows/amd64"}, platforms); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, steps)
+	}
+	if !strings.Contains(steps, "krew -version 'v1.2.3' -url 'https://github.com/kubemend/kubemend/releases/download/v1.2.3'") {
+		t.Errorf("krew is not told where the archives are:\n%s", steps)
+	}
+	if !regexp.MustCompile(`(?m)^release:.*\n(\t.*\n)*\t@\$\(MAKE\) plugin\n(\t.*\n)*\t.*sha256sum`).Match(read(t, "Makefile")) {
+		t.Error("make release does not make the plugin before it sums up")
+	}
+}
