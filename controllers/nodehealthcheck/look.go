@@ -23,6 +23,9 @@ import (
 // a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*look.Check, error) {
 	w, err := r.observe(ctx, name, now, r.memory.copyOf(name))
+	if err == nil && w != nil && len(w.pending) > 0 { // that was the first time that it was asked for; a pass would wait a moment as well
+		w, err = r.observe(ctx, name, now, r.memory.copyOf(name))
+	}
 	if w == nil || err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -171,7 +172,8 @@ func sum(t *testing.T, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(content))
+	is := sha256.Sum256(content)
+	return hex.EncodeToString(is[:])
 }
 
 func TestWhatCannotBePackedIsRefused(t *testing.T) {

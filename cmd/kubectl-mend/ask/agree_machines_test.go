@@ -310,7 +310,7 @@ func (p *machinePlay) story(check string) {
 			together++
 		}
 	}
-	if t := targetOf(then); together == 1 && t.Begins != strings.HasPrefix(text, "It counts as unhealthy if nothing changes, and kubemend ") {
+	if t := targetOf(then); together == 1 && t.Begins != strings.Contains(text, "counts as unhealthy if nothing changes, and kubemend ") {
 		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", name, text, t.Begins, t.Holds)
 	}
 }

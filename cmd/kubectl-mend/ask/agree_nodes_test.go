@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // nodePlay is a play of NodeHealthChecks.
@@ -80,7 +83,11 @@ func (p *nodePlay) ask(check string) *look.Check {
 func (p *nodePlay) pass(check string) *look.Check {
 	p.Helper()
 	said, before := p.ask(check), p.requests()
-	result, err := p.reconciler.Reconcile(quiet(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}
+	result, err := p.reconciler.Reconcile(quiet(), req)
+	if err == nil && result.RequeueAfter == wake.MergeWindow { // it waits for a kind that it has asked for
+		result, err = p.reconciler.Reconcile(quiet(), req)
+	}
 	if err != nil {
 		p.Fatalf("pass over %s: %v", check, err)
 	}
@@ -97,7 +104,9 @@ func (p *nodePlay) pass(check string) *look.Check {
 		p.Errorf("%s: said to watch %+v, and stored %d, of which %d are healthy", said, said.Population, total, healthy)
 	}
 	now := p.clock.Now()
-	if at := said.Next.At; !begins && !at.IsZero() && (result.RequeueAfter == 0 || now.Add(result.RequeueAfter).After(at.Add(time.Millisecond))) {
+	// Where several things hold a node up the pass goes by the first of them; that another one ends meanwhile changes nothing.
+	among := slices.ContainsFunc(said.Targets, func(t look.Target) bool { return t.Name == nodeOf(said.Next) && len(t.Holds) > 1 })
+	if at := said.Next.At; !begins && !among && !at.IsZero() && (result.RequeueAfter == 0 || now.Add(result.RequeueAfter).After(at.Add(time.Millisecond))) {
 		p.Errorf("%s: next is said to be %+v, and the next pass is in %s", said, said.Next, result.RequeueAfter)
 	}
 	return said
@@ -122,7 +131,9 @@ func (p *nodePlay) compareNode(t *look.Target, said *look.Check, before, after [
 func (p *nodePlay) compareListed(t *look.Target, is *nhcv1.NodeHealthCheck) {
 	p.Helper()
 	at := slices.IndexFunc(is.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == t.Name })
-	selected := !slices.ContainsFunc(t.Holds, func(h look.Hold) bool { return h.Reason == "NotSelected" })
+	node := &corev1.Node{}
+	err := p.world.ReadOnly().Get(quiet(), client.ObjectKey{Name: t.Name}, node)
+	selected := err == nil && labels.SelectorFromSet(is.Spec.Selector.MatchLabels).Matches(labels.Set(node.Labels))
 	switch {
 	case t.State == health.Unhealthy && selected && at < 0:
 		p.Errorf("%s is said to be unhealthy, and is not listed", t.Name)
@@ -136,7 +147,9 @@ func (p *nodePlay) compareListed(t *look.Target, is *nhcv1.NodeHealthCheck) {
 // story makes passes over a check until a moment that was said to come has come: what is said to happen then happens then, and not before.
 func (p *nodePlay) story(check string) {
 	p.Helper()
-	p.pass(check)
+	for range 3 { // what a pass has changed wakes the next one at once
+		p.pass(check)
+	}
 	next := p.ask(check).Next
 	was := p.givenUp(check, next)
 	if !next.At.After(p.clock.Now().Add(time.Second)) {

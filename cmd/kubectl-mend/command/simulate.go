@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -33,11 +34,15 @@ func (o *Options) simulate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate [-f FILE] [--fail WHAT]",
 		Short: "Say what a check would do, before it is applied, and when machines fail",
-		Long: "Say what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other checks select them, what would " +
-			"be remediated at once and what later. Then play, on a virtual clock, what happens from now on; with --fail, also to nodes that turn Ready=Unknown.\n\n" +
-			"The controllers themselves decide what is done, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of everybody else " +
-			"stands in the first lines, each with its flag. Without -f the checks that are there are played. An unclaimed MachineHealthCheck of the file is played as if it " +
-			"were claimed.\n\nThe exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.",
+		Long: `Say what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other checks select them,
+what would be remediated at once and what later. Then play, on a virtual clock, what happens from now on; with --fail, also to nodes that turn
+Ready=Unknown.
+
+The controllers themselves decide what is done, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of
+everybody else stands in the first lines, each with its flag. Without -f the checks that are there are played. An unclaimed MachineHealthCheck of
+the file is played as if it were claimed.
+
+The exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail pool=workers --for 20m --horizon 2h\n"+
 			"  %[1]s simulate --fail machine/workers-x7k2p --hard\n  %[1]s simulate -f check.yaml --from record.gz --max-remediations 0", o.Name),
 		Args: noArgs,
@@ -61,15 +66,18 @@ func (o *Options) simulate() *cobra.Command {
 
 func (s *simulation) addFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVarP(&s.file, "filename", "f", "", "File with MachineHealthChecks, NodeHealthChecks and the remediation templates that they name. If -, the standard input.")
+	f.StringVarP(&s.file, "filename", "f", "",
+		"File with MachineHealthChecks, NodeHealthChecks and the remediation templates that they name. If -, the standard input.")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
 	f.StringVar(&s.Fail, "fail", "",
 		"What fails: a label selector over Machines, and over the Nodes that NodeHealthChecks judge; or machine/NAME and node/NAME, separated by commas.")
 	f.DurationVar(&s.FailAt, "fail-at", 0, "When it fails.")
 	f.DurationVar(&s.For, "for", 0, "For how long it fails. If 0, until a remediation brings it back.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to play.")
-	f.DurationVar(&s.DeletionTakes, "deletion-takes", 2*time.Minute, "How long it takes from when the owner of a machine is asked until the machine is gone.")
-	f.DurationVar(&s.ReplacementTakes, "replacement-takes", 10*time.Minute, "How long it takes from when an owner makes a new machine until its node is Ready.")
+	f.DurationVar(&s.DeletionTakes, "deletion-takes", 2*time.Minute,
+		"How long it takes from when the owner of a machine is asked until the machine is gone.")
+	f.DurationVar(&s.ReplacementTakes, "replacement-takes", 10*time.Minute,
+		"How long it takes from when an owner makes a new machine until its node is Ready.")
 	f.DurationVar(&s.BootTakes, "boot-takes", 5*time.Minute, "How long it takes from when a host is on until its node is Ready.")
 	f.BoolVar(&s.Hard, "hard", false, "A reboot does not help what fails, only a new machine does.")
 	f.DurationVar(&s.RemediationTakes, "remediation-takes", 0,
@@ -125,6 +133,7 @@ func (o *Options) play(ctx context.Context, s simulation) (*simulate.Answer, err
 		return nil, err
 	}
 	o.sayMissing(w)
+	o.sayVersions(ask.ManagersOf(ctx, w, w.Clock.Now()).All)
 	if s.Namespace, err = o.namespace(); err != nil {
 		return nil, err
 	}

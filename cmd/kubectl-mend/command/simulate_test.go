@@ -85,13 +85,15 @@ func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
 		code     int
 		wants    string
 	}{
-		"as many as may":                        {check, "1", Done, ""},
-		"more than may":                         {check, "0", TooMany, "--max-remediations allows 0"},
-		"any number":                            {check, "-1", Done, ""},
-		"a manifest that would not be let in":   {strings.Replace(check, "clusterName: c1", "clusterName: \"\"", 1), "0", Failed, "spec.clusterName is missing"},
-		"a field that the kind does not have":   {check + "  maxUnhealthy: 1\n", "0", Failed, `unknown field "spec.maxUnhealthy"`},
-		"a check whose cluster does not exist":  {strings.ReplaceAll(check, "c1", "c2"), "0", Done, ""},
-		"a check that is paused by its manners": {strings.Replace(check, "{name: all,", `{name: all, annotations: {cluster.x-k8s.io/paused: "yes"},`, 1), "0", Done, ""},
+		"as many as may":                       {check, "1", Done, ""},
+		"more than may":                        {check, "0", TooMany, "--max-remediations allows 0"},
+		"any number":                           {check, "-1", Done, ""},
+		"a manifest that would not be let in":  {strings.Replace(check, "clusterName: c1", "clusterName: \"\"", 1), "0", Failed, "spec.clusterName is missing"},
+		"a field that the kind does not have":  {check + "  maxUnhealthy: 1\n", "0", Failed, `unknown field "spec.maxUnhealthy"`},
+		"a check whose cluster does not exist": {strings.ReplaceAll(check, "c1", "c2"), "0", Done, ""},
+		"a check that is paused": {
+			strings.Replace(check, "{name: all,", `{name: all, annotations: {cluster.x-k8s.io/paused: "yes"},`, 1), "0", Done, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, _, errOut := recorder(t, &snapshot.Scope{})

@@ -122,7 +122,8 @@ func claim(check *clusterv1.MachineHealthCheck) []string {
 			check.Annotations = map[string]string{}
 		}
 		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
-		return []string{fmt.Sprintf("It is played as if it were claimed: without the annotation %s: %s Cluster API core acts on it", clusterv1.PausedAnnotation, mendv1.Claim)}
+		return []string{fmt.Sprintf("It is played as if it were claimed: without the annotation %s: %s Cluster API core acts on it",
+			clusterv1.PausedAnnotation, mendv1.Claim)}
 	case by != mendv1.Claim:
 		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}
 	}

@@ -25,15 +25,18 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 			strings.Replace(oldVersion, "v1beta1", "v1beta2", 1), []string{"document 1", `unknown field "spec.maxUnhealthy"`},
 		},
 		"an unknown field of a template that is known": {
-			strings.Replace(powerCycle, "retryLimit", "retries", 1), []string{"document 1: HostRemediationTemplate", `unknown field "spec.template.spec.strategy.retries"`},
+			strings.Replace(powerCycle, "retryLimit", "retries", 1),
+			[]string{"document 1: HostRemediationTemplate", `unknown field "spec.template.spec.strategy.retries"`},
 		},
-		"a value of another type":   {strings.Replace(workersCheck, "300", "soon", 1), []string{"document 1: MachineHealthCheck", "timeoutSeconds"}},
-		"a kind that is no check":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}", []string{"document 1: it is a Pod of v1: expected a MachineHealthCheck"}},
-		"a version that is unknown": {strings.Replace(workersCheck, "v1beta2", "v1beta9", 1), []string{"document 1: version v1beta9 of MachineHealthCheck is not known here"}},
-		"no kind":                   {"metadata: {name: p}", []string{"document 1: it has no apiVersion or no kind"}},
-		"no name":                   {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), []string{"document 1: metadata.name is missing"}},
-		"no YAML":                   {"apiVersion: [", []string{"document 1: it is no YAML"}},
-		"nothing but a comment":     {"# nothing\n---\n", []string{"check.yaml: there is nothing in it"}},
+		"a value of another type": {strings.Replace(workersCheck, "300", "soon", 1), []string{"document 1: MachineHealthCheck", "timeoutSeconds"}},
+		"a kind that is no check": {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}", []string{"document 1: it is a Pod of v1: expected a MachineHealthCheck"}},
+		"a version that is unknown": {
+			strings.Replace(workersCheck, "v1beta2", "v1beta9", 1), []string{"document 1: version v1beta9 of MachineHealthCheck is not known here"},
+		},
+		"no kind":               {"metadata: {name: p}", []string{"document 1: it has no apiVersion or no kind"}},
+		"no name":               {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), []string{"document 1: metadata.name is missing"}},
+		"no YAML":               {"apiVersion: [", []string{"document 1: it is no YAML"}},
+		"nothing but a comment": {"# nothing\n---\n", []string{"check.yaml: there is nothing in it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
@@ -81,7 +84,8 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	if fresh.UID == "" || !fresh.CreationTimestamp.Time.Equal(noon) || fresh.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim {
 		t.Errorf("the new check is not one that was made now and claimed: %+v", fresh.ObjectMeta)
 	}
-	if c := fresh.Spec.Checks; len(c.UnhealthyNodeConditions) != 1 || *c.UnhealthyNodeConditions[0].TimeoutSeconds != 300 || *c.NodeStartupTimeoutSeconds != 600 {
+	if c := fresh.Spec.Checks; len(c.UnhealthyNodeConditions) != 1 ||
+		*c.UnhealthyNodeConditions[0].TimeoutSeconds != 300 || *c.NodeStartupTimeoutSeconds != 600 {
 		t.Errorf("the old version was not converted: %+v", fresh.Spec)
 	}
 	if len(nodeCheck.Spec.UnhealthyConditions) != 2 || nodeCheck.Spec.UnhealthyConditions[0].Duration.Duration != 5*time.Minute {
@@ -94,15 +98,21 @@ func TestRefusals(t *testing.T) {
 		"a selector of another cluster": {
 			strings.Replace(workersCheck, "pool: md-0", "cluster.x-k8s.io/cluster-name: c2", 1), "selects another cluster, c2",
 		},
-		"a start-up timeout that is too short": {strings.Replace(workersCheck, "checks:", "checks:\n    nodeStartupTimeoutSeconds: 10", 1), "neither 0 nor at least 30"},
-		"a range that is none":                 {strings.Replace(workersCheck, "unhealthyLessThanOrEqualTo: 40%", `unhealthyInRange: "3-5"`, 1), "unhealthyInRange"},
+		"a start-up timeout that is too short": {
+			strings.Replace(workersCheck, "checks:", "checks:\n    nodeStartupTimeoutSeconds: 10", 1), "neither 0 nor at least 30",
+		},
+		"a range that is none": {
+			strings.Replace(workersCheck, "unhealthyLessThanOrEqualTo: 40%", `unhealthyInRange: "3-5"`, 1), "unhealthyInRange",
+		},
 		"a limit of the annotation":            {strings.Replace(oneAtATime, `"1"`, "few", 1), "kubemend would begin nothing"},
 		"a ladder with two steps of one order": {strings.Replace(ladder, "order: 2", "order: 1", 1), "more than one has the order 1"},
 		"a step that is too short":             {strings.Replace(ladder, "timeout: 10m", "timeout: 10s", 1), "10s is less than 1m"},
 		"two thresholds":                       {strings.Replace(ladder, "minHealthy: 51%", "minHealthy: 51%\n  maxUnhealthy: 2", 1), "at the same time"},
 		"a threshold that is none":             {strings.Replace(ladder, "minHealthy: 51%", "minHealthy: most", 1), "minHealthy"},
 		"no remedy at all":                     {ladder[strings.LastIndex(ladder, "---")+4 : strings.Index(ladder, "  escalating")], "must be set"},
-		"a selector that cannot be parsed":     {strings.Replace(ladder, "matchLabels: {rack: a}", "matchExpressions: [{key: a, operator: Near}]", 1), "Invalid selector"},
+		"a selector that cannot be parsed": {
+			strings.Replace(ladder, "matchLabels: {rack: a}", "matchExpressions: [{key: a, operator: Near}]", 1), "Invalid selector",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")

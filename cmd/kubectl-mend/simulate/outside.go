@@ -102,17 +102,19 @@ func (o *outside) assumptions() []string {
 		if o.For > 0 {
 			back = fmt.Sprintf("come back after %s (--for)", brief(o.For))
 		}
-		all = append(all, fmt.Sprintf("What --fail %s selects turns Ready=Unknown %s after the beginning (--fail-at), and its nodes %s", o.Fail, brief(o.FailAt), back))
+		all = append(all, fmt.Sprintf("What --fail %s selects turns Ready=Unknown %s after the beginning (--fail-at), and its nodes %s",
+			o.Fail, brief(o.FailAt), back))
 	}
-	all = append(all, fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and makes a new one at once, whose node "+
-		"is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, and replaces one after the other",
+	all = append(all, fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and makes a new one "+
+		"at once, whose node is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, and replaces one after the other",
 		brief(o.DeletionTakes), brief(o.ReplacementTakes)))
 	if len(o.hosts) > 0 {
 		boots := fmt.Sprintf("its node is Ready %s later (--boot-takes)", brief(o.BootTakes))
 		if o.Hard {
 			boots = "its node does not come back from that if it has failed (--hard)"
 		}
-		all = append(all, fmt.Sprintf("A BareMetalHost that is asked to is off after %s, and on again %s after nobody asks any more; %s", brief(switchingOff), brief(switchingOn), boots),
+		all = append(all, fmt.Sprintf("A BareMetalHost that is asked to is off after %s, and on again %s after nobody asks any more; %s",
+			brief(switchingOff), brief(switchingOn), boots),
 			"Nodes have no pods: they are drained at once")
 	}
 	if other := o.unplayed(); other != "" {

@@ -76,7 +76,8 @@ func (p *page) check(c *look.Check) {
 	if c.Because != "" {
 		p.line("  ", c.Because+".")
 	}
-	p.line("  ", fmt.Sprintf("It selects %d; %s: %d may be not healthy, and %d are.", c.Population.Total(), c.Limit, max(c.Limits.AtMost, 0), c.Population.NotHealthy()))
+	p.line("  ", fmt.Sprintf("It selects %d; %s: %d may be not healthy, and %d are.",
+		c.Population.Total(), c.Limit, max(c.Limits.AtMost, 0), c.Population.NotHealthy()))
 	said := map[string]bool{}
 	say := func(s string) {
 		if s != "" && !said[s] {

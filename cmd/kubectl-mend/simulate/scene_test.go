@@ -37,9 +37,11 @@ type scene struct {
 
 func aScene(t testing.TB) *scene {
 	t.Helper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "c1", CreationTimestamp: at(24 * time.Hour)}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "c1"}}
 	for _, is := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: is, Status: metav1.ConditionTrue, LastTransitionTime: at(20 * time.Hour)})
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
+			Type: is, Status: metav1.ConditionTrue, LastTransitionTime: at(20 * time.Hour),
+		})
 	}
 	return &scene{t: t, objs: []client.Object{cluster}}
 }
@@ -60,8 +62,10 @@ func (s *scene) workers(n int, edits ...func(*clusterv1.Machine)) *scene {
 func (s *scene) machine(name, kind, owner string, edits ...func(*clusterv1.Machine)) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at(10 * time.Hour), Finalizers: []string{"machine.cluster.x-k8s.io"},
-		Labels:          map[string]string{"pool": owner, "name": name, clusterv1.ClusterNameLabel: "c1"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner, UID: types.UID(owner), Controller: ptr.To(true)}},
+		Labels: map[string]string{"pool": owner, "name": name, clusterv1.ClusterNameLabel: "c1"},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: owner, UID: types.UID(owner), Controller: ptr.To(true)},
+		},
 	}}
 	m.Spec.ClusterName, m.Status.NodeRef.Name = "c1", "node-"+name
 	m.Status.Conditions = []metav1.Condition{{
@@ -78,7 +82,9 @@ func (s *scene) machine(name, kind, owner string, edits ...func(*clusterv1.Machi
 func aNode(name string, labels map[string]string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels, CreationTimestamp: at(9 * time.Hour)}}
 	node.Status.NodeInfo.BootID = "boot-0-of-" + name
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: at(8 * time.Hour)}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: at(8 * time.Hour)},
+	}
 	return node
 }
 
@@ -158,7 +164,8 @@ func (s *scene) world() *snapshot.World {
 
 // asked is the question of a story, with the defaults of the flags.
 func ask1(edit func(*Question)) Question {
-	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Outside: Outside{DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}}
+	q := Question{Namespace: "default", From: noon, Horizon: time.Hour}
+	q.Outside = Outside{DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
 	if edit != nil {
 		edit(&q)
 	}

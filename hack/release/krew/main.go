@@ -6,6 +6,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -97,7 +98,8 @@ func platformOf(archive, url string) (platform, error) {
 	if err != nil {
 		return platform{}, fmt.Errorf("read an archive: %w", err)
 	}
-	p := platform{URI: strings.TrimSuffix(url, "/") + "/" + base, SHA256: fmt.Sprintf("%x", sha256.Sum256(content))}
+	sum := sha256.Sum256(content)
+	p := platform{URI: strings.TrimSuffix(url, "/") + "/" + base, SHA256: hex.EncodeToString(sum[:])}
 	p.Selector.MatchLabels.OS, p.Selector.MatchLabels.Architecture = parts[len(parts)-2], parts[len(parts)-1]
 	names, err := filesIn(base, content)
 	if err != nil {

@@ -77,7 +77,7 @@ func filesInZip(content []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	names := make([]string, 0, len(r.File))
 	for _, file := range r.File {
 		if !file.FileInfo().IsDir() {
 			names = append(names, file.Name)
