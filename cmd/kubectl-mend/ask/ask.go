@@ -47,7 +47,7 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}
-	reader := w.ReadOnly()
+	reader := client.Client(assuming{w.ReadOnly()})
 	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
 	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
 	requests := &request.Requests{Client: reader, Live: reader}

@@ -3,9 +3,11 @@ package ask
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -24,7 +26,7 @@ func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live:
 
 // RemediationsOf are looks at the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]look.Remediation, error) {
-	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+	kinds, err := a.readable(ctx, m.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +39,7 @@ func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]loo
 
 // RemediationsHolding are looks at the remediations that act on the power of a host.
 func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]look.Remediation, error) {
-	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+	kinds, err := a.readable(ctx, h.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +63,19 @@ func (a *Asker) Remediations(ctx context.Context, kind string, key client.Object
 		}
 	}
 	return a.looks(ctx, named)
+}
+
+// readable are the kinds of remediations that are installed and were read in a namespace. Of the others the world says that it lacks them.
+func (a *Asker) readable(ctx context.Context, namespace string) ([]hostremediation.Kind, error) {
+	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		return a.reader.List(ctx, list, client.InNamespace(namespace)) != nil
+	}), nil
 }
 
 func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]look.Remediation, error) {

@@ -47,7 +47,7 @@ func matters(e *eventsv1.Event) bool {
 	case kind == nodeKind:
 		return slices.Contains(ofNodes, e.Reason)
 	}
-	return slices.Contains(watched, kind) || strings.HasSuffix(kind, "Remediation")
+	return slices.Contains(watched, kind) || strings.HasSuffix(kind, requestSuffix)
 }
 
 // concerns reports whether an entry belongs to a scope: what it is about does, or what it names.
@@ -55,7 +55,7 @@ func concerns(w within, e Entry) bool {
 	switch {
 	case w.all:
 		return w.has(e.Object)
-	case w.objects[e.Object], w.objects[e.related]:
+	case w.objects[e.Object], w.objects[e.related], w.requested(e.Object):
 		return true
 	case w.checks[e.Object]:
 		return !slices.Contains(ofSome, e.Reason) && e.related.Kind != nodeKind || w.named(e.Text)

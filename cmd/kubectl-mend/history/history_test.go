@@ -166,6 +166,30 @@ func TestAMachineThatIsGoneIsKnownByItsName(t *testing.T) {
 	}
 }
 
+func TestARequestThatIsGoneIsKnownByTheNameOfItsMachine(t *testing.T) {
+	o := metal()
+	o.Requests = nil
+	o.Events = append(o.Events,
+		event(25, regarding("HostRemediation", "metal", "workers-a"), "PoweredOff", "the host is off"),
+		event(26, regarding("HostRemediation", "metal", "workers-c"), "PoweredOff", "the host is off"),
+		event(27, regarding("HostRemediation", "other", "workers-a"), "PoweredOff", "the host is off"))
+	for name, scope := range map[string]Scope{
+		"its machine": {Namespace: "metal", Machine: "workers-a"}, "its host": {Namespace: "metal", Host: "host-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, e := range Of(o, scope) {
+				if e.Reason == "PoweredOff" {
+					got = append(got, e.Object.String())
+				}
+			}
+			if diff := cmp.Diff([]string{"HostRemediation metal/workers-a"}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWhatIsOutOfScopeIsLeftOut(t *testing.T) {
 	for name, s := range map[string]Scope{
 		"another namespace":         {Namespace: "other"},

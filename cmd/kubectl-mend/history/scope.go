@@ -2,6 +2,7 @@ package history
 
 import (
 	"regexp"
+	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -21,6 +22,9 @@ const (
 	nodeCheckKind    = "NodeHealthCheck"
 	clusterKind      = "Cluster"
 )
+
+// requestSuffix is how the kinds of remediation requests end.
+const requestSuffix = "Remediation"
 
 // Scope is what somebody wants to know about. Of Machine, Host and Cluster at most one is set; if none is, it is everything.
 type Scope struct {
@@ -147,6 +151,11 @@ func (w *within) has(r look.Ref) bool {
 		return r.Kind != "" && (w.namespace == "" || r.Namespace == "" || r.Namespace == w.namespace)
 	}
 	return w.objects[r] || w.checks[r]
+}
+
+// requested reports whether r is a request for a machine of the scope. One that has done its work is deleted, and known by its name alone.
+func (w *within) requested(r look.Ref) bool {
+	return strings.HasSuffix(r.Kind, requestSuffix) && w.objects[look.Ref{Kind: machineKind, Namespace: r.Namespace, Name: r.Name}]
 }
 
 // find makes the names of the scope be found in texts.

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -67,6 +69,9 @@ type reading struct {
 	Scope
 	world  *World
 	client client.Client
+	config *rest.Config
+	http   *http.Client
+	codecs serializer.CodecFactory
 	served map[schema.GroupKind]served
 	live   *live
 }
@@ -84,11 +89,18 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	r.each(ctx, r.first())
-	r.each(ctx, r.second(ctx))
-	if scope.Nodes {
-		r.workloads(ctx)
-	}
+	var work sync.WaitGroup
+	work.Go(func() { // the nodes are most of what is read beside the machines
+		r.each(ctx, r.clusters())
+		if scope.Nodes {
+			r.workloads(ctx)
+		}
+	})
+	work.Go(func() {
+		r.each(ctx, r.first())
+		r.each(ctx, r.second(ctx))
+	})
+	work.Wait()
 	r.world.live = r.live
 	return r.world, nil
 }
@@ -113,7 +125,10 @@ func begin(from Source, scope Scope) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{Scope: scope, world: w, client: c, served: servedOf(groups), live: &live{workloads: map[client.ObjectKey]client.Reader{}}}
+	r := &reading{
+		Scope: scope, world: w, client: c, config: config, http: httpClient, codecs: serializer.NewCodecFactory(w.scheme), served: servedOf(groups),
+		live: &live{workloads: map[client.ObjectKey]client.Reader{}},
+	}
 	for _, is := range always {
 		r.install(is.GroupKind())
 	}

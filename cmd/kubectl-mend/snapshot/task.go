@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
@@ -134,38 +136,89 @@ func why(err error) string {
 func (r *reading) list(ctx context.Context, t task) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	list, err := r.emptyList(t)
-	if err != nil {
-		return err
-	}
 	// What the API server has in memory is as new as a controller's cache, and costs it less than a read of its database.
 	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := r.client.List(ctx, list, append([]client.ListOption{client.InNamespace(t.namespace), fromMemory}, t.options...)...); err != nil {
-		return err
+	options := append([]client.ListOption{client.InNamespace(t.namespace), fromMemory}, t.options...)
+	read := r.whole
+	if custom := (&kind{GroupKind: t.gvk.GroupKind()}).custom(); custom && !t.bare && r.world.scheme.Recognizes(t.gvk) {
+		read = r.inPieces // there may be thousands, and they come as JSON
 	}
-	var kept []client.Object
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		obj, ok := o.(client.Object)
-		if !ok || t.keep != nil && !t.keep(obj) {
-			return nil
-		}
-		obj.GetObjectKind().SetGroupVersionKind(t.gvk)
-		if slimmed := slim(obj); slimmed != nil {
-			kept = append(kept, slimmed)
-		}
-		return nil
-	})
+	all, err := read(ctx, t, options)
 	if err != nil {
 		return err
 	}
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
-	for _, obj := range kept {
-		if err := r.world.put(r.world.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
+	for _, obj := range all {
+		if obj == nil {
+			continue
+		}
+		if err := r.world.keep(r.world.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
 	}
 	return nil
+}
+
+// kept is what is kept of an object; nil if nothing is.
+func (t task) kept(obj client.Object) client.Object {
+	obj.GetObjectKind().SetGroupVersionKind(t.gvk)
+	if t.keep != nil && !t.keep(obj) {
+		return nil
+	}
+	return slim(obj)
+}
+
+// whole reads what a task asks for as one list.
+func (r *reading) whole(ctx context.Context, t task, options []client.ListOption) (all []client.Object, err error) {
+	list, err := r.emptyList(t)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.client.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		if obj, ok := o.(client.Object); ok {
+			all = append(all, t.kept(obj))
+		}
+		return nil
+	})
+	return all, err
+}
+
+// inPieces reads what a task asks for, and parses each object by itself: by all processors, and without ever having all of them whole in memory.
+func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOption) ([]client.Object, error) {
+	reader, err := apiutil.RESTClientForGVK(t.gvk, true, false, r.config, r.codecs, r.http)
+	if err != nil {
+		return nil, err
+	}
+	is := r.served[t.gvk.GroupKind()]
+	asked := (&client.ListOptions{}).ApplyOptions(options).AsListOptions()
+	answer := reader.Get().NamespaceIfScoped(t.namespace, is.namespaced && t.namespace != "").Resource(is.plural).
+		VersionedParams(asked, metav1.ParameterCodec).Do(ctx)
+	if err := answer.Error(); err != nil { // which has what the API server says; that of Raw has not
+		return nil, err
+	}
+	list, err := answer.Raw()
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := items(list)
+	if err != nil {
+		return nil, err
+	}
+	return shared(len(pieces), func(i int) (client.Object, error) {
+		made, err := r.world.scheme.New(t.gvk)
+		if err != nil {
+			return nil, err
+		}
+		obj := made.(client.Object)
+		if err := utiljson.Unmarshal(unmanaged(pieces[i]), obj); err != nil {
+			return nil, err
+		}
+		return t.kept(obj), nil
+	})
 }
 
 // emptyList is a list of what a task reads, as its type if that is known.

@@ -56,7 +56,12 @@ var (
 	machineGVK = clusterv1.GroupVersion.WithKind("Machine")
 )
 
-// first is what can be read without knowing anything.
+// clusters are the clusters themselves.
+func (r *reading) clusters() []task {
+	return []task{{gvk: clusterv1.GroupVersion.WithKind("Cluster"), namespace: r.Namespace, keep: r.inScope}}
+}
+
+// first is what else can be read without knowing anything.
 func (r *reading) first() []task {
 	ns := r.Namespace
 	ofCluster := []client.ListOption{}
@@ -64,7 +69,6 @@ func (r *reading) first() []task {
 		ofCluster = append(ofCluster, client.MatchingLabels{clusterv1.ClusterNameLabel: r.Cluster})
 	}
 	tasks := []task{
-		{gvk: clusterv1.GroupVersion.WithKind("Cluster"), namespace: ns, keep: r.inScope},
 		{gvk: clusterv1.GroupVersion.WithKind("MachineHealthCheck"), namespace: ns, keep: r.inScope},
 		{gvk: machineGVK, namespace: ns, options: ofCluster},
 		{gvk: bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), namespace: ns},

@@ -159,7 +159,11 @@ func (w *World) Add(objs ...client.Object) error {
 
 // put stores a copy of obj, without what nobody reads of any object. The lock is held.
 func (w *World) put(k *kind, gvk schema.GroupVersionKind, obj client.Object) error {
-	own := obj.DeepCopyObject().(client.Object)
+	return w.keep(k, gvk, obj.DeepCopyObject().(client.Object))
+}
+
+// keep stores own itself, which nobody else may have. The lock is held.
+func (w *World) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
 	if u, ok := own.(*unstructured.Unstructured); ok && w.scheme.Recognizes(gvk) {
 		typed, err := w.scheme.New(gvk)
 		if err != nil {

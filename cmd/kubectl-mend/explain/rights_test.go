@@ -1,0 +1,66 @@
+package explain
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// Who may read no more than machines and their checks is told what is stored of them, and whose word that is.
+func TestWithoutTheRightToReadClustersChecksAreExplainedAllTheSame(t *testing.T) {
+	s := aScene()
+	said := metav1.Condition{
+		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: "TooManyUnhealthy", Message: "3 of 5 are not healthy",
+		LastTransitionTime: at(time.Minute),
+	}
+	s.check.Status.Conditions = append(s.check.Status.Conditions, said)
+	w := snapshot.New()
+	objs := []client.Object{s.check, s.manager}
+	for _, m := range s.machines {
+		objs = append(objs, m)
+	}
+	if err := w.Add(objs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, gvk := range []schema.GroupVersionKind{
+		clusterv1.GroupVersion.WithKind("Cluster"), mendv1.GroupVersion.WithKind("HostRemediation"), bmov1alpha1.GroupVersion.WithKind("BareMetalHost"),
+	} {
+		plural := strings.ToLower(gvk.Kind) + "s"
+		w.Forbid(gvk, plural, true, "", apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", nil))
+	}
+	a, err := ask.New(context.Background(), w, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	status, err := Of(context.Background(), a, "default", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(status.Checks) != 1 || status.Checks[0].Reason != said.Reason {
+		t.Errorf("the status has %+v, want the check, and what it says of itself", status.Checks)
+	}
+	e, err := Machine(context.Background(), a, client.ObjectKey{Namespace: "default", Name: "w1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(e.Verdict, "It cannot be judged: The nodes of cluster c1 could not be read with your rights") {
+		t.Errorf("the verdict is %q", e.Verdict)
+	}
+	if e.Checks[0].Stance == look.Paused || len(e.Checks[0].Targets) != 1 {
+		t.Errorf("the check is %+v, want one that is not paused, with the machine", e.Checks[0])
+	}
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
+	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+
+	It("explain counts and names those that are too many, says what ends it, and that does; and says the same of what was recorded", func(ctx SpecContext) {
+		check := rack.checked(ctx, "workers", builders.Claimed, builders.Patience(10*time.Second))
+		rack.theOwnerRests(ctx) // so that the machines come back
+		lost := rack.workerNames(ctx)[:3]
+
+		for _, name := range lost {
+			rack.host(name).Kubelet().Stop()
+		}
+
+		By("too many")
+		var e *explain.Explanation
+		Eventually(func(g Gomega) {
+			e = explained(ctx, "mhc/"+check.Name)
+			g.Expect(e.Checks[0].Population.Unhealthy).To(Equal(3))
+		}).Should(Succeed())
+		Expect(e.Verdict).To(And(ContainSubstring("3 of 5 targets are not healthy: 3 unhealthy"), HaveSuffix("40% of 5 allows 2")))
+		Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
+		Eventually(func() map[string]string { return said(rack.stored(ctx, check.Name).Status.Conditions) }).Should(
+			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")
+		for _, name := range lost {
+			e := explained(ctx, "machine/"+name)
+			Expect(e.Next.Text).To(Equal("Nothing, until no more than 2 targets are not healthy; 3 are"))
+			Expect(e.Next.At).To(BeZero())
+			Expect(holdOf(targetOf(e), "TooManyUnhealthy").Text).To(ContainSubstring("3 of 5 targets are not healthy"))
+			Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
+		}
+		row := parsed[explain.Status](mend(ctx, "status", "-o", "json")).Checks
+		Expect(row).To(HaveLen(1))
+		Expect(row[0].Reason).To(Equal("TooManyUnhealthy"))
+		Expect(row[0].Population.Healthy).To(Equal(2))
+		Consistently(func(g Gomega) {
+			for _, name := range lost {
+				g.Expect(conditions.Has(rack.machine(ctx, name), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+			}
+		}).Should(Succeed())
+
+		By("recorded")
+		file := filepath.Join(GinkgoT().TempDir(), "recorded.json.gz")
+		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
+		for _, asked := range [][]string{{"explain", "machine/" + lost[0]}, {"explain", "mhc/" + check.Name}, {"status"}} {
+			asked = append(asked, "-o", "json")
+			recorded := start(ctx, append([]string{"--kubeconfig", filepath.Join(GinkgoT().TempDir(), "none"), "-n", rack.namespace, "--from", file}, asked...)...)
+			Expect(timeless(recorded)).To(Equal(timeless(mend(ctx, asked...))), "%v", asked)
+		}
+
+		By("one is back")
+		back := lost[2]
+		turned := []<-chan time.Time{rack.handedOver(ctx, lost[0]), rack.handedOver(ctx, lost[1])}
+		rack.host(back).Kubelet().Start()
+		for _, t := range turned {
+			Eventually(t).Should(Receive())
+		}
+		Expect(conditions.Has(rack.machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+		e = explained(ctx, "mhc/"+check.Name)
+		Expect(e.Verdict).To(Equal("Remediation is allowed; 2 are under way, and 0 begin now"))
+
+		for _, name := range lost {
+			rack.host(name).Kubelet().Start()
+		}
+		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Verdict }).Should(Equal("All that it selects is healthy"))
+	}, SpecTimeout(specPatience))
+})
+
+// timeless is what a run has said, but for when it was asked, and what it says of itself.
+func timeless(r ran) map[string]any {
+	GinkgoHelper()
+	all := *parsed[map[string]any](r)
+	for _, name := range []string{"at", "notes"} {
+		delete(all, name)
+	}
+	if managers, is := all["managers"].([]any); is {
+		for _, m := range managers {
+			delete(m.(map[string]any), "renewed")
+		}
+	}
+	return all
+}

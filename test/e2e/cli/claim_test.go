@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/test/rig"
+)
+
+var _ = Describe("Of a check that nobody has claimed", func() {
+	It("claim makes kubemend act within a second, and release gives it back to Cluster API core", func(ctx SpecContext) {
+		rack.allWell(ctx)
+		check := rack.checked(ctx, "unclaimed")
+		stance := func() look.Stance { return explained(ctx, "mhc/"+check.Name).Checks[0].Stance }
+		core := func() bool { return conditions.IsFalse(rack.stored(ctx, check.Name), clusterv1.PausedCondition) }
+		Eventually(core).Should(BeTrue())
+		Eventually(stance).Should(Equal(look.Observing))
+		Expect(conditions.Has(rack.stored(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
+
+		acts := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.Has(c, mendv1.TargetsExclusive) })
+		claimed := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
+		Expect(claimed.code).To(Equal(done), claimed.complaint)
+		var at time.Time
+		Eventually(acts).Should(Receive(&at))
+		Expect(at).To(BeTemporally("<", claimed.ended.Add(time.Second)))
+		Expect(stance()).To(Equal(look.Acting))
+		Eventually(core).Should(BeFalse(), "Cluster API core says that it stands back")
+
+		takes := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.IsFalse(c, clusterv1.PausedCondition) })
+		unsure := mend(ctx, "release", "mhc/"+check.Name, "--yes")
+		Expect(unsure.code).To(Equal(refused), "core elects no leader here, so whether it runs is not seen")
+		Expect(unsure.out).To(ContainSubstring("--force goes on all the same"))
+		released := mend(ctx, "release", "mhc/"+check.Name, "--yes", "--force")
+		Expect(released.code).To(Equal(done), released.complaint)
+		Eventually(takes).Should(Receive())
+		Eventually(stance).Should(Equal(look.Observing))
+	}, SpecTimeout(specPatience))
+})
+
+// sees tells when a check is first seen as it is to be.
+func sees(ctx context.Context, check *clusterv1.MachineHealthCheck, is func(*clusterv1.MachineHealthCheck) bool) <-chan time.Time {
+	GinkgoHelper()
+	changes, err := here.Watch(ctx, &clusterv1.MachineHealthCheckList{}, client.InNamespace(check.Namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: rack.stored(ctx, check.Name).ResourceVersion}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(changes.Stop)
+	at := make(chan time.Time, 1)
+	go func() {
+		for e := range changes.ResultChan() {
+			if c, known := e.Object.(*clusterv1.MachineHealthCheck); known && c.Name == check.Name && is(c) {
+				at <- time.Now()
+				return
+			}
+		}
+	}()
+	return at
+}
+
+var _ = Describe("To somebody who may read no more than Machines and MachineHealthChecks of one namespace", func() {
+	It("explain and status say what they may not read, and go on", func(ctx SpecContext) {
+		rack.allWell(ctx)
+		check := rack.checked(ctx, "workers")
+		kubeconfig := reader(ctx, "narrow")
+		name := rack.workerNames(ctx)[0]
+		narrow := func(args ...string) ran { return mendAs(ctx, kubeconfig, append(args, "-o", "json")...) }
+
+		e := parsed[explain.Explanation](narrow("explain", "machine/"+name))
+		Expect(e.Checks).To(HaveLen(1))
+		Expect(e.Checks[0].Name).To(Equal(check.Name))
+		Expect(e.Notes).To(ContainElements(
+			And(ContainSubstring("BareMetalHosts in namespace "+rack.namespace), ContainSubstring("forbidden")),
+			And(ContainSubstring("Clusters in namespace "+rack.namespace), ContainSubstring("forbidden")),
+			ContainSubstring("Whether a manager of kubemend runs is not known"),
+		))
+		Expect(e.Verdict).NotTo(ContainSubstring("healthy"), "the node was not seen")
+
+		s := parsed[explain.Status](narrow("status"))
+		Expect(s.Checks).To(HaveLen(1))
+		Expect(s.Notes).To(ContainElement(ContainSubstring("forbidden")))
+	}, SpecTimeout(specPatience))
+})
+
+// reader makes a user who may read Machines and MachineHealthChecks of the rack's namespace, and nothing else, and returns a kubeconfig file.
+func reader(ctx context.Context, name string) string {
+	GinkgoHelper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rack.namespace, Name: name},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines", "machinehealthchecks"}, Verbs: []string{"get", "list", "watch"},
+		}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		Expect(here.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
+	}
+	config, content, err := management.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	theirs := clientFor(config)
+	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(rack.namespace)) }).Should(Succeed())
+	return fileWith(content)
+}
+
+var _ = Describe("While no manager runs", Serial, func() {
+	It("status says so, and since when; explain says what a person has to do; and claim is refused", func(ctx SpecContext) {
+		rack.allWell(ctx)
+		claimed := rack.checked(ctx, "claimed", func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+		})
+		check := rack.checked(ctx, "unclaimed")
+		killed := time.Now()
+		manager.Kill()
+		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
+
+		var s *explain.Status
+		Eventually(func(g Gomega) {
+			s = parsed[explain.Status](mend(ctx, "status", "-o", "json"))
+			g.Expect(s.Managers).To(HaveLen(1))
+			g.Expect(s.Managers[0].Alive).To(BeFalse())
+		}).WithPolling(time.Second).Should(Succeed())
+		Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
+		Expect(s.Managers[0].Gone).To(And(BeTemporally(">", killed), BeTemporally("<", time.Now())), "when what it last said ran out")
+		stances := map[string]look.Stance{}
+		for _, row := range s.Checks {
+			stances[row.Name] = row.Stance
+		}
+		Expect(stances).To(Equal(map[string]look.Stance{claimed.Name: look.Nobody, check.Name: look.Observing}))
+		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
+
+		e := explained(ctx, "mhc/"+claimed.Name)
+		Expect(e.Next.Person).To(BeTrue())
+		Expect(e.Next.Text).To(HavePrefix("Start the manager of kubemend"))
+
+		no := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
+		Expect(no.code).To(Equal(refused))
+		Expect(no.out).To(ContainSubstring("no manager of kubemend would act on it: the one in " + rig.Namespace + " is gone since"))
+		Expect(rack.stored(ctx, check.Name).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
+	}, SpecTimeout(specPatience))
+})

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+var _ = Describe("Of a host that is power-cycled", func() {
+	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+
+	It("explain says in every phase what the remediation says of itself, whatever it is asked about, and history tells it in order", func(ctx SpecContext) {
+		template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: rack.namespace, Name: "cycle"}}
+		template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
+		Expect(builders.Apply(ctx, here, template)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, template)).To(Succeed()) })
+		rack.checked(ctx, "hosts", builders.Claimed, builders.Patience(2*time.Second),
+			builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name))
+		name := rack.workerNames(ctx)[0]
+		host := rack.host(name)
+		rack.slow(simulator.Times{PowerOff: 5 * time.Second, PowerOn: 5 * time.Second, Boot: 5 * time.Second})
+
+		host.Kubelet().Stop()
+
+		heard := agreements(ctx, name, "remediation/"+name, "machine/"+name, "host/"+host.Key().Name, "node/"+name)
+		for _, phase := range []string{"PoweringOff", "PoweringOn", "Booting"} {
+			Expect(heard).To(HaveKey(phase), "%v", heard)
+		}
+		rack.allWell(ctx)
+		Eventually(func() []string {
+			return reasons(parsed[chronicle](mend(ctx, "history", "--machine", name, "-o", "json")))
+		}).Should(And(
+			inThisOrder("AttemptBegan", "PowerOffRequested", "PoweredOff", "Fenced", "PowerOnRequested", "PoweredOn"),
+			inThisOrder("MachineMarkedUnhealthy", "PoweredOff", "PoweredOn", "MachineHealthy"),
+		))
+	}, SpecTimeout(specPatience))
+})
+
+// chronicle is what history prints.
+type chronicle struct {
+	Entries []history.Entry `json:"entries"`
+}
+
+func reasons(c *chronicle) []string {
+	var all []string
+	for _, e := range c.Entries {
+		all = append(all, e.Reason)
+	}
+	return all
+}
+
+// inThisOrder matches a list that has all of these among others, one behind the other.
+func inThisOrder(wanted ...string) OmegaMatcher {
+	return WithTransform(func(all []string) string {
+		at := 0
+		for _, is := range all {
+			if at < len(wanted) && is == wanted[at] {
+				at++
+			}
+		}
+		if at == len(wanted) {
+			return ""
+		}
+		return fmt.Sprintf("%s is missing behind those before it, in %v", wanted[at], all)
+	}, BeEmpty())
+}
+
+// agreements asks about each of the subjects in turn until the remediation of a machine is over, and returns how often what was said was what the
+// remediation said of itself, by its step.
+func agreements(ctx context.Context, name string, subjects ...string) map[string]int {
+	GinkgoHelper()
+	heard, doubt := map[string]int{}, ""
+	Eventually(func() error {
+		return here.Get(ctx, client.ObjectKey{Namespace: rack.namespace, Name: name}, &mendv1.HostRemediation{})
+	}).Should(Succeed())
+	for i := 0; ; i++ {
+		before, is := remediationOf(ctx, name)
+		if !is {
+			return heard
+		}
+		asked := subjects[i%len(subjects)]
+		answer := mend(ctx, "explain", asked, "-o", "json")
+		after, is := remediationOf(ctx, name)
+		if !is || after.ResourceVersion != before.ResourceVersion {
+			continue // it may have been of either
+		}
+		r := remediationIn(answer)
+		if r.Acts {
+			continue // so the status is about to be another one
+		}
+		switch diff := gocmp.Diff(fromStatus(after), fromLook(r)); {
+		case diff == "":
+			heard[after.Status.Step]++
+		case doubt == after.ResourceVersion: // a moment is needed until the manager has heard of what was seen here at once
+			Fail(fmt.Sprintf("explain %s of %s, -stored +explained:\n%s", asked, after.Status.Step, diff))
+		default:
+			doubt = after.ResourceVersion
+		}
+	}
+}
+
+func remediationOf(ctx context.Context, name string) (*mendv1.HostRemediation, bool) {
+	GinkgoHelper()
+	rem := &mendv1.HostRemediation{}
+	err := here.Get(ctx, client.ObjectKey{Namespace: rack.namespace, Name: name}, rem)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	return rem, err == nil
+}
+
+// remediationIn is the one remediation that an answer is about.
+func remediationIn(r ran) look.Remediation {
+	GinkgoHelper()
+	e := parsed[struct {
+		Remediations []look.Remediation `json:"remediations"`
+	}](r)
+	Expect(e.Remediations).To(HaveLen(1), r.out)
+	return e.Remediations[0]
+}
+
+// phase is what both say of a remediation.
+type phase struct {
+	Step, Phase, Host, Message, Reason string
+	Attempt                            int
+	Started, Deadline                  time.Time
+}
+
+func fromStatus(rem *mendv1.HostRemediation) phase {
+	s := rem.Status
+	p := phase{Step: cmp.Or(s.Step, "Pending"), Phase: string(s.Phase), Host: s.Host, Message: s.Message, Attempt: int(s.Attempt)}
+	if s.Started != nil {
+		p.Started = s.Started.UTC()
+	}
+	if s.Deadline != nil {
+		p.Deadline = s.Deadline.UTC()
+	}
+	for _, c := range s.Conditions {
+		if c.Type == "Processing" {
+			p.Reason = c.Reason
+		}
+	}
+	return p
+}
+
+func fromLook(r look.Remediation) phase {
+	return phase{
+		Step: r.State, Phase: r.Phase, Host: r.Host, Message: r.Text, Reason: r.Reason, Attempt: r.Attempt,
+		Started: r.Began.UTC().Truncate(time.Second), Deadline: r.Deadline.UTC().Truncate(time.Second),
+	}
+}

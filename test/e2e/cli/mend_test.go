@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// plugin is the built program.
+var plugin = filepath.Join("..", "..", "..", "bin", "kubectl-mend")
+
+// The exit codes, as docs/cli/README.md has them.
+const (
+	done    = 0
+	refused = 4
+)
+
+// ran is one run of the plugin.
+type ran struct {
+	out, complaint string
+	code           int
+	ended          time.Time
+}
+
+// mend runs the plugin as an administrator, in the namespace of the rack.
+func mend(ctx context.Context, args ...string) ran {
+	GinkgoHelper()
+	return mendAs(ctx, management.KubeconfigFile(), args...)
+}
+
+// mendAs runs the plugin as the user of a kubeconfig. What it may remember between runs goes with the spec.
+func mendAs(ctx context.Context, kubeconfig string, args ...string) ran {
+	GinkgoHelper()
+	return start(ctx, append([]string{"--kubeconfig", kubeconfig, "-n", rack.namespace}, args...)...)
+}
+
+func start(ctx context.Context, args ...string) ran {
+	GinkgoHelper()
+	run := exec.CommandContext(ctx, plugin, args...)
+	run.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir(), "KUBECONFIG=")
+	var out, complaint bytes.Buffer
+	run.Stdout, run.Stderr = &out, &complaint
+	err := run.Run()
+	if exit := (&exec.ExitError{}); !errors.As(err, &exit) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return ran{out: out.String(), complaint: complaint.String(), code: run.ProcessState.ExitCode(), ended: time.Now()}
+}
+
+// fileWith is a file of the spec with that content.
+func fileWith(content []byte) string {
+	GinkgoHelper()
+	name := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(name, content, 0o600)).To(Succeed())
+	return name
+}
+
+// parsed is what a run has printed as JSON.
+func parsed[T any](r ran) *T {
+	GinkgoHelper()
+	Expect(r.code).To(Equal(done), r.complaint)
+	into := new(T)
+	Expect(json.Unmarshal([]byte(r.out), into)).To(Succeed(), r.out)
+	return into
+}
+
+// explained is what explain says of something, such as machine/NAME.
+func explained(ctx context.Context, what string) *explain.Explanation {
+	GinkgoHelper()
+	return parsed[explain.Explanation](mend(ctx, "explain", what, "-o", "json"))
+}
+
+// targetOf is what the one check that selects the subject thinks of it.
+func targetOf(e *explain.Explanation) look.Target {
+	GinkgoHelper()
+	Expect(e.Checks).To(HaveLen(1))
+	Expect(e.Checks[0].Targets).To(HaveLen(1))
+	return e.Checks[0].Targets[0]
+}
+
+// holdOf is the hold of that reason; the zero value if there is none.
+func holdOf(t look.Target, reason string) look.Hold {
+	at := slices.IndexFunc(t.Holds, func(h look.Hold) bool { return h.Reason == reason })
+	if at < 0 {
+		return look.Hold{}
+	}
+	return t.Holds[at]
+}

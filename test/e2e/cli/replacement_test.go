@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// toTheSecond is how near to the announced moment that has to happen which was announced.
+const toTheSecond = time.Second
+
+var _ = Describe("Of a worker whose kubelet falls silent", func() {
+	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+
+	It("explain says at every step what happens next, and when it does", func(ctx SpecContext) {
+		check := rack.checked(ctx, "workers", builders.Claimed, builders.Patience(12*time.Second))
+		rack.slow(simulator.Times{Boot: 4 * time.Second})
+		wake := rack.theOwnerRests(ctx)
+		before := rack.workerNames(ctx)
+		lost := before[0]
+		owner := metav1.GetControllerOf(rack.machine(ctx, lost))
+		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: nothing is held against it"))
+		turned := rack.handedOver(ctx, lost)
+
+		rack.host(lost).Kubelet().Stop()
+
+		By("suspect")
+		announced := announcements(ctx, lost)
+		Expect(announced).NotTo(BeEmpty(), "somebody asked while the machine was suspect")
+		Expect(slices.Compact(announced)).To(HaveLen(1), "nothing changes meanwhile")
+		Expect(announced[0].Person).To(BeFalse())
+		Expect(announced[0].Text).To(Equal(
+			"It counts as unhealthy if nothing changes, and kubemend asks its owner, MachineSet " + owner.Name + ", to remediate it"))
+		var at time.Time
+		Eventually(turned).Should(Receive(&at))
+		Expect(at).To(BeTemporally("~", announced[0].At, toTheSecond), "it is handed over when it was said")
+		AddReportEntry("handed over after the announced moment", at.Sub(announced[0].At).String())
+
+		By("under way")
+		e := explained(ctx, "machine/"+lost)
+		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and is being remediated: Condition Ready on Node is reporting status Unknown"))
+		Expect(targetOf(e).InFlight).To(BeTrue())
+		Expect(targetOf(e).Holds).To(BeEmpty())
+		Expect(targetOf(e).Answer).To(HavePrefix("OwnerRemediated=False WaitingForRemediation"))
+		Expect(e.Next).To(Equal(look.Step{Text: "Its owner replaces it, or says in OwnerRemediated why it does not"}))
+
+		wake(ctx)
+
+		By("replaced")
+		fresh := newcomer(ctx, before)
+		e = starting(ctx, fresh)
+		counts := slices.IndexFunc(targetOf(e).Starts, func(s look.Start) bool { return s.Counts })
+		Expect(counts).NotTo(BeNumerically("<", 0), "%+v", targetOf(e).Starts)
+		latest := slices.MaxFunc(targetOf(e).Starts, func(a, b look.Start) int { return a.At.Compare(b.At) })
+		Expect(targetOf(e).Starts[counts].At).To(BeTemporally("==", latest.At))
+		Expect(check.Spec.Checks.NodeStartupTimeoutSeconds).NotTo(BeNil())
+		patience := time.Duration(*check.Spec.Checks.NodeStartupTimeoutSeconds) * time.Second
+		Expect(e.Next.At).To(BeTemporally("==", latest.At.Add(patience)))
+		Expect(e.Verdict).To(HavePrefix("Its first node is waited for, and counts as unhealthy from "))
+
+		By("well")
+		rack.allWell(ctx)
+		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
+		Expect(mend(ctx, "explain", "machine/"+lost).complaint).To(ContainSubstring("there is no Machine " + lost))
+	}, SpecTimeout(specPatience))
+})
+
+// announcements are what explain says will happen next to a machine while it is suspect, each time that it is asked, until it is unhealthy.
+func announcements(ctx context.Context, name string) []look.Step {
+	GinkgoHelper()
+	var all []look.Step
+	Eventually(func() string {
+		e := explained(ctx, "machine/"+name)
+		t := targetOf(e)
+		if t.Verdict == "suspect" {
+			Expect(e.At).To(BeTemporally("<", e.Next.At), "it is not late")
+			Expect(e.Next).To(Equal(t.Next))
+			Expect(holdOf(t, "WithinTimeout").Until).To(BeTemporally("==", e.Next.At))
+			all = append(all, e.Next)
+		}
+		return t.Verdict
+	}).Should(Equal("unhealthy"))
+	return all
+}
+
+// newcomer waits for a worker that was not there before.
+func newcomer(ctx context.Context, before []string) (name string) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		for _, name = range rack.workerNames(ctx) {
+			if !slices.Contains(before, name) {
+				return true
+			}
+		}
+		return false
+	}).Should(BeTrue())
+	return name
+}
+
+// starting is what explain says of a machine while its host boots.
+func starting(ctx context.Context, name string) *explain.Explanation {
+	GinkgoHelper()
+	var e *explain.Explanation
+	Eventually(func() string {
+		e = explained(ctx, "machine/"+name)
+		return targetOf(e).Verdict
+	}).WithPolling(time.Millisecond).Should(Equal("starting"))
+	m := rack.machine(ctx, name)
+	Expect(m.Status.NodeRef).To(Equal(clusterv1.MachineNodeReference{}), "the host is slow enough")
+	return e
+}

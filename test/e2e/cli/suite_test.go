@@ -1,0 +1,121 @@
+// Package cli tests kubectl mend as its users have it: the built plugin, beside the built manager and Cluster API's own controllers, on real
+// control planes with simulated hosts and kubelets. While failures run, what the plugin says is compared with what the manager then does, and
+// when.
+//
+// The specs share one cluster. Each leaves it as it found it: one control-plane machine and five workers, all well, and no check.
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
+)
+
+const specPatience = 4 * time.Minute
+
+// ownKinds are the CRDs that ship.
+var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
+
+// What all specs share.
+var (
+	control    *rig.Rig
+	management *rig.ControlPlane
+	here       client.WithWatch // to the management cluster
+	hosts      *simulator.Hosts
+	provider   *simulator.Infrastructure
+	manager    *rig.Kubemend
+	account    []byte // the manager's kubeconfig
+
+	rack = &world{namespace: "rack", name: "metal", workers: 5, spare: 3}
+)
+
+func TestCommandLine(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultConsistentlyDuration(3 * time.Second)
+	RunSpecs(t, "Command line")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	Expect(plugin).To(BeAnExistingFile(), "run make build")
+	var err error
+	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	group, booting := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		management, err = control.Management(booting, rig.ManagementOptions{
+			Core: true, ControllerManager: true, CRDs: []string{ownKinds}, Webhooks: true, Audit: true,
+		})
+		return err
+	})
+	group.Go(func() (err error) {
+		rack.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
+		return err
+	})
+	Expect(group.Wait()).To(Succeed())
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane}) })
+	here = clientFor(management.Config())
+	account, err = management.Install(ctx, "standalone")
+	Expect(err).NotTo(HaveOccurred())
+	startWorld()
+	startManager(ctx)
+	rack.build(ctx)
+}, NodeTimeout(5*time.Minute))
+
+var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
+
+// startManager starts the manager as it is installed, or starts it again after it was killed.
+func startManager(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	manager, err = management.Kubemend(ctx, "cli", account, management.WebhookFlags()...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func clientFor(config *rest.Config) client.WithWatch {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	config.QPS = -1
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// startWorld starts everybody who plays what this machine cannot have.
+func startWorld() {
+	GinkgoHelper()
+	var err error
+	hosts, err = simulator.NewHosts(management.Config(), simulator.HostsOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
+	Expect(err).NotTo(HaveOccurred())
+	for _, start := range []func(context.Context) error{hosts.Start, provider.Start} {
+		spec.Beside(start)
+	}
+}
