@@ -78,7 +78,7 @@ func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
 	if err := os.WriteFile(file, []byte(silentC1), ownerOnly); err != nil {
 		t.Fatal(err)
 	}
-	check := checkOfC1[:strings.Index(checkOfC1, "  remediation:")]
+	check, _, _ := strings.Cut(checkOfC1, "  remediation:")
 	for name, tc := range map[string]struct {
 		manifest string
 		most     string

@@ -58,19 +58,12 @@ func (o *outside) failing(ctx context.Context, fail string) ([]place, error) {
 	if err := o.client.List(ctx, machines, client.InNamespace(o.namespace), client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	for i := range machines.Items {
-		m := &machines.Items[i]
-		p, has := placeOf(m)
-		if !has || o.world.Node(p.cluster, p.name) == nil {
-			continue
-		}
-		if listed && slices.Contains(names.machines, m.Name) || !listed && selector.Matches(labels.Set(m.Labels)) {
-			add(p, m.Name)
-		}
-	}
-	if err := o.failingNodes(ctx, names, listed, selector, add); err != nil {
-		return nil, err
-	}
+	o.failingMachines(machines.Items, func(m *clusterv1.Machine) bool {
+		return listed && slices.Contains(names.machines, m.Name) || !listed && selector.Matches(labels.Set(m.Labels))
+	}, add)
+	o.failingNodes(ctx, names, func(node *corev1.Node) bool {
+		return listed && slices.Contains(names.nodes, node.Name) || !listed && selector.Matches(labels.Set(node.Labels))
+	}, add)
 	switch {
 	case len(missing) > 0:
 		return nil, fmt.Errorf("--fail: there is no machine with a node, or no node, called %s", strings.Join(missing, ", "))
@@ -83,9 +76,19 @@ func (o *outside) failing(ctx context.Context, fail string) ([]place, error) {
 	return found, nil
 }
 
-// failingNodes adds the nodes of the management cluster that are selected or named, and of the workload clusters those that are named: in these,
-// labels of nodes are not looked at.
-func (o *outside) failingNodes(ctx context.Context, names named, listed bool, selector labels.Selector, add func(place, string)) error {
+// failingMachines adds the nodes of the machines that are meant.
+func (o *outside) failingMachines(machines []clusterv1.Machine, meant func(*clusterv1.Machine) bool, add func(place, string)) {
+	for i := range machines {
+		m := &machines[i]
+		if p, has := placeOf(m); has && o.world.Node(p.cluster, p.name) != nil && meant(m) {
+			add(p, m.Name)
+		}
+	}
+}
+
+// failingNodes adds the nodes that are meant, of the management cluster and of the workload clusters; in these, labels of nodes are not looked
+// at, so that only names are found.
+func (o *outside) failingNodes(ctx context.Context, names named, meant func(*corev1.Node) bool, add func(place, string)) {
 	for _, cluster := range o.world.Workloads() {
 		if o.namespace != "" && o.namespace != cluster.Namespace {
 			continue
@@ -97,16 +100,12 @@ func (o *outside) failingNodes(ctx context.Context, names named, listed bool, se
 		}
 	}
 	nodes := &corev1.NodeList{}
-	if err := o.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil //nolint:nilerr // they were not read: there is none that could fail
-	}
+	_ = o.client.List(ctx, nodes, client.UnsafeDisableDeepCopy) // if they were not read there is none that could fail
 	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if listed && slices.Contains(names.nodes, node.Name) || !listed && selector.Matches(labels.Set(node.Labels)) {
+		if node := &nodes.Items[i]; meant(node) {
 			add(placeIn(o.world, node), node.Name)
 		}
 	}
-	return nil
 }
 
 // placeIn is where a node of the management cluster is known: in the workload cluster that it belongs to as well, if there is one.

@@ -154,10 +154,12 @@ func (o *outside) deleteNode(ctx context.Context, p place) error {
 // join makes the node of a new machine register.
 func (o *outside) join(ctx context.Context, key client.ObjectKey) error {
 	m := &clusterv1.Machine{}
-	if err := o.client.Get(ctx, key, m); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read machine %s: %w", key, err)
-	} else if err != nil || !m.DeletionTimestamp.IsZero() {
+	err := o.client.Get(ctx, key, m)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !m.DeletionTimestamp.IsZero():
 		return nil // it has been replaced before it was ready
+	case err != nil:
+		return fmt.Errorf("read machine %s: %w", key, err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}
 	o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")

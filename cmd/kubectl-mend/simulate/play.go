@@ -86,8 +86,9 @@ func (p *play) moment(ctx context.Context, all bool) error {
 // settle makes passes until none changes anything: over what is due, and, as soon as anything has changed, over everything.
 func (p *play) settle(ctx context.Context, all bool) error {
 	for range mostRounds {
-		actors, err := p.dueNow(), error(nil)
+		actors := p.dueNow()
 		if all {
+			var err error
 			if actors, err = p.actors(ctx); err != nil {
 				return err
 			}

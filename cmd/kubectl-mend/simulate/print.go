@@ -205,10 +205,11 @@ func (p *page) rows(indent string, rows [][]string) {
 		}
 	}
 	for _, row := range rows {
-		lead := indent
+		cells := make([]string, 0, len(row))
 		for i, cell := range row[:len(row)-1] {
-			lead += text.Pad(cell, widths[i]) + "  "
+			cells = append(cells, text.Pad(cell, widths[i])+"  ")
 		}
+		lead := indent + strings.Join(cells, "")
 		hang := text.Columns(lead)
 		if hang <= p.width/2 {
 			p.lines = append(p.lines, strings.Split(text.Hang(lead, row[len(row)-1], hang, p.width), "\n")...)

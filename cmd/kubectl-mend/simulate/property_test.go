@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -117,7 +118,7 @@ func minutes(rt *rapid.T, what string, most int) time.Duration {
 
 // limitedCheck is a check with limits.
 func limitedCheck(l limits) string {
-	check := strings.Replace(workersCheck, "40%", fmt.Sprint(l.most), 1)
+	check := strings.Replace(workersCheck, "40%", strconv.Itoa(l.most), 1)
 	if l.atOnce > 0 {
 		check = strings.Replace(check, "paused: kubemend", fmt.Sprintf("paused: kubemend, kubemend.io/max-in-flight: \"%d\"", l.atOnce), 1)
 	}

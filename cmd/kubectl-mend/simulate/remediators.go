@@ -119,7 +119,7 @@ func (o *outside) remediator(ctx context.Context, kind requestKind, is *metav1.P
 		free := is.DeepCopy()
 		free.SetGroupVersionKind(kind.GroupVersionKind)
 		free.Finalizers = nil
-		if err := o.client.Patch(ctx, free, client.MergeFrom(is)); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(o.client.Patch(ctx, free, client.MergeFrom(is))); err != nil {
 			return fmt.Errorf("let go of %s %s: %w", kind.Kind, is.Name, err)
 		}
 		return nil

@@ -24,14 +24,16 @@ type settings struct {
 func settingsOf(managers ask.Managers) settings {
 	s := settings{unclaimed: machinehealthcheck.Observe, leases: nhcv1.DefaultLeaseNamespace, fencing: fence.Auto}
 	for _, m := range managers.All {
-		if a := m.Announcement; m.Alive && a != nil && !a.Leaving {
-			s.unclaimed = cmp.Or(machinehealthcheck.Unclaimed(a.Unclaimed), s.unclaimed)
-			s.fencing = cmp.Or(fence.Mode(a.Fencing), s.fencing)
-			s.leases = cmp.Or(a.NodeLeaseNamespace, s.leases)
-			s.watchFilter = a.WatchFilter
-			s.whose = fmt.Sprintf("The manager has the settings of the one in namespace %s", m.Namespace)
-			return s
+		a := m.Announcement
+		if !m.Alive || a == nil || a.Leaving {
+			continue
 		}
+		s.unclaimed = cmp.Or(machinehealthcheck.Unclaimed(a.Unclaimed), s.unclaimed)
+		s.fencing = cmp.Or(fence.Mode(a.Fencing), s.fencing)
+		s.leases = cmp.Or(a.NodeLeaseNamespace, s.leases)
+		s.watchFilter = a.WatchFilter
+		s.whose = fmt.Sprintf("The manager has the settings of the one in namespace %s", m.Namespace)
+		return s
 	}
 	s.whose = "No manager of kubemend runs there: one with default settings is assumed"
 	if managers.Unknown != "" {

@@ -182,9 +182,9 @@ func (s *stage) actors(ctx context.Context) ([]actor, error) {
 			return nil
 		})
 	}
-	errs := []error{add("MachineHealthCheck", &clusterv1.MachineHealthCheckList{}), add("NodeHealthCheck", &nhcv1.NodeHealthCheckList{})}
+	err := errors.Join(add("MachineHealthCheck", &clusterv1.MachineHealthCheckList{}), add("NodeHealthCheck", &nhcv1.NodeHealthCheckList{}))
 	for _, r := range s.hosts {
-		errs = append(errs, add(r.Kind.Kind, r.Kind.List()))
+		err = errors.Join(err, add(r.Kind.Kind, r.Kind.List()))
 	}
 	there := make(map[actor]bool, len(all))
 	for _, a := range all {
@@ -197,7 +197,7 @@ func (s *stage) actors(ctx context.Context) ([]actor, error) {
 		}
 	}
 	slices.SortFunc(gone, compareActors)
-	return append(all, gone...), errors.Join(errs...)
+	return append(all, gone...), err
 }
 
 func compareActors(a, b actor) int {
@@ -208,10 +208,11 @@ func compareActors(a, b actor) int {
 func (s *stage) passes(ctx context.Context, all []actor) {
 	for _, a := range all {
 		ctx := log.IntoContext(ctx, logr.New(errorLog{s.diary, a.ref()}))
-		request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: a.namespace, Name: a.name}}
-		result, err := s.controller(a.kind).Reconcile(ctx, request)
+		key := client.ObjectKey{Namespace: a.namespace, Name: a.name}
+		result, err := s.controller(a.kind).Reconcile(ctx, reconcile.Request{NamespacedName: key})
 		after := result.RequeueAfter
-		if s.tries[a]++; err != nil {
+		if err != nil {
+			s.tries[a]++
 			s.diary.trouble(a.ref(), err)
 			after = wake.Backoff(s.tries[a])
 		} else {
