@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -184,7 +183,6 @@ func handIt(w *world) string {
 
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
 func nextOf(w *world, t *target, is *look.Target) look.Step {
-	due := w.now
 	switch {
 	case is.Begins:
 		return look.Step{At: w.now, Text: "kubemend " + is.Would}
@@ -196,30 +194,30 @@ func nextOf(w *world, t *target, is *look.Target) look.Step {
 		return look.Step{}
 	}
 	if h := notDue(t); h != nil && !h.Until.IsZero() {
-		due = h.Until
+		return comesDue(w, t, is, h)
 	}
-	then := is.Holds
-	if due.After(w.now) { // what comes due counts whether the node can be seen by then or not
-		passing := []*look.Hold{notDue(t), unjudged(w, t)}
-		then = slices.DeleteFunc(slices.Clone(then), func(h look.Hold) bool {
-			return slices.ContainsFunc(passing, func(p *look.Hold) bool { return p != nil && *p == h })
-		})
-	}
-	switch {
-	case len(then) == 0 && due.After(w.now):
-		return look.Step{At: due, Text: "it counts as unhealthy if nothing changes, and kubemend " + is.Would}
-	case due.After(w.now):
-		return look.Step{At: due, Text: "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(then[0])}
-	}
-	for _, h := range then {
+	for _, h := range is.Holds {
 		if h.Person != "" {
 			return look.Step{Text: h.Person, Person: true}
 		}
 	}
-	if len(then) > 0 {
-		return look.Step{Text: "nothing, " + until(then[0])}
+	if len(is.Holds) > 0 {
+		return look.Step{Text: "nothing, " + until(is.Holds[0])}
 	}
 	return look.Step{}
+}
+
+// comesDue is what happens when t is put up with no more. That counts whether its node can be seen by then or not.
+func comesDue(w *world, t *target, is *look.Target, patience *look.Hold) look.Step {
+	next, blind := look.Step{At: patience.Until}, unjudged(w, t)
+	for _, h := range is.Holds {
+		if h != *patience && (blind == nil || h != *blind) {
+			next.Text = "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(h)
+			return next
+		}
+	}
+	next.Text = "it counts as unhealthy if nothing changes, and kubemend " + is.Would
+	return next
 }
 
 // until is how long h lasts, as far as that can be said.

@@ -187,7 +187,8 @@ const NotSeenByYou = "NotSeenByYou"
 // the control plane is initialized the manager asks for no nodes either.
 func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.MachineHealthCheck) error {
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	if err := a.reader.Get(ctx, key, cluster); client.IgnoreNotFound(err) != nil {
+	err := a.reader.Get(ctx, key, cluster)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
 	why, _, blind := a.World.Unseen(key)
