@@ -26,9 +26,11 @@ func (o *Options) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain KIND/NAME",
 		Short: "Say why a machine is or is not being remediated, and what happens next",
-		Long: "Say how a machine, a node, a host or a remediation is judged, by which check, and since when; what would be done about it; everything that holds " +
-			"that back, in the order in which the controller asks; and, in the last line, the next thing that happens, or what a person has to do.",
-		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n  %[1]s explain mhc/workers -o yaml", o.Name),
+		Long: "Say how a machine, a node, a host or a remediation is judged, by which check, and since when; what would be done about it; " +
+			"everything that holds that back, in the order in which the controller asks; and, in the last line, the next thing that happens, " +
+			"or what a person has to do.",
+		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
+			"  %[1]s explain mhc/workers -o yaml", o.Name),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return Exit{Misused, fmt.Errorf("expected one of %s", spelled(explainable))}
@@ -122,7 +124,8 @@ func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (c
 	case 1:
 		return client.ObjectKey{Namespace: namespaces[0], Name: name}, nil
 	}
-	return client.ObjectKey{}, Exit{Misused, fmt.Errorf("there is a %s %s in several namespaces: say which with -n: %s", k, name, strings.Join(namespaces, ", "))}
+	return client.ObjectKey{}, Exit{Misused, fmt.Errorf("there is a %s %s in several namespaces: say which with -n: %s",
+		k, name, strings.Join(namespaces, ", "))}
 }
 
 // asker is one who asks about the world of the flags, at the time that it is there.

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -38,7 +37,7 @@ func (o *Options) history() *cobra.Command {
 			if s.Namespace, err = o.namespace(); err != nil {
 				return err
 			}
-			reader, now, err := o.chronicles(c.Context())
+			reader, now, err := o.chronicles()
 			if err != nil {
 				return err
 			}
@@ -85,7 +84,7 @@ func (o *Options) printHistory(c chronicle) error {
 }
 
 // chronicles is where events and objects are read, and what time it is there.
-func (o *Options) chronicles(ctx context.Context) (client.Reader, time.Time, error) {
+func (o *Options) chronicles() (client.Reader, time.Time, error) {
 	if o.from == "" {
 		reader, err := o.client()
 		return reader, o.Clock.Now(), err

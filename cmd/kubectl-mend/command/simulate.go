@@ -34,9 +34,9 @@ func (o *Options) simulate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate [-f FILE] [--fail WHAT]",
 		Short: "Say what a check would do, before it is applied, and when machines fail",
-		Long: `Say what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other checks select them,
-what would be remediated at once and what later. Then play, on a virtual clock, what happens from now on; with --fail, also to nodes that turn
-Ready=Unknown.
+		Long: `Say what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other
+checks select them, what would be remediated at once and what later. Then play, on a virtual clock, what happens from now on; with --fail, also to
+nodes that turn Ready=Unknown.
 
 The controllers themselves decide what is done, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of
 everybody else stands in the first lines, each with its flag. Without -f the checks that are there are played. An unclaimed MachineHealthCheck of

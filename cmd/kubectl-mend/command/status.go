@@ -21,8 +21,9 @@ func (o *Options) status() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
 		Short: "Say how all checks stand: who acts, how many are well, how much of the limit is used, what is next",
-		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, suspect, unhealthy, unjudged and being remediated, how " +
-			"much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload clusters it cannot see.",
+		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, suspect, unhealthy, unjudged and being " +
+			"remediated, how much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload " +
+			"clusters it cannot see.",
 		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status edge-3 --watch", o.Name),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -80,12 +81,11 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 	}
 	for {
 		var page bytes.Buffer // the old one stands until the new one is whole
-		err := o.printStatus(ctx, &page, cluster)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err := o.printStatus(ctx, &page, cluster); err != nil {
 			_, _ = fmt.Fprintln(&page, "error:", err) // it may be over in a moment
+		}
+		if ctx.Err() != nil {
+			return nil // interrupted: what was read halfway is not shown
 		}
 		if text.IsTerminal(o.Out) {
 			_, _ = fmt.Fprint(o.Out, clearScreen)

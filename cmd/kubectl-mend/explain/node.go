@@ -28,7 +28,8 @@ func Node(ctx context.Context, a *ask.Asker, namespace, cluster, name string) (*
 	var e *Explanation
 	switch {
 	case len(machines) > 1:
-		return nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s", name, strings.Join(named(machines), ", "))
+		return nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
+			name, strings.Join(named(machines), ", "))
 	case len(machines) == 1:
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(&machines[0])); err != nil {
 			return nil, err
@@ -60,7 +61,8 @@ func machinesOn(ctx context.Context, a *ask.Asker, namespace, cluster, node stri
 func named(machines []clusterv1.Machine) []string {
 	var names []string
 	for i := range machines {
-		names = append(names, fmt.Sprintf("machine/%s of cluster %s in namespace %s", machines[i].Name, machines[i].Spec.ClusterName, machines[i].Namespace))
+		m := &machines[i]
+		names = append(names, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
 	}
 	return names
 }

@@ -124,7 +124,7 @@ type column struct {
 var (
 	narrowColumns = []column{
 		{"OWNER", (*page).owner}, {"HEALTHY", func(_ *page, r Row) string { return fmt.Sprintf("%d/%d", r.Population.Healthy, r.Population.Total()) }},
-		{"REMEDIATING", func(_ *page, r Row) string { return strconv.Itoa(r.Remediating) }}, {"LIMIT", func(_ *page, r Row) string { return used(r.Check) }},
+		number("REMEDIATING", func(r Row) int { return r.Remediating }), {"LIMIT", func(_ *page, r Row) string { return used(r.Check) }},
 		{"REASON", (*page).reason},
 	}
 	wideColumns = []column{
