@@ -156,8 +156,9 @@ func (r report) cliMarkdown() string {
 		if worst > a.aim {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | ≤ %s: %s |\n", a.question, seconds(percentile(a.took, 50).Seconds()), seconds(worst.Seconds()),
-			seconds(percentile(a.cpu, 50).Seconds()), mebibytes(a.resident/mebibyte), seconds(a.aim.Seconds()), verdict)
+		fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | ≤ %s: %s |\n", a.question,
+			seconds(percentile(a.took, 50).Seconds()), seconds(worst.Seconds()), seconds(percentile(a.cpu, 50).Seconds()),
+			mebibytes(a.resident/mebibyte), seconds(a.aim.Seconds()), verdict)
 	}
 	return b.String()
 }

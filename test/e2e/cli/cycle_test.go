@@ -34,7 +34,7 @@ var _ = Describe("Of a host that is power-cycled", func() {
 		host := rack.host(name)
 		rack.slow(simulator.Times{PowerOff: 5 * time.Second, PowerOn: 5 * time.Second, Boot: 5 * time.Second})
 
-		host.Kubelet().Stop()
+		rack.silence(name)
 
 		heard := agreements(ctx, name, "remediation/"+name, "machine/"+name, "host/"+host.Key().Name, "node/"+name)
 		for _, phase := range []string{"PoweringOff", "PoweringOn", "Booting"} {

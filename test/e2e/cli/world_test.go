@@ -103,6 +103,16 @@ func (w *world) slow(times simulator.Times) {
 	}
 }
 
+// silence hangs the kubelets of machines, until the spec ends: the next one is to find those that are left well.
+func (w *world) silence(machines ...string) {
+	GinkgoHelper()
+	for _, name := range machines {
+		kubelet := w.host(name).Kubelet()
+		kubelet.Stop()
+		DeferCleanup(kubelet.Start) // of a machine that was replaced meanwhile, it does nothing
+	}
+}
+
 // ready is the condition of a node that has the name of its machine.
 func (w *world) ready(ctx context.Context, name string) corev1.ConditionStatus {
 	node := &corev1.Node{}
