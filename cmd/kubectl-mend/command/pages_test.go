@@ -24,7 +24,7 @@ func TestThePagesShowWhatIsPrinted(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"status.md", "explain.md", "simulate.md"} {
-		content, err := os.ReadFile(filepath.Join("../../../docs/cli", page))
+		content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "cli", page))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,8 +84,10 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 		if err := o.printStatus(ctx, &page, cluster); err != nil {
 			_, _ = fmt.Fprintln(&page, "error:", err) // it may be over in a moment
 		}
-		if ctx.Err() != nil {
-			return nil // interrupted: what was read halfway is not shown
+		select {
+		case <-ctx.Done(): // what was read halfway is not shown
+			return nil
+		default:
 		}
 		if text.IsTerminal(o.Out) {
 			_, _ = fmt.Fprint(o.Out, clearScreen)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("there is no BareMetalHost %s in namespace %s", key.Name, key.Namespace)
 	case meta.IsNoMatchError(err):
-		return nil, fmt.Errorf("BareMetalHosts are not installed in the management cluster")
+		return nil, errors.New("BareMetalHosts are not installed in the management cluster")
 	case err != nil:
 		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}

@@ -84,7 +84,10 @@ func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation
 	if state != powercycle.Pending {
 		is.Attempt, is.Began, is.Asked, is.Touched = 1, noon.Add(-2*time.Minute), noon.Add(-time.Minute), true
 	}
-	memory, _ := json.Marshal(is) // all of it can be encoded
+	memory, err := json.Marshal(is)
+	if err != nil {
+		panic(err) // a memory is made to be stored
+	}
 	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers", mendv1.PowerCycleAnnotation: string(memory)}
 	return rem
 }

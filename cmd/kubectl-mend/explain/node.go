@@ -59,7 +59,7 @@ func machinesOn(ctx context.Context, a *ask.Asker, namespace, cluster, node stri
 }
 
 func named(machines []clusterv1.Machine) []string {
-	var names []string
+	names := make([]string, 0, len(machines))
 	for i := range machines {
 		m := &machines[i]
 		names = append(names, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
