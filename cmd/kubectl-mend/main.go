@@ -19,7 +19,7 @@ var version = "dev"
 
 // garbagePercent is how much garbage may pile up before it is collected, in percent of what is in use. The program lives for a second: what it reads
 // of a large cluster is garbage as soon as it is parsed, and to collect it at every turn takes longer than the memory is worth.
-const garbagePercent = 400
+const garbagePercent = 200
 
 func main() {
 	if os.Getenv("GOGC") == "" { // else the user has decided

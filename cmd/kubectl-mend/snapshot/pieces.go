@@ -4,39 +4,147 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"runtime"
-
-	"golang.org/x/sync/errgroup"
+	"io"
 )
 
-// errNoList is the error of what does not look like a list.
-var errNoList = errors.New("the answer is not a list of objects")
+var (
+	// errNoList is the error of what does not look like a list.
+	errNoList = errors.New("the answer is not a list of objects")
+	// errCut is that of a list that ends before it is over.
+	errCut = errors.New("the answer ends in the middle of a list")
+)
 
-// items are the elements of what stands under "items" in a list that an API server has sent, each as it is there. What is in them is not looked at:
-// to parse them is most of the work with a large list, and can be shared out. Nothing is under "items" in an empty list, or null is.
-func items(list []byte) ([][]byte, error) {
-	c := cursor{data: list}
-	found, is := c.member("items")
-	switch {
-	case !is:
-		return nil, errNoList
-	case !found:
-		return nil, nil
-	case c.take('['):
-		return c.elements()
-	case string(c.value()) == "null":
-		return nil, nil
+// pieceSize is how much of a list is looked at together: some dozens of objects.
+const pieceSize = 256 << 10
+
+// split reads a list of objects as an API server sends it, and gives out the objects in it as they stand there, some at a time, as soon as they
+// have come. What is in them is not looked at: to parse them is most of the work with a large list, and can be done by others meanwhile. Objects
+// that were given out belong to who got them.
+func split(list io.Reader, give func(objects [][]byte)) error {
+	s := splitter{}
+	piece, kept := make([]byte, pieceSize), 0 // of the piece before, which was not over
+	for {
+		n, err := io.ReadFull(list, piece[kept:])
+		over := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !over {
+			return fmt.Errorf("read a list: %w", err)
+		}
+		objects := s.over(piece[:kept+n])
+		if len(objects) > 0 {
+			give(objects)
+		}
+		if over {
+			return s.end()
+		}
+		left := piece[s.first() : kept+n]
+		if len(objects) > 0 || len(left) > len(piece)/2 {
+			piece = make([]byte, max(pieceSize, 4*len(left)))
+		}
+		kept = copy(piece, left)
+		s.moved()
 	}
-	return nil, errNoList
 }
 
-// unmanaged is an object without what says who manages its fields, which is a third of it and is not looked at. It takes the place of the object.
+// splitter goes over a list without understanding it.
+type splitter struct {
+	at, depth         int
+	inString, escaped bool
+	// name is the last string in the list itself, which began at word: the name of what follows.
+	name string
+	word int
+	// inItems says that it is among the objects; the one that is not over began at begin.
+	inItems bool
+	begin   int
+	// strange says that it is no list, finished that it is over.
+	strange, finished bool
+}
+
+// over goes on over data, of which all before s.at is known already, and returns the objects that end in it.
+func (s *splitter) over(data []byte) (objects [][]byte) {
+	for ; s.at < len(data); s.at++ {
+		switch b := data[s.at]; {
+		case s.inString:
+			s.text(data)
+		case b == '"':
+			s.inString, s.word = true, s.at+1
+		case b == '{', b == '[':
+			s.open(b)
+		case b == '}', b == ']':
+			s.depth--
+			if s.inItems && s.depth == 2 {
+				objects = append(objects, data[s.begin:s.at+1:s.at+1])
+			}
+			s.inItems = s.inItems && s.depth > 1
+			s.finished = s.depth == 0
+		case s.depth == 0 && bytes.IndexByte(blanks, b) < 0:
+			s.strange = true
+		}
+	}
+	return objects
+}
+
+var blanks = []byte(" \t\r\n")
+
+// text goes on in a string.
+func (s *splitter) text(data []byte) {
+	switch b := data[s.at]; {
+	case s.escaped:
+		s.escaped = false
+	case b == '\\':
+		s.escaped = true
+	case b == '"':
+		s.inString = false
+		if s.depth == 1 {
+			s.name = string(data[s.word:s.at])
+		}
+	}
+}
+
+// open goes into an object or an array.
+func (s *splitter) open(b byte) {
+	s.strange = s.strange || s.depth == 0 && (b != '{' || s.finished)
+	s.depth++
+	switch {
+	case s.depth == 2 && b == '[' && s.name == "items":
+		s.inItems = true
+	case s.depth == 3 && s.inItems:
+		s.begin = s.at
+	}
+}
+
+// first is where that begins which is needed still when more has come.
+func (s *splitter) first() int {
+	switch {
+	case s.inItems && s.depth > 2:
+		return s.begin
+	case s.inString:
+		return s.word
+	}
+	return s.at
+}
+
+// moved says that what is needed still stands at the beginning now.
+func (s *splitter) moved() {
+	by := s.first()
+	s.at, s.begin, s.word = s.at-by, s.begin-by, s.word-by
+}
+
+// end is what is wrong with a list that is to end here.
+func (s *splitter) end() error {
+	switch {
+	case s.strange:
+		return errNoList
+	case !s.finished:
+		return errCut
+	}
+	return nil
+}
+
+// unmanaged is an object without what says who manages its fields, which is half of it and is not looked at. It takes the place of the object.
 func unmanaged(object []byte) []byte {
 	c := cursor{data: object}
-	for _, name := range []string{"metadata", "managedFields"} {
-		if found, _ := c.member(name); !found {
-			return object
-		}
+	if !c.member("metadata") || !c.member("managedFields") {
+		return object
 	}
 	nothing := "null"
 	value := c.value()
@@ -48,7 +156,7 @@ func unmanaged(object []byte) []byte {
 	return append(object[:begin+len(nothing)], object[c.at:]...)
 }
 
-// cursor goes over JSON without understanding it.
+// cursor goes over an object without understanding it.
 type cursor struct {
 	data []byte
 	at   int
@@ -56,7 +164,7 @@ type cursor struct {
 
 // take steps over the next character that is not blank, if it is this one.
 func (c *cursor) take(wanted byte) bool {
-	for c.at < len(c.data) && bytes.IndexByte([]byte(" \t\r\n"), c.data[c.at]) >= 0 {
+	for c.at < len(c.data) && bytes.IndexByte(blanks, c.data[c.at]) >= 0 {
 		c.at++
 	}
 	if c.at == len(c.data) || c.data[c.at] != wanted {
@@ -66,40 +174,25 @@ func (c *cursor) take(wanted byte) bool {
 	return true
 }
 
-// member goes into the object that comes next, up to the value of a member of that name. It has none if it was not found, and is no object that ends
-// if it is not one.
-func (c *cursor) member(name string) (found, is bool) {
+// member goes into the object that comes next, up to the value of a member of that name; false if there is none.
+func (c *cursor) member(name string) bool {
 	if !c.take('{') {
-		return false, false
+		return false
 	}
 	for !c.take('}') {
 		called := c.value()
 		if len(called) < 2 || !c.take(':') {
-			return false, false
+			return false
 		}
 		if string(called[1:len(called)-1]) == name {
-			return true, true
+			return true
 		}
 		if len(c.value()) == 0 {
-			return false, false
+			return false
 		}
 		c.take(',')
 	}
-	return false, true
-}
-
-// elements are those of the array that was begun.
-func (c *cursor) elements() ([][]byte, error) {
-	var all [][]byte
-	for !c.take(']') {
-		element := c.value()
-		if len(element) == 0 {
-			return nil, errNoList
-		}
-		all = append(all, element)
-		c.take(',')
-	}
-	return all, nil
+	return false
 }
 
 // value steps over the next value, and returns it; nothing if there is none that ends.
@@ -109,7 +202,7 @@ func (c *cursor) value() []byte {
 			continue
 		}
 		begin := c.at - 1
-		if open == '"' && !c.string() || open != '"' && !c.nested() {
+		if open == '"' && !c.text() || open != '"' && !c.nested() {
 			return nil
 		}
 		return c.data[begin:c.at]
@@ -121,8 +214,8 @@ func (c *cursor) value() []byte {
 	return c.data[begin:c.at]
 }
 
-// string steps over the rest of a string.
-func (c *cursor) string() bool {
+// text steps over the rest of a string.
+func (c *cursor) text() bool {
 	for {
 		quote := bytes.IndexByte(c.data[c.at:], '"')
 		if quote < 0 {
@@ -149,28 +242,10 @@ func (c *cursor) nested() bool {
 		case '}', ']':
 			depth--
 		case '"':
-			if !c.string() {
+			if !c.text() {
 				return false
 			}
 		}
 	}
 	return depth == 0
-}
-
-// shared does something for each of n things, of which each processor takes its share, and returns what came of each, in their order.
-func shared[T any](n int, do func(i int) (T, error)) ([]T, error) {
-	all := make([]T, n)
-	var work errgroup.Group
-	hands := runtime.GOMAXPROCS(0)
-	for hand := range hands {
-		work.Go(func() (err error) {
-			for i := n * hand / hands; i < n*(hand+1)/hands; i++ {
-				if all[i], err = do(i); err != nil {
-					return fmt.Errorf("item %d of %d: %w", i, n, err)
-				}
-			}
-			return nil
-		})
-	}
-	return all, work.Wait()
 }

@@ -1,16 +1,31 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
-func TestTheItemsOfAListAreFoundAsTheyStand(t *testing.T) {
+// objects are those of a list that comes as from does.
+func objects(from io.Reader) (all []string, err error) {
+	err = split(from, func(some [][]byte) {
+		for _, object := range some {
+			all = append(all, string(object))
+		}
+	})
+	return all, err
+}
+
+func TestTheObjectsOfAListAreFoundAsTheyStand(t *testing.T) {
+	long := `{"a":"` + strings.Repeat(`\"]}`, pieceSize) + `"}`
 	for name, tc := range map[string]struct {
 		list string
 		want []string
@@ -20,33 +35,84 @@ func TestTheItemsOfAListAreFoundAsTheyStand(t *testing.T) {
 		"no items at all":                {`{"kind":"MachineList"}`, nil},
 		"an empty object":                {`{}`, nil},
 		"two, before the rest":           {`{"items":[{"a":1},{"b":[2]}],"kind":"MachineList"}`, []string{`{"a":1}`, `{"b":[2]}`}},
-		"two, behind the rest":           {`{"metadata":{"items":[3]},"kind":"MachineList","items":[{"a":1},{"b":[2]}]}`, []string{`{"a":1}`, `{"b":[2]}`}},
-		"blanks anywhere":                {" {\n\t\"items\" : [ {\"a\" : 1} ,\r\n{} ] } ", []string{`{"a" : 1}`, `{}`}},
+		"two, behind the rest":           {`{"metadata":{"items":[{}]},"kind":"items","of":[{}],"items":[{"a":1},{"b":[2]}]}`, []string{`{"a":1}`, `{"b":[2]}`}},
+		"blanks anywhere":                {" {\n\t\"items\" : [ {\"a\" : 1} ,\r\n{} ] } \n", []string{`{"a" : 1}`, `{}`}},
 		"brackets and quotes in strings": {`{"items":[{"a":"]}\"{["},{"b":"\\"}]}`, []string{`{"a":"]}\"{["}`, `{"b":"\\"}`}},
-		"items inside of an item":        {`{"items":[{"items":[1,2]}]}`, []string{`{"items":[1,2]}`}},
+		"items inside of an item":        {`{"items":[{"items":[{},{}]}]}`, []string{`{"items":[{},{}]}`}},
+		"one that is long":               {`{"items":[{},` + long + `,{}]}`, []string{`{}`, long, `{}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := items([]byte(tc.list))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, item := range found {
-				got = append(got, string(item))
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			for _, from := range []io.Reader{strings.NewReader(tc.list), iotest.HalfReader(strings.NewReader(tc.list)), iotest.OneByteReader(strings.NewReader(tc.list))} {
+				got, err := objects(from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
 			}
 		})
 	}
 }
 
 func TestWhatIsNoListIsNotTakenForAnEmptyOne(t *testing.T) {
-	for _, data := range []string{``, ` `, `[]`, `"items"`, `<html>`, `{"items":[{"a":1}`, `{"items":[{"a":"`, `{"items":[{"a":"\`, `{"kind"`, `{"kind":`, `{"kind" "x"}`, `{"items":{}}`, `{"items":"x"}`, `{,}`} {
-		if found, err := items([]byte(data)); !errors.Is(err, errNoList) {
-			t.Errorf("items(%q) are %q, %v; want an error", data, found, err)
+	for data, want := range map[string]error{
+		`[]`: errNoList, `<html>`: errNoList, `{}x`: errNoList, `{}{}`: errNoList, `items`: errNoList,
+		``: errCut, ` `: errCut, `{"items":[{"a":1}`: errCut, `{"items":[{"a":"`: errCut, `{"items":[{"a":"\`: errCut, `{"kind":`: errCut, `{"items":[]`: errCut,
+	} {
+		if got, err := objects(strings.NewReader(data)); !errors.Is(err, want) {
+			t.Errorf("the objects of %q are %q, %v; want the error %v", data, got, err, want)
 		}
 	}
+	broken := errors.New("the connection is lost")
+	if _, err := objects(io.MultiReader(strings.NewReader(`{"items":[{}`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+		t.Errorf("the error is %v, want the one of who was read from", err)
+	}
+}
+
+func TestObjectsAreTheSameAsThoseThatAParserFinds(t *testing.T) {
+	value := anything(3)
+	object := rapid.MapOfN(rapid.String(), value, 0, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		data, err := json.Marshal(map[string]any{
+			"kind": "List", "a": value.Draw(t, "before"), "z": value.Draw(t, "behind"), "items": rapid.SliceOf(object).Draw(t, "items"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct{ Items []json.RawMessage }
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := objects(chunks{bytes.NewReader(data), rapid.IntRange(1, len(data)).Draw(t, "at a time")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal := func(a string, b json.RawMessage) bool { return a == string(b) }
+		if !slices.EqualFunc(got, want.Items, equal) {
+			t.Errorf("the objects of %s are %q", data, got)
+		}
+	})
+}
+
+// chunks reads so much at a time.
+type chunks struct {
+	from io.Reader
+	size int
+}
+
+func (c chunks) Read(into []byte) (int, error) { return c.from.Read(into[:min(c.size, len(into))]) }
+
+// anything is a value of JSON that is nested no deeper than that.
+func anything(deep int) *rapid.Generator[any] {
+	plain := []*rapid.Generator[any]{
+		rapid.String().AsAny(), rapid.Int().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil), rapid.SampledFrom([]string{`"`, `\`, `\"`, `]}`, `{[`, "items"}).AsAny(),
+	}
+	if deep == 0 {
+		return rapid.OneOf(plain...)
+	}
+	inner := anything(deep - 1)
+	return rapid.OneOf(append(plain, rapid.SliceOfN(inner, 0, 4).AsAny(), rapid.MapOfN(rapid.String(), inner, 0, 4).AsAny())...)
 }
 
 func TestWhoManagesTheFieldsIsCutOut(t *testing.T) {
@@ -64,67 +130,5 @@ func TestWhoManagesTheFieldsIsCutOut(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestItemsAreTheSameAsThoseThatAParserFinds(t *testing.T) {
-	value := rapid.Deferred(func() *rapid.Generator[any] { return anything(3) })
-	rapid.Check(t, func(t *rapid.T) {
-		list := map[string]any{"kind": "List", "a": value.Draw(t, "before"), "z": value.Draw(t, "behind"), "items": rapid.SliceOf(value).Draw(t, "items")}
-		data, err := json.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want struct{ Items []json.RawMessage }
-		if err := json.Unmarshal(data, &want); err != nil {
-			t.Fatal(err)
-		}
-		got, err := items(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != len(want.Items) {
-			t.Fatalf("%d items of %s, want %d", len(got), data, len(want.Items))
-		}
-		for i := range got {
-			if string(got[i]) != string(want.Items[i]) {
-				t.Errorf("item %d of %s is %s, want %s", i, data, got[i], want.Items[i])
-			}
-		}
-	})
-}
-
-// anything is a value of JSON that is nested no deeper than that.
-func anything(deep int) *rapid.Generator[any] {
-	plain := []*rapid.Generator[any]{
-		rapid.String().AsAny(), rapid.Int().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil), rapid.SampledFrom([]string{`"`, `\`, `\"`, `]}`, `{[`}).AsAny(),
-	}
-	if deep == 0 {
-		return rapid.OneOf(plain...)
-	}
-	inner := anything(deep - 1)
-	return rapid.OneOf(append(plain, rapid.SliceOfN(inner, 0, 4).AsAny(), rapid.MapOfN(rapid.String(), inner, 0, 4).AsAny())...)
-}
-
-func TestWhatIsSharedOutComesBackInItsOrder(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 3, 1000} {
-		got, err := shared(n, func(i int) (int, error) { return i, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range n {
-			if got[i] != i {
-				t.Errorf("of %d, thing %d is %d", n, i, got[i])
-			}
-		}
-	}
-	bad := errors.New("it cannot be parsed")
-	if _, err := shared(1000, func(i int) (int, error) {
-		if i == 999 {
-			return 0, fmt.Errorf("no: %w", bad)
-		}
-		return i, nil
-	}); !errors.Is(err, bad) {
-		t.Errorf("the error is %v, want the one of the last thing", err)
 	}
 }

@@ -6,15 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,9 +152,6 @@ func (r *reading) list(ctx context.Context, t task) error {
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	for _, obj := range all {
-		if obj == nil {
-			continue
-		}
 		if err := r.world.keep(r.world.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
@@ -178,16 +177,19 @@ func (r *reading) whole(ctx context.Context, t task, options []client.ListOption
 	if err := r.client.List(ctx, list, options...); err != nil {
 		return nil, err
 	}
-	err = meta.EachListItem(list, func(o runtime.Object) error {
+	err = meta.EachListItem(list, func(o k8sruntime.Object) error {
 		if obj, ok := o.(client.Object); ok {
-			all = append(all, t.kept(obj))
+			if kept := t.kept(obj); kept != nil {
+				all = append(all, kept)
+			}
 		}
 		return nil
 	})
 	return all, err
 }
 
-// inPieces reads what a task asks for, and parses each object by itself: by all processors, and without ever having all of them whole in memory.
+// inPieces reads what a task asks for, and parses the objects of a list while the rest of it is still on its way: each by itself, on all processors,
+// and without ever having all of them whole in memory.
 func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOption) ([]client.Object, error) {
 	reader, err := apiutil.RESTClientForGVK(t.gvk, true, false, r.config, r.codecs, r.http)
 	if err != nil {
@@ -195,30 +197,50 @@ func (r *reading) inPieces(ctx context.Context, t task, options []client.ListOpt
 	}
 	is := r.served[t.gvk.GroupKind()]
 	asked := (&client.ListOptions{}).ApplyOptions(options).AsListOptions()
-	answer := reader.Get().NamespaceIfScoped(t.namespace, is.namespaced && t.namespace != "").Resource(is.plural).
-		VersionedParams(asked, metav1.ParameterCodec).Do(ctx)
-	if err := answer.Error(); err != nil { // which has what the API server says; that of Raw has not
-		return nil, err
-	}
-	list, err := answer.Raw()
+	list, err := reader.Get().NamespaceIfScoped(t.namespace, is.namespaced && t.namespace != "").Resource(is.plural).
+		VersionedParams(asked, metav1.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pieces, err := items(list)
-	if err != nil {
+	defer func() { _ = list.Close() }() // it was only read
+	var parsing errgroup.Group
+	parsing.SetLimit(runtime.GOMAXPROCS(0))
+	var parts []*[]client.Object
+	err = split(list, func(objects [][]byte) {
+		part := &[]client.Object{}
+		parts = append(parts, part)
+		parsing.Go(func() (err error) {
+			*part, err = r.parsed(t, objects)
+			return err
+		})
+	})
+	if err := errors.Join(err, parsing.Wait()); err != nil {
 		return nil, err
 	}
-	return shared(len(pieces), func(i int) (client.Object, error) {
+	var all []client.Object
+	for _, part := range parts {
+		all = append(all, *part...)
+	}
+	return all, nil
+}
+
+// parsed is what is kept of objects.
+func (r *reading) parsed(t task, objects [][]byte) ([]client.Object, error) {
+	all := make([]client.Object, 0, len(objects))
+	for _, data := range objects {
 		made, err := r.world.scheme.New(t.gvk)
 		if err != nil {
 			return nil, err
 		}
 		obj := made.(client.Object)
-		if err := utiljson.Unmarshal(unmanaged(pieces[i]), obj); err != nil {
+		if err := utiljson.Unmarshal(unmanaged(data), obj); err != nil {
 			return nil, err
 		}
-		return t.kept(obj), nil
-	})
+		if kept := t.kept(obj); kept != nil {
+			all = append(all, kept)
+		}
+	}
+	return all, nil
 }
 
 // emptyList is a list of what a task reads, as its type if that is known.
