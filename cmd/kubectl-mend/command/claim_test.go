@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/presence"
 )
 
@@ -38,13 +39,9 @@ type desk struct {
 func deskWith(t *testing.T, objects ...client.Object) *desk {
 	t.Helper()
 	t.Setenv("COLUMNS", "")
-	scheme, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	d := &desk{t: t, asks: true, out: &bytes.Buffer{}}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	inner := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
+	inner := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
 	d.client = interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if d.hooks.Get != nil {

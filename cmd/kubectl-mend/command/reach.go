@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,9 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,6 +18,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
 // completesWithin is how long a shell waits for names.
@@ -57,16 +55,6 @@ func (o *Options) namespace() (string, error) {
 	return name, nil
 }
 
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme),
-		infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme))
-	if err != nil {
-		return nil, fmt.Errorf("register kinds: %w", err)
-	}
-	return scheme, nil
-}
-
 // client reads and writes with the user's rights.
 func (o *Options) client() (client.Client, error) {
 	config, err := o.Config.ToRESTConfig()
@@ -75,11 +63,7 @@ func (o *Options) client() (client.Client, error) {
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: snapshot.New().Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("reach the management cluster: %w", err)
 	}
