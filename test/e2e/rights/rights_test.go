@@ -47,7 +47,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		startManager(ctx, "--default-node-health-check-template="+agent.Kind+"Template.v1alpha1."+agent.Group+"/default/"+agentTemplate)
 		Expect(builders.Apply(ctx, here, withKind(ours()), withKind(theirs()))).To(Succeed())
 		Eventually(func() error {
-			return here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: "leader.kubemend.io"}, &coordinationv1.Lease{})
+			return here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: presence.LeaderLeaseName}, &coordinationv1.Lease{})
 		}).Should(Succeed())
 		byDefault := &nhcv1.NodeHealthCheck{}
 		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Name: "nhc-worker-default"}, byDefault) }).Should(Succeed())
@@ -221,9 +221,19 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			err := here.Get(ctx, client.ObjectKeyFromObject(check), check)
 			return check.Annotations, err
 		}).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
+		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew after a while, and the pod's a while later")
+		leases := []string{presence.LeaderLeaseName, presence.LeaseName}
+		Eventually(func(g Gomega) {
+			for _, name := range leases {
+				lease := &coordinationv1.Lease{}
+				err := here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: name}, lease)
+				g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+				g.Expect(err != nil || len(lease.OwnerReferences) > 0).To(BeTrue(), name)
+			}
+		}).Should(Succeed())
 		manager.Kill()
-		for _, lease := range []string{presence.LeaderLeaseName, presence.LeaseName} {
-			gone(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: lease}})
+		for _, name := range leases {
+			gone(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: name}})
 		}
 	}, SpecTimeout(specPatience))
 
