@@ -305,10 +305,10 @@ func TestTheCommandLineComesLast(t *testing.T) {
 func TestTheWorstRunOfACommandIsHeldAgainstItsAim(t *testing.T) {
 	const s = time.Second
 	status, check := questions(world{5000, 1})[0], questions(world{5000, 1})[2]
-	r := report{cli: cliResults{world{5000, 1}, []answers{
+	r := report{cli: []cliResults{{world{5000, 1}, []answers{
 		{question: status, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
 		{question: check, took: []time.Duration{s, s, 2 * s}, cpu: []time.Duration{s, s, s}, resident: 100 * mebibyte},
-	}}}
+	}}}}
 	for _, line := range []string{
 		"| `kubectl mend status` | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 2.000 s: met |",
 		"| `kubectl mend explain mhc/edge-000` | 1.000 s | 2.000 s | 1.000 s | 100 MiB | ≤ 1.000 s: **missed** |",

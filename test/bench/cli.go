@@ -17,12 +17,12 @@ import (
 // pluginSource is the package of kubectl mend.
 const pluginSource = "github.com/kubemend/kubemend/cmd/kubectl-mend"
 
-// cliWorld is what the command line is measured in, and how often.
-func cliWorld(quick bool) (world, int) {
+// cliWorlds are what the command line is measured in, and how often.
+func cliWorlds(quick bool) ([]world, int) {
 	if quick {
-		return world{200, 1}, 3
+		return []world{{200, 1}, {200, 5}}, 3
 	}
-	return world{5000, 1}, 10
+	return []world{{5000, 1}, {5000, 50}}, 10
 }
 
 // question is a command that is measured, and how long it may take.
@@ -50,21 +50,20 @@ type answers struct {
 	resident float64 // bytes, the highest of all
 }
 
-// cliResults are what was measured of the command line.
+// cliResults are what was measured of the command line in one world.
 type cliResults struct {
 	world
 	all []answers
 }
 
 // measureCommands asks a cluster whose machines were all judged by a manager, which still runs, and of which one has just fallen silent.
-func measureCommands(ctx context.Context, s settings, binaries map[string]string) (_ cliResults, err error) {
-	w, runs := cliWorld(s.quick)
+func measureCommands(ctx context.Context, s settings, w world, runs int, binaries map[string]string) (_ cliResults, err error) {
 	results := cliResults{world: w}
 	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubemend/kubemend")
 	if err != nil {
 		return results, err
 	}
-	stage, err := raised(ctx, &stage{world: w, crds: []string{filepath.Join(root, "config", "crd", "bases")}})
+	stage, err := raised(ctx, &stage{world: w, secure: true, crds: []string{filepath.Join(root, "config", "crd", "bases")}})
 	if err != nil {
 		return results, err
 	}
@@ -130,45 +129,52 @@ func (s *stage) ask(ctx context.Context, q question, binary, home string, runs i
 }
 
 // measureCommandLine measures how long the command line takes.
-func (r *report) measureCommandLine(ctx context.Context, binaries map[string]string) (err error) {
+func (r *report) measureCommandLine(ctx context.Context, binaries map[string]string) error {
 	began := time.Now()
-	r.cli, err = measureCommands(ctx, r.settings, binaries)
-	r.cliTook = time.Since(began)
-	if err != nil {
-		return fmt.Errorf("measure the command line with %d machines: %w", r.cli.machines, err)
+	defer func() { r.cliTook = time.Since(began) }()
+	worlds, runs := cliWorlds(r.settings.quick)
+	for _, w := range worlds {
+		results, err := measureCommands(ctx, r.settings, w, runs, binaries)
+		if err != nil {
+			return fmt.Errorf("measure the command line with %s: %w", w.title(), err)
+		}
+		r.cli = append(r.cli, results)
 	}
 	return nil
 }
 
 // cliMarkdown is the part of the report about the command line.
 func (r report) cliMarkdown() string {
-	if len(r.cli.all) == 0 {
+	if len(r.cli) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "## The command line\n\nThis part was generated on %s, in %s, on %s. %s. "+
 		"`make bench ARGS=\"-only cli\"` takes it anew and leaves the rest as it is.\n\n%s\n",
 		r.settings.date, r.cliTook.Round(time.Second), strings.Join(r.machine, ", "), versions(), cliMethod)
-	fmt.Fprintf(&b, "| %d machines in one cluster | median | worst of %d | processor time, median | resident memory, highest | aim |\n"+
-		"|---|---:|---:|---:|---:|---|\n", r.cli.machines, len(r.cli.all[0].took))
-	for _, a := range r.cli.all {
-		worst, verdict := slices.Max(a.took), "met"
-		if worst > a.aim {
-			verdict = "**missed**"
+	for _, results := range r.cli {
+		fmt.Fprintf(&b, "\n| %s | median | worst of %d | processor time, median | resident memory, highest | aim |\n"+
+			"|---|---:|---:|---:|---:|---|\n", results.title(), len(results.all[0].took))
+		for _, a := range results.all {
+			worst, verdict := slices.Max(a.took), "met"
+			if worst > a.aim {
+				verdict = "**missed**"
+			}
+			fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | ≤ %s: %s |\n", a.question,
+				seconds(percentile(a.took, 50).Seconds()), seconds(worst.Seconds()), seconds(percentile(a.cpu, 50).Seconds()),
+				mebibytes(a.resident/mebibyte), seconds(a.aim.Seconds()), verdict)
 		}
-		fmt.Fprintf(&b, "| `kubectl mend %s` | %s | %s | %s | %s | ≤ %s: %s |\n", a.question,
-			seconds(percentile(a.took, 50).Seconds()), seconds(worst.Seconds()), seconds(percentile(a.cpu, 50).Seconds()),
-			mebibytes(a.resident/mebibyte), seconds(a.aim.Seconds()), verdict)
 	}
 	return b.String()
 }
 
 // cliMethod says how the figures of the command line are taken, and what distorts them.
 const cliMethod = `One management and one workload API server of their own, with Machines of about 4 KiB and what a manager has written on them, Nodes of
-about 8 KiB and one MachineHealthCheck. Each run of a command is a process of its own and is measured from its start to its end, as an
+about 8 KiB and one MachineHealthCheck for each cluster. Each run of a command is a process of its own and is measured from its start to its end, as an
 administrator who waits for it would; one run before is not counted. Memory and processor time are those that the system has counted
 for the process. The machine that is explained has just fallen silent. The aim is for the worst run.
 
 The API servers, etcd and the manager share the cores with the command: about as much as the command works, the API servers do, to list all
-Machines and Nodes once for each run.
+Machines and Nodes once for each run. How much of a limit is used depends on all machines of a check, so all of them are read to explain one: with
+all machines in one cluster, the list of 5000 Machines alone, 40 MB of JSON, takes an API server about 1.8 s here, whoever asks for it.
 `

@@ -28,7 +28,7 @@ type report struct {
 	fleet     []plotResults
 	fleetTook time.Duration
 
-	cli     cliResults
+	cli     []cliResults
 	cliTook time.Duration
 }
 
