@@ -123,7 +123,7 @@ func (h *handing) run(ctx context.Context, s selection) error {
 	turns := planHanding(h.way, f, h.force)
 	changes, refused := h.show(turns)
 	if changes > 0 && !h.dryRun {
-		if err := h.confirm(); err != nil {
+		if err := h.confirm(ctx); err != nil {
 			return err
 		}
 		if err := h.do(ctx, turns); err != nil {
@@ -159,8 +159,8 @@ func (h *handing) show(turns []turn) (changes, refused int) {
 	return changes, refused
 }
 
-// confirm asks the user.
-func (h *handing) confirm() error {
+// confirm asks the user. To be interrupted is to be told no: whoever waits for a line does not notice that by itself.
+func (h *handing) confirm(ctx context.Context) error {
 	if h.yes {
 		return nil
 	}
@@ -168,13 +168,25 @@ func (h *handing) confirm() error {
 		return Exit{Refused, errors.New("nothing was changed: there is no terminal to ask at, so say --yes")}
 	}
 	_, _ = fmt.Fprint(h.Out, "Proceed? [y/N] ")
-	answer, err := bufio.NewReader(h.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
+	type line struct {
+		text string
+		err  error
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	answered := make(chan line, 1)
+	go func() {
+		typed, err := bufio.NewReader(h.In).ReadString('\n')
+		answered <- line{typed, err}
+	}()
+	select {
+	case <-ctx.Done():
+	case answer := <-answered:
+		if answer.err != nil && !errors.Is(answer.err, io.EOF) {
+			return fmt.Errorf("read the answer: %w", answer.err)
+		}
+		switch strings.ToLower(strings.TrimSpace(answer.text)) {
+		case "y", "yes":
+			return nil
+		}
 	}
 	return Exit{Refused, errors.New("nothing was changed")}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,30 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 	}
 }
 
+func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
+	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	d.asks = true
+	silent, typing := io.Pipe() // nobody answers
+	defer func() { _ = typing.Close() }()
+	ctx, interrupt := context.WithCancel(t.Context())
+	asked := &looked{told: func(int) {}}
+	asked.told = func(int) {
+		if strings.HasSuffix(asked.String(), "[y/N] ") {
+			interrupt()
+		}
+	}
+	h := &handing{
+		IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, way: claiming, client: d.client, now: noon, asks: true,
+	}
+	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
+	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
+		t.Errorf("it ends with %v", err)
+	}
+	if marks := d.marks(); len(marks) > 0 {
+		t.Errorf("the marks are %v", marks)
+	}
+}
+
 func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("a", ""), checkNamed("b", "true"), checkNamed("c", ""), checkNamed("d", "", "other"))...)
 	d.hooks.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -326,7 +351,7 @@ func TestWhichChecksIsSaidInOneWay(t *testing.T) {
 		"release mhc/a -A":             {Misused, "names go neither with --selector nor with --all-namespaces"},
 		"claim -l !!":                  {Misused, "--selector: "},
 		"claim mhc/a --no-such-flag":   {Misused, "unknown flag: --no-such-flag"},
-		"claim mhc/a --kubeconfig=/no": {Failed, "find the "},
+		"claim mhc/a --kubeconfig=/no": {Failed, "read the kubeconfig: "},
 	} {
 		t.Run(line, func(t *testing.T) {
 			var out bytes.Buffer

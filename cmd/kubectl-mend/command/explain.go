@@ -26,30 +26,41 @@ func (o *Options) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain KIND/NAME",
 		Short: "Say why a machine is or is not being remediated, and what happens next",
-		Long: "Say how a machine, a node, a host or a remediation is judged, by which check, and since when; what would be done about it; " +
+		Long: "Say how a machine, a node or a host is judged, by which check, and since when, or how a check or a remediation stands; what would be done; " +
 			"everything that holds that back, in the order in which the controller asks; and, in the last line, the next thing that happens, " +
 			"or what a person has to do.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain mhc/workers -o yaml", o.Name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return Exit{Misused, fmt.Errorf("expected one of %s", spelled(explainable))}
-			}
-			return nil
-		},
+		Args:              oneName,
 		ValidArgsFunction: o.completeNames(explainable...),
 		RunE: func(c *cobra.Command, args []string) error {
 			e, err := o.explanation(c.Context(), args[0], cluster)
 			if err != nil {
 				return err
 			}
-			return o.print(o.Out, e, func() error { return e.Print(o.Out, text.Width(o.Out), text.PainterFor(o.Out)) })
+			return o.print(o.Out, e, func() error { return e.Print(o.Out, o.width(), text.PainterFor(o.Out)) })
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "The Cluster that the node is of, where several have one of that name.")
-	o.addOutput(c, "json", "yaml")
+	o.addOutput(c, "wide", "json", "yaml")
 	o.addWorldFlags(c)
 	return c
+}
+
+// oneName are the arguments of a command that is about one object.
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	if len(args) == 2 && !strings.Contains(args[0], "/") {
+		if k, known := kindCalled(args[0]); known && slices.Contains(explainable, k) {
+			return Exit{Misused, fmt.Errorf("%q: write %s/%s", args, args[0], args[1])}
+		}
+	}
+	if len(args) > 1 {
+		return Exit{Misused, fmt.Errorf("%q: one at a time", args)}
+	}
+	return Exit{Misused, fmt.Errorf("say what to explain: %s", spelled(explainable))}
 }
 
 // explanation explains what arg names.
@@ -105,8 +116,9 @@ func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (c
 	if k == remediationKind {
 		kinds = []kind{metal3Kind, ownKind}
 	}
-	var namespaces []string
+	called, namespaces := make([]string, 0, len(kinds)), []string{}
 	for _, k := range kinds {
+		called = append(called, string(k))
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
 		if err := a.Reader().List(ctx, list); err != nil && !request.Missing(err) {
@@ -120,7 +132,7 @@ func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (c
 	}
 	switch len(namespaces) {
 	case 0:
-		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", k, name)
+		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", listed(called, "or"), name)
 	case 1:
 		return client.ObjectKey{Namespace: namespaces[0], Name: name}, nil
 	}

@@ -53,7 +53,7 @@ func (o *Options) history() *cobra.Command {
 	c.Flags().StringVar(&s.Cluster, "cluster", "", "What concerns the Machines of one Cluster.")
 	c.Flags().DurationVar(&since, "since", 24*time.Hour, "How far back. 0 is as far as is remembered.")
 	o.addOutput(c, "wide", "json", "yaml")
-	c.MarkFlagsMutuallyExclusive("machine", "host", "cluster")
+	excluding(c, "machine", "host", "cluster")
 	o.addWorldFlags(c)
 	return c
 }

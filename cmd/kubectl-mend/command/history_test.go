@@ -132,10 +132,10 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 
 func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 	for line, says := range map[string]string{
-		"history -o table":              `--output "table": expected one of wide, json, yaml`,
+		"history -o table":              `--output "table": expected wide, json or yaml`,
 		"history --since=-1h":           "the future has not happened yet",
 		"history -A --machine a":        "leave --all-namespaces out",
-		"history --machine a --host b":  "none of the others can be",
+		"history --machine a --host b":  "--machine and --host exclude each other",
 		"history mhc/a":                 "takes no arguments",
 		"history --machine a --since x": "invalid argument",
 	} {
@@ -144,7 +144,7 @@ func TestAHistoryThatCannotBeMeantIsRefused(t *testing.T) {
 			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
 			root := New(streams, "kubectl mend", "test")
 			root.SetArgs(strings.Fields(line))
-			if code := Run(t.Context(), root, streams); code == Done || !strings.Contains(out.String(), says) {
+			if code := Run(t.Context(), root, streams); code != Misused || !strings.Contains(out.String(), says) {
 				t.Errorf("code %d, printed\n%s", code, out.String())
 			}
 		})

@@ -69,8 +69,5 @@ func spelled(kinds []kind) string {
 	for _, k := range kinds {
 		all = append(all, k.alias()+"/NAME")
 	}
-	if n := len(all); n > 1 {
-		return strings.Join(all[:n-1], ", ") + " or " + all[n-1]
-	}
-	return strings.Join(all, "")
+	return listed(all, "or")
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,16 +52,30 @@ func (o *Options) namespace() (string, error) {
 	}
 	name, _, err := o.Config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return "", fmt.Errorf("find the namespace: %w", err)
+		return "", fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return name, nil
 }
 
-// client reads and writes with the user's rights.
-func (o *Options) client() (client.Client, error) {
+// config says which cluster, and as whom. Where nothing says so, client-go asks a server on this machine, and all that the user would see is that
+// there is none.
+func (o *Options) config() (*rest.Config, error) {
 	config, err := o.Config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the management cluster: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	written, err := o.Config.ToRawKubeConfigLoader().RawConfig()
+	if err == nil && len(written.Clusters) == 0 && ptr.Deref(o.Config.APIServer, "") == "" && config.Host == clientcmd.ClusterDefaults.Server {
+		return nil, errors.New("no kubeconfig was found, or it names no cluster: name one with --kubeconfig, or in KUBECONFIG")
+	}
+	return config, nil
+}
+
+// client reads and writes with the user's rights.
+func (o *Options) client() (client.Client, error) {
+	config, err := o.config()
+	if err != nil {
+		return nil, err
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})

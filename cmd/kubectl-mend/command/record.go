@@ -1,22 +1,18 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
-
-// ownerOnly is the mode of a recorded file: it has no secrets in it, but names of everything.
-const ownerOnly = 0o600
 
 // record is the command that writes a world to a file.
 func (o *Options) record() *cobra.Command {
@@ -27,7 +23,7 @@ func (o *Options) record() *cobra.Command {
 		Long: `Write all that the other commands look at to a file, for somebody who has no access to the cluster, or for later.
 
 The file is JSON, packed with gzip, and --from looks at it in place of a cluster. There is no Secret in it, no address or credentials of a BMC,
-nothing of templates but their names, and no annotation that kubemend does not read. There are the names, labels and conditions of clusters,
+nothing of other people's templates but their names, and no annotation that kubemend does not read. There are the names, labels and conditions of clusters,
 machines, nodes and hosts in it, and the events about them.
 
 What you may not read is left out, and said.`,
@@ -44,21 +40,17 @@ What you may not read is left out, and said.`,
 }
 
 func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name string) error {
-	if name == "-" && isTerminal(o.Out) {
+	if name == "-" && text.IsTerminal(o.Out) {
 		return Exit{Misused, errors.New("a terminal cannot show what is packed with gzip: name a file with -o, or redirect the output")}
 	}
 	world, err := o.world(ctx, scope)
 	if err != nil {
 		return err
 	}
-	var content bytes.Buffer // a file is written whole, or not at all
-	if err := world.Save(&content); err != nil {
-		return err
-	}
 	if name == "-" {
-		_, err = o.Out.Write(content.Bytes())
+		err = world.Save(o.Out)
 	} else {
-		err = os.WriteFile(name, content.Bytes(), ownerOnly)
+		err = saved(world, name)
 	}
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
@@ -67,9 +59,29 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	return o.sayRecorded(ctx, world, name)
 }
 
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+// saved writes a world to a file whole, or not at all: whatever was there stays until the new one is written. What is there and is no file, such as
+// a pipe or a link, is written to.
+func saved(world *snapshot.World, name string) (err error) {
+	if is, err := os.Lstat(name); err == nil && !is.Mode().IsRegular() {
+		other, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(world.Save(other), other.Close())
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // its owner alone may read it: there are names of everything in it
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	if err := errors.Join(world.Save(file), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), name)
 }
 
 // sayRecorded tells how much there is in a record. That somebody may not read machines is told already.

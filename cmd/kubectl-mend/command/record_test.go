@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 var recordedAt = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *byt
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	config := genericclioptions.NewConfigFlags(false)
 	config.KubeConfig = ptr.To(filepath.Join(t.TempDir(), "kubeconfig"))
-	if err := os.WriteFile(*config.KubeConfig, []byte("apiVersion: v1\nkind: Config\n"), ownerOnly); err != nil {
+	if err := os.WriteFile(*config.KubeConfig, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o = &Options{IOStreams: streams, Name: "kubectl mend", Config: config, Clock: clock.RealClock{}}
@@ -83,6 +84,40 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 	}
 }
 
+func TestARecordTakesThePlaceOfAnotherOneWhole(t *testing.T) {
+	o, _, errOut := recorder(t, &snapshot.Scope{})
+	folder := t.TempDir()
+	file := filepath.Join(folder, "world")
+	if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t, o, "record", "-o", file); code != Done {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v, %v: others may read names of everything", is.Mode(), err)
+	}
+	if _, err := load(file); err != nil {
+		t.Error(err)
+	}
+	if code := run(t, o, "record", "-o", filepath.Join(folder, "nowhere", "world")); code != Failed || !strings.Contains(errOut.String(), "write the record: ") {
+		t.Errorf("into a folder that is not there: exit code %d: %s", code, errOut)
+	}
+	link := filepath.Join(folder, "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t, o, "record", "-o", link); code != Done {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	if _, err := load(file); err != nil {
+		t.Errorf("behind a link: %v", err)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 2 {
+		t.Errorf("there are %v, %v", left, err)
+	}
+}
+
 func TestARecordGoesToThePipeUnlessAFileIsNamed(t *testing.T) {
 	var scope snapshot.Scope
 	o, out, errOut := recorder(t, &scope)
@@ -130,7 +165,7 @@ func TestAFileThatIsNoneIsSaid(t *testing.T) {
 	if _, err := o.world(t.Context(), snapshot.Scope{}); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	if err := os.WriteFile(o.from, []byte("kind: Pod"), ownerOnly); err != nil {
+	if err := os.WriteFile(o.from, []byte("kind: Pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := o.from + ": load a world: it is no file that `kubectl mend record` has written"
@@ -156,7 +191,7 @@ func TestATerminalIsNotWrittenTo(t *testing.T) {
 	}
 	defer func() { _ = errors.Join(reader.Close(), writer.Close()) }()
 	for name, out := range map[string]io.Writer{"a buffer": &bytes.Buffer{}, "a pipe": writer} {
-		if isTerminal(out) {
+		if text.IsTerminal(out) {
 			t.Errorf("%s is taken for a terminal", name)
 		}
 	}

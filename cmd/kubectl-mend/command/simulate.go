@@ -54,12 +54,12 @@ The exit code is 3 if more remediations begin than --max-remediations, and 1 if 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, a, func() error { return a.Print(o.Out, text.Width(o.Out), text.PainterFor(o.Out)) })
+			err = o.print(o.Out, a, func() error { return a.Print(o.Out, o.width(), text.PainterFor(o.Out)) })
 			return errors.Join(err, s.verdict(a))
 		},
 	}
 	s.addFlags(c)
-	o.addOutput(c, "json", "yaml")
+	o.addOutput(c, "wide", "json", "yaml")
 	o.addWorldFlags(c)
 	return c
 }
@@ -71,7 +71,7 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
 	f.StringVar(&s.Fail, "fail", "",
 		"What fails: a label selector over Machines, and over the Nodes that NodeHealthChecks judge; or machine/NAME and node/NAME, separated by commas.")
-	f.DurationVar(&s.FailAt, "fail-at", 0, "When it fails.")
+	f.DurationVar(&s.FailAt, "fail-at", 0, "How long from now it fails. If 0, at once.")
 	f.DurationVar(&s.For, "for", 0, "For how long it fails. If 0, until a remediation brings it back.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to play.")
 	f.DurationVar(&s.DeletionTakes, "deletion-takes", 2*time.Minute,

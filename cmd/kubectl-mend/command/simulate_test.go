@@ -75,7 +75,7 @@ const silentC1 = `{"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "ta
 
 func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")
-	if err := os.WriteFile(file, []byte(silentC1), ownerOnly); err != nil {
+	if err := os.WriteFile(file, []byte(silentC1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	check, _, _ := strings.Cut(checkOfC1, "  remediation:")

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -46,18 +49,21 @@ func (o *Options) status() *cobra.Command {
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "With --watch: how often to look.")
 	o.addOutput(c, "wide", "json", "yaml")
 	o.addWorldFlags(c)
-	c.MarkFlagsMutuallyExclusive("watch", "from")
+	excluding(c, "watch", "from")
 	return c
 }
 
 // printStatus prints the status to a page, laid out for the output of the command.
 func (o *Options) printStatus(ctx context.Context, page io.Writer, cluster string) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
 	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster})
 	if err != nil {
 		return err
 	}
-	namespace, err := o.namespace()
-	if err != nil {
+	if err := clusterIsThere(ctx, a.Reader(), namespace, cluster); err != nil {
 		return err
 	}
 	s, err := explain.Of(ctx, a, namespace, cluster)
@@ -71,6 +77,24 @@ func (o *Options) printStatus(ctx context.Context, page io.Writer, cluster strin
 	})
 }
 
+// clusterIsThere is an error if there is certainly no Cluster of that name in the namespace, or in any if that is empty: a name that was mistyped
+// must not look like a cluster where all is well.
+func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name string) error {
+	if name == "" {
+		return nil
+	}
+	list := &clusterv1.ClusterList{}
+	err := reader.List(ctx, list, client.InNamespace(namespace))
+	called := func(c clusterv1.Cluster) bool { return c.Name == name }
+	switch {
+	case err != nil, slices.ContainsFunc(list.Items, called): // what could not be read may be there, and is said beside the answer
+		return nil
+	case namespace == "":
+		return fmt.Errorf("there is no Cluster %s in any namespace", name)
+	}
+	return fmt.Errorf("there is no Cluster %s in namespace %s", name, namespace)
+}
+
 // clearScreen takes the cursor to the upper left corner of a terminal, and what stood on it away.
 const clearScreen = "\x1b[H\x1b[2J"
 
@@ -79,10 +103,13 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 	if every <= 0 {
 		return Exit{Misused, errors.New("--every: expected a duration above 0")}
 	}
-	for {
+	for looks := 0; ; looks++ {
 		var page bytes.Buffer // the old one stands until the new one is whole
 		if err := o.printStatus(ctx, &page, cluster); err != nil {
-			_, _ = fmt.Fprintln(&page, "error:", err) // it may be over in a moment
+			if looks == 0 {
+				return err
+			}
+			_, _ = fmt.Fprintln(&page, "error:", err) // it was there, so it may be there again in a moment
 		}
 		select {
 		case <-ctx.Done(): // what was read halfway is not shown

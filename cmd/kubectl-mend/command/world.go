@@ -14,7 +14,7 @@ import (
 func (o *Options) addWorldFlags(cmd *cobra.Command) {
 	o.addScope(cmd)
 	cmd.Flags().StringVar(&o.from, "from", "",
-		"File that `kubectl mend record` has written. It is looked at instead of the cluster, as it was when it was recorded, "+
+		"Look at a `FILE` that the record command has written, instead of the cluster: at what was there when it was recorded, "+
 			"in all namespaces unless -n names one.")
 	_ = cmd.MarkFlagFilename("from") // the flag is there
 }
@@ -33,12 +33,11 @@ func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.Wo
 	if o.read != nil {
 		return o.read(ctx, scope)
 	}
-	source, err := snapshot.From(o.Config)
+	config, err := o.config()
 	if err != nil {
 		return nil, err
 	}
-	source.Clock = o.Clock
-	return snapshot.Read(ctx, source, scope)
+	return snapshot.Read(ctx, snapshot.Source{Config: config, Clock: o.Clock}, scope)
 }
 
 func load(name string) (*snapshot.World, error) {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -28,15 +27,6 @@ type Source struct {
 	Config *rest.Config
 	// Clock says when it is read; the real one if nil.
 	Clock clock.PassiveClock
-}
-
-// From is the management cluster that the flags of a command name.
-func From(flags genericclioptions.RESTClientGetter) (Source, error) {
-	config, err := flags.ToRESTConfig()
-	if err != nil {
-		return Source{}, fmt.Errorf("find the management cluster: %w", err)
-	}
-	return Source{Config: config}, nil
 }
 
 // Scope is how much of a management cluster is read.
