@@ -74,7 +74,10 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explai
 		return nil, err
 	}
 	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
-	if cluster == "" && k != nodeCheckKind {
+	switch {
+	case k == nodeKind:
+		scope.Node = name
+	case cluster == "" && k != nodeCheckKind:
 		if scope.Cluster, err = o.clusterOf(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}); err != nil {
 			return nil, err
 		}
@@ -163,28 +166,13 @@ func (o *Options) clusterOf(ctx context.Context, k kind, key client.ObjectKey) (
 	if err != nil {
 		return "", err
 	}
-	switch k {
-	case machineCheckKind:
+	if k == machineCheckKind {
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check) // whatever is wrong is found out when the world is read
 		return check.Spec.ClusterName, nil
-	case nodeKind:
-		return clusterOfNode(ctx, reader, key), nil
-	default:
-		o := &metav1.PartialObjectMetadata{}
-		o.SetGroupVersionKind(groups[k])
-		_ = reader.Get(ctx, key, o)
-		return o.Labels[clusterv1.ClusterNameLabel], nil
 	}
-}
-
-// clusterOfNode is the cluster of the one Machine that names a node.
-func clusterOfNode(ctx context.Context, reader client.Reader, node client.ObjectKey) string {
-	list := &clusterv1.MachineList{}
-	_ = reader.List(ctx, list, client.InNamespace(node.Namespace))
-	machines := slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return m.Status.NodeRef.Name != node.Name })
-	if len(machines) != 1 {
-		return ""
-	}
-	return machines[0].Spec.ClusterName
+	labelled := &metav1.PartialObjectMetadata{}
+	labelled.SetGroupVersionKind(groups[k])
+	_ = reader.Get(ctx, key, labelled)
+	return labelled.Labels[clusterv1.ClusterNameLabel], nil
 }

@@ -34,16 +34,31 @@ func inParallel(tasks []func()) {
 	_ = work.Wait() // what fails, says so itself
 }
 
-// workloads reads the nodes of all workload clusters.
+// workloads reads the nodes of all workload clusters in scope.
 func (r *reading) workloads(ctx context.Context) {
 	r.world.mu.RLock()
 	clusters := slices.Clone(r.all(clusterv1.GroupVersion.WithKind("Cluster")))
+	named := r.naming(r.Node)
 	r.world.mu.RUnlock()
 	tasks := make([]func(), 0, len(clusters))
 	for _, rec := range clusters {
-		tasks = append(tasks, func() { r.workload(ctx, rec.is.(*clusterv1.Cluster)) })
+		cluster := rec.is.(*clusterv1.Cluster)
+		if r.Node == "" || named[client.ObjectKeyFromObject(cluster)] {
+			tasks = append(tasks, func() { r.workload(ctx, cluster) })
+		}
 	}
 	inParallel(tasks)
+}
+
+// naming are the clusters with a Machine that names a node.
+func (r *reading) naming(node string) map[client.ObjectKey]bool {
+	clusters := map[client.ObjectKey]bool{}
+	for _, rec := range r.all(machineGVK) {
+		if m, whole := rec.is.(*clusterv1.Machine); whole && m.Status.NodeRef.Name == node {
+			clusters[client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}] = true
+		}
+	}
+	return clusters
 }
 
 func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {

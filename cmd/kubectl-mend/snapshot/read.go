@@ -37,6 +37,8 @@ type Scope struct {
 	Cluster string
 	// Nodes says that the nodes of workload clusters are read.
 	Nodes bool
+	// Node leaves out the nodes of clusters in which no Machine names a node of that name. They are read after the Machines then.
+	Node string
 	// Events says that events are read.
 	Events bool
 	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
@@ -82,7 +84,7 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	var work sync.WaitGroup
 	work.Go(func() { // the nodes are most of what is read beside the machines
 		r.each(ctx, r.clusters())
-		if scope.Nodes {
+		if scope.Nodes && scope.Node == "" {
 			r.workloads(ctx)
 		}
 	})
@@ -91,6 +93,9 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 		r.each(ctx, r.second(ctx))
 	})
 	work.Wait()
+	if scope.Nodes && scope.Node != "" {
+		r.workloads(ctx)
+	}
 	r.world.live = r.live
 	return r.world, nil
 }

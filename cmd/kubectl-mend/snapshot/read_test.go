@@ -266,24 +266,6 @@ func TestAKubeconfigRunsNothingOnTheMachineOfTheUser(t *testing.T) {
 	}
 }
 
-func TestAScopeIsKeptTo(t *testing.T) {
-	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
-	if err := from.Add(aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" })); err != nil {
-		t.Fatal(err)
-	}
-	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
-	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
-	if err := errors.Join(w.Client().List(t.Context(), list), w.Client().List(t.Context(), clusters)); err != nil {
-		t.Fatal(err)
-	}
-	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 0 {
-		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
-	}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("what is out of scope: %v", err)
-	}
-}
-
 func forbid(w *World, gvk schema.GroupVersionKind, plural, namespace string) {
 	w.Forbid(gvk, plural, true, namespace, apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", errors.New(`User "u" may not`)))
 }
