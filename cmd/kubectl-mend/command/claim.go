@@ -67,7 +67,7 @@ func (o *Options) handing(w way, short, long string) *cobra.Command {
 			if h.client, err = o.client(); err != nil {
 				return err
 			}
-			h.now, h.asks = o.Clock.Now(), text.IsTerminal(o.In)
+			h.now, h.asks = o.timeAt(c.Context(), h.client), text.IsTerminal(o.In)
 			return h.run(c.Context(), s)
 		},
 		ValidArgsFunction: o.completeNames(machineCheckKind),

@@ -39,7 +39,8 @@ type Options struct {
 	Name string
 	// Config says which cluster, as whom, in which namespace.
 	Config *genericclioptions.ConfigFlags
-	Clock  clock.PassiveClock
+	// Clock says what time it is where things are judged.
+	Clock clock.PassiveClock
 
 	allNamespaces bool
 	output        string
@@ -54,7 +55,7 @@ type Options struct {
 
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
-	o := &Options{IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true), Clock: clock.RealClock{}}
+	o := &Options{IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true), Clock: &serverClock{PassiveClock: clock.RealClock{}}}
 	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)
 }

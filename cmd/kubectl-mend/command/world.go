@@ -37,7 +37,9 @@ func (o *Options) world(ctx context.Context, scope snapshot.Scope) (*snapshot.Wo
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.Read(ctx, snapshot.Source{Config: config, Clock: o.Clock}, scope)
+	w, err := snapshot.Read(ctx, snapshot.Source{Config: config, Clock: o.Clock}, scope)
+	o.sayClock()
+	return w, err
 }
 
 func load(name string) (*snapshot.World, error) {
