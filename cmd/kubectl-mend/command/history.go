@@ -44,7 +44,10 @@ func (o *Options) history() *cobra.Command {
 			if since > 0 {
 				s.Since = now.Add(-since)
 			}
-			objects, trouble := observeHistory(c.Context(), reader, s.Namespace)
+			objects, trouble, err := observeHistory(c.Context(), reader, s.Namespace)
+			if err != nil {
+				return err
+			}
 			return o.printHistory(chronicle{Entries: history.Of(objects, s), Trouble: trouble})
 		},
 	}

@@ -24,10 +24,13 @@ type historian struct {
 	client.Reader
 
 	trouble []string
+	// read is how many lists there were.
+	read int
 }
 
-// observeHistory reads all that history is made of, of one namespace or of all if it is empty. What may not be read is done without, and said.
-func observeHistory(ctx context.Context, c client.Reader, namespace string) (history.Objects, []string) {
+// observeHistory reads all that history is made of, of one namespace or of all if it is empty. What may not be read is done without, and said; it
+// is an error if nothing can be.
+func observeHistory(ctx context.Context, c client.Reader, namespace string) (history.Objects, []string, error) {
 	h := &historian{Reader: c}
 	var machines clusterv1.MachineList
 	var checks clusterv1.MachineHealthCheckList
@@ -46,12 +49,19 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (his
 		h.list(ctx, list, namespace, kind.Kind+"s")
 		o.Requests = append(o.Requests, list.Items...)
 	}
-	return o, h.trouble
+	if h.read == 0 && len(h.trouble) > 0 {
+		return o, nil, fmt.Errorf("nothing could be read: %s", h.trouble[0])
+	}
+	return o, h.trouble, nil
 }
 
 // list fills in a list. A kind that is not installed has no objects, and that is no trouble.
 func (h *historian) list(ctx context.Context, list client.ObjectList, namespace, what string) {
-	if err := h.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+	err := h.List(ctx, list, client.InNamespace(namespace))
+	switch {
+	case err == nil:
+		h.read++
+	case !meta.IsNoMatchError(err):
 		h.trouble = append(h.trouble, fmt.Sprintf("%s: %s", what, err))
 	}
 }

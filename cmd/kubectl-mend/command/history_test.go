@@ -54,8 +54,8 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 		}
 		return c.List(ctx, list, opts...)
 	}
-	objects, trouble := observeHistory(t.Context(), d.client, "metal")
-	if len(trouble) != 1 || !strings.HasPrefix(trouble[0], "MachineHealthChecks: ") {
+	objects, trouble, err := observeHistory(t.Context(), d.client, "metal")
+	if err != nil || len(trouble) != 1 || !strings.HasPrefix(trouble[0], "MachineHealthChecks: ") {
 		t.Errorf("the trouble is %q, want that of the one kind that may not be read", trouble)
 	}
 	var got []string
@@ -67,6 +67,17 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
+	d := deskWith(t)
+	if _, trouble, err := observeHistory(t.Context(), d.client, "metal"); err != nil || len(trouble) > 0 {
+		t.Errorf("where there is nothing: %q, %v", trouble, err)
+	}
+	d.hooks.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("the line is down") }
+	if _, _, err := observeHistory(t.Context(), d.client, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
+		t.Errorf("where nothing answers: %v", err)
 	}
 }
 
