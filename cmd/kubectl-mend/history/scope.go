@@ -7,10 +7,10 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // Kinds that are told apart.
@@ -137,7 +137,7 @@ func (w *within) addAround(m *clusterv1.Machine, o Objects) {
 		}
 	}
 	for i := range o.Checks {
-		if c := &o.Checks[i]; selects(c, m) {
+		if c := &o.Checks[i]; c.Namespace == m.Namespace && machinehealthcheck.Unselected(c, m) == "" {
 			w.checks[refOf(machineCheckKind, c)] = true
 		}
 	}
@@ -195,13 +195,6 @@ func isFor(r metav1.Object, m *clusterv1.Machine) bool {
 		}
 	}
 	return r.GetName() == m.Name
-}
-
-// selects reports whether check watches m. An empty selector selects nothing. (Cluster API.)
-func selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-	return err == nil && !selector.Empty() && check.Namespace == m.Namespace && check.Spec.ClusterName == m.Spec.ClusterName &&
-		selector.Matches(labels.Set(m.Labels))
 }
 
 func refOf(kind string, o metav1.Object) look.Ref {
