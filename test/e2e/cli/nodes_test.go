@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// Two remediators that nobody plays: the first one is waited for in vain.
+var (
+	nudge = schema.GroupVersionKind{Group: "remedies.example.org", Version: "v1alpha1", Kind: "NudgeRemediation"}
+	shake = schema.GroupVersionKind{Group: nudge.Group, Version: nudge.Version, Kind: "ShakeRemediation"}
+)
+
+const (
+	// remedies is the namespace of their templates, and so of their requests.
+	remedies = metav1.NamespaceDefault
+	// drill is the condition of nodes that the check is about.
+	drill corev1.NodeConditionType = "Drill"
+	// nudgeTakes is how long the first remediator is given; the least that the API server takes is a minute.
+	nudgeTakes = time.Minute
+)
+
+var _ = Describe("Of a node of the management cluster", func() {
+	It("explain says when it is due, and when the next remedy's turn comes, and status has it as well", func(ctx SpecContext) {
+		served(ctx, nudge, shake)
+		const lost = "drill-1"
+		for _, name := range []string{lost, "drill-2", "drill-3"} {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"story": "drill"}}}
+			Expect(here.Create(ctx, node)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, node)).To(Succeed()) })
+		}
+		climbs(ctx)
+		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
+		nudged, shaken := asked(ctx, nudge, lost), asked(ctx, shake, lost)
+
+		drills(ctx, lost, corev1.ConditionTrue)
+
+		By("suspect")
+		due := announced(ctx, lost, "suspect")
+		var at time.Time
+		Eventually(nudged).Should(Receive(&at))
+		Expect(at).To(BeTemporally("~", due, nearEnough), "the first remediator is asked when it was said")
+		AddReportEntry("asked after the announced moment", at.Sub(due).String())
+
+		By("being remediated by the first")
+		Eventually(func() bool { return targetOf(explained(ctx, "node/"+lost)).InFlight }).Should(BeTrue())
+		turn := announced(ctx, lost, "unhealthy")
+		Expect(turn).To(BeTemporally("~", at.Add(nudgeTakes), 2*time.Second))
+		row := rowOf(ctx, "drills")
+		Expect(row.Remediating).To(Equal(1))
+		Expect(row.Next.At).To(BeTemporally("==", turn), row.Next.Text)
+		Eventually(shaken).Should(Receive(&at))
+		Expect(at).To(BeTemporally("~", turn, nearEnough), "the second one is asked when it was said")
+		AddReportEntry("the next one asked after the announced moment", at.Sub(turn).String())
+
+		By("well again")
+		drills(ctx, lost, corev1.ConditionFalse)
+		Eventually(func() string { return explained(ctx, "node/"+lost).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
+		Eventually(func() int { return rowOf(ctx, "drills").Remediating }).Should(BeZero())
+	}, SpecTimeout(specPatience))
+})
+
+// served installs remediators, and waits until the manager may ask them.
+func served(ctx context.Context, kinds ...schema.GroupVersionKind) {
+	GinkgoHelper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{
+		Name: nudge.Group, Labels: map[string]string{"rbac.ext-remediation/aggregate-to-ext-remediation": "true"},
+	}}
+	role.Rules = []rbacv1.PolicyRule{{
+		APIGroups: []string{nudge.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+	}}
+	Expect(here.Create(ctx, role)).To(Succeed())
+	Eventually(func() []rbacv1.PolicyRule {
+		collected := &rbacv1.ClusterRole{}
+		Expect(here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, collected)).To(Succeed())
+		return collected.Rules
+	}).Should(ContainElement(HaveField("APIGroups", ContainElement(nudge.Group))))
+	for _, kind := range kinds {
+		Expect(simulator.InstallRemediator(management.Config(), kind)).To(Succeed())
+		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+		template.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "Template"))
+		template.SetNamespace(remedies)
+		template.SetName("drill")
+		Expect(here.Create(ctx, template)).To(Succeed())
+	}
+}
+
+// climbs makes a check of the nodes that are drilled, until the spec ends: it asks the one remediator first, and then the other.
+func climbs(ctx context.Context) {
+	GinkgoHelper()
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "drills"}}
+	check.Spec.Selector.MatchLabels = map[string]string{"story": "drill"}
+	check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: drill, Status: corev1.ConditionTrue, Duration: metav1.Duration{Duration: 8 * time.Second}}}
+	for order, kind := range []schema.GroupVersionKind{nudge, shake} {
+		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
+			Order: order, Timeout: metav1.Duration{Duration: nudgeTakes}, RemediationTemplate: corev1.ObjectReference{
+				APIVersion: kind.GroupVersion().String(), Kind: kind.Kind + "Template", Namespace: remedies, Name: "drill",
+			},
+		})
+	}
+	Eventually(func() error { return here.Create(ctx, check) }).Should(Succeed()) // its webhook is served once the CRD is
+	DeferCleanup(func(ctx SpecContext) {
+		Eventually(func() error { return client.IgnoreNotFound(here.Delete(ctx, check)) }).Should(Succeed()) // not while it remediates
+	})
+}
+
+// drills writes the condition that the check is about.
+func drills(ctx context.Context, node string, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	n := &corev1.Node{}
+	Expect(here.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
+	before := n.DeepCopy()
+	n.Status.Conditions = append(slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == drill }),
+		corev1.NodeCondition{Type: drill, Status: status, LastTransitionTime: metav1.Now()})
+	Expect(here.Status().Patch(ctx, n, client.StrategicMergeFrom(before))).To(Succeed())
+}
+
+// asked tells when a remediator is first asked for a node.
+func asked(ctx context.Context, kind schema.GroupVersionKind, node string) <-chan time.Time {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	changes, err := here.Watch(ctx, list, client.InNamespace(remedies), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", node)})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(changes.Stop)
+	at := make(chan time.Time, 1)
+	go func() {
+		if _, open := <-changes.ResultChan(); open {
+			at <- time.Now()
+		}
+	}()
+	return at
+}
+
+// announced is when explain says that the next thing happens to a node of that verdict: each time that it is asked, the same.
+func announced(ctx context.Context, node, verdict string) time.Time {
+	GinkgoHelper()
+	var all []look.Step
+	Eventually(func() int {
+		e := explained(ctx, "node/"+node)
+		if targetOf(e).Verdict == verdict {
+			Expect(e.Next.At).To(BeTemporally(">", e.At), "there is a next thing, and it is not late: %+v", e.Next)
+			Expect(e.Next.Person).To(BeFalse())
+			all = append(all, e.Next)
+		}
+		return len(all)
+	}).Should(BeNumerically(">=", 3))
+	Expect(slices.Compact(all)).To(HaveLen(1), "nothing changes meanwhile")
+	return all[0].At
+}
+
+// rowOf is what status says of a check of nodes.
+func rowOf(ctx context.Context, check string) explain.Row {
+	GinkgoHelper()
+	s := parsed[explain.Status](mend(ctx, "status", "-o", "json"))
+	at := slices.IndexFunc(s.Checks, func(c explain.Row) bool { return c.Kind == "NodeHealthCheck" && c.Name == check })
+	Expect(at).To(BeNumerically(">=", 0))
+	return s.Checks[at]
+}
