@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -24,12 +25,7 @@ var _ = Describe("Of a host that is power-cycled", func() {
 	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
 
 	It("explain says in every phase what the remediation says of itself, whatever it is asked about, and history tells it in order", func(ctx SpecContext) {
-		template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: rack.namespace, Name: "cycle"}}
-		template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
-		Expect(builders.Apply(ctx, here, template)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, template)).To(Succeed()) })
-		rack.checked(ctx, "hosts", builders.Claimed, builders.Patience(2*time.Second),
-			builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name))
+		rack.cycled(ctx)
 		name := rack.workerNames(ctx)[0]
 		host := rack.host(name)
 		rack.slow(simulator.Times{PowerOff: 5 * time.Second, PowerOn: 5 * time.Second, Boot: 5 * time.Second})
@@ -49,6 +45,75 @@ var _ = Describe("Of a host that is power-cycled", func() {
 		))
 	}, SpecTimeout(specPatience))
 })
+
+var _ = Describe("Of a host whose BMC is dead", func() {
+	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+
+	It("explain says when it is not waited for any longer", func(ctx SpecContext) {
+		rack.cycled(ctx)
+		name := rack.workerNames(ctx)[0]
+		host := rack.host(name)
+		host.Die(true)
+		DeferCleanup(func() { host.Die(false) })
+		stepped := steps(ctx, name)
+
+		rack.silence(name)
+
+		Eventually(stepped).Should(Receive(HaveField("Step", "PoweringOff")))
+		var said look.Step
+		Eventually(func() time.Time {
+			said = explained(ctx, "machine/"+name).Next
+			return said.At
+		}).ShouldNot(BeZero())
+		rem, is := remediationOf(ctx, name)
+		Expect(is).To(BeTrue())
+		Expect(rem.Status.Step).To(Equal("PoweringOff"))
+		Expect(said.At).To(BeTemporally("~", rem.Status.Deadline.Time, time.Second), said.Text) // which has whole seconds
+		var next entered
+		Eventually(stepped).Should(Receive(&next))
+		Expect(next.At).To(BeTemporally("~", said.At, nearEnough), "from %s to %s", rem.Status.Step, next.Step)
+		AddReportEntry("given up after the announced moment", next.At.Sub(said.At).String())
+		host.Die(false)
+		rack.allWell(ctx)
+	}, SpecTimeout(specPatience+2*time.Minute))
+})
+
+// entered is a step of a remediation, and when it was first seen in it.
+type entered struct {
+	Step string
+	At   time.Time
+}
+
+// steps tells of each step of the remediation of a machine.
+func steps(ctx context.Context, name string) <-chan entered {
+	GinkgoHelper()
+	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(rack.namespace),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(changes.Stop)
+	all := make(chan entered, 100) // more than there are
+	go func() {
+		was := ""
+		for e := range changes.ResultChan() {
+			if rem, is := e.Object.(*mendv1.HostRemediation); is && rem.Status.Step != was {
+				was = rem.Status.Step
+				all <- entered{was, time.Now()}
+			}
+		}
+	}()
+	return all
+}
+
+// cycled makes a check whose remedy is a power cycle, until the spec ends.
+func (w *world) cycled(ctx context.Context) {
+	GinkgoHelper()
+	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "cycle"}}
+	template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
+	Expect(builders.Apply(ctx, here, template)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, template)).To(Succeed()) })
+	w.checked(ctx, "hosts", builders.Claimed, builders.Patience(2*time.Second),
+		builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name))
+}
 
 // chronicle is what history prints.
 type chronicle struct {
