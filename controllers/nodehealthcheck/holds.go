@@ -35,6 +35,12 @@ func (s *skip) by(person string, args ...any) *skip {
 	return s
 }
 
+// until is s, which lasts until the clause is true.
+func (s *skip) until(ends string, args ...any) *skip {
+	s.Ends = fmt.Sprintf(ends, args...)
+	return s
+}
+
 // retried is s, looked at again so soon.
 func (s *skip) retried(d time.Duration) *skip {
 	s.again = d

@@ -3,12 +3,14 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
@@ -22,9 +24,9 @@ import (
 // Stance is Acting; Paused for pause requests; and Nobody if the check is disabled, or r does not serve the kind. Whether kubemend serves it in
 // a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*look.Check, error) {
-	w, err := r.observe(ctx, name, now, r.memory.copyOf(name))
-	if err == nil && w != nil && len(w.pending) > 0 { // that was the first time that it was asked for; a pass would wait a moment as well
-		w, err = r.observe(ctx, name, now, r.memory.copyOf(name))
+	w, soon, err := r.foresee(ctx, name, now)
+	if err == nil && w != nil && len(soon.pending) > 0 { // that was the first time that it was asked for; a pass would wait a moment as well
+		w, soon, err = r.foresee(ctx, name, now)
 	}
 	if w == nil || err != nil {
 		return nil, err
@@ -33,23 +35,28 @@ func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*loo
 	if len(w.pending) > 0 {
 		said(c, awaiting(w))
 	} else {
-		decided(c, w)
+		decided(c, w, soon)
 	}
 	if r.idle.Load() {
 		c.Stance, c.Because = look.Nobody, "another controller acts on NodeHealthChecks"
 	}
-	for _, trouble := range w.trouble {
-		c.Trouble = append(c.Trouble, trouble.Error())
+	for _, trouble := range slices.Concat(w.trouble, soon.trouble) {
+		if text := trouble.Error(); !slices.Contains(c.Trouble, text) {
+			c.Trouble = append(c.Trouble, text)
+		}
 	}
 	return c, nil
 }
 
-// decided fills in what a pass that sees w decides.
-func decided(c *look.Check, w *world) {
+// decided fills in what a pass that sees w decides. soon is what it will see of the nodes that are not due yet.
+func decided(c *look.Check, w, soon *world) {
 	s := weigh(w)
+	soon.disabled = w.disabled
+	later := s
+	later.holds = soon.holds(s)
 	c.Population, c.Limits, c.Remaining = s.population, s.limits, s.grant.Remaining
 	said(c, statusAfter(w, s, nil))
-	c.Next = sooner(w.next, look.Step{At: s.storm.Recheck, Text: "the cooldown after the storm is over"})
+	c.Next = sooner(w.next, look.Step{At: s.storm.Recheck, Text: stormOver})
 	steps := make(map[*target]step, len(w.targets))
 	for _, step := range plan(w, s) {
 		steps[step.target] = step
@@ -61,6 +68,10 @@ func decided(c *look.Check, w *world) {
 			step.start = -1
 		}
 		is := lookAt(w, s, t, step)
+		if b := (beginning{world: soon, sum: later, t: &soon.targets[i]}); t.verdict.State == health.Suspect {
+			is.Holds = notYet(t, b)
+		}
+		is.Next = nextOf(w, t, step, &is)
 		c.Next = sooner(c.Next, look.Step{At: is.Next.At, Text: is.Ref.String() + ": " + is.Next.Text})
 		c.Targets = append(c.Targets, is)
 	}

@@ -98,6 +98,55 @@ var looks = map[string]looked{
 		k.turn("b", corev1.ConditionUnknown)
 		k.after(time.Minute)
 	}},
+	"a node that is not due yet and that nothing will hold up": {more: behindB()[:2], happens: func(k *rack) {
+		ofMachineB(k)
+		k.turn("b", corev1.ConditionUnknown)
+		k.after(time.Minute)
+	}},
+	"nodes that are not due yet in a storm": {
+		check: func(s *nhcv1.NodeHealthCheckSpec) {
+			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
+		},
+		happens: func(k *rack) {
+			k.bad("b")
+			for _, name := range []string{"a", "c"} {
+				k.turn(name, corev1.ConditionUnknown)
+			}
+			k.pass("nhc")
+			k.after(time.Minute)
+		},
+	},
+	"a node that is not due yet and that several things will hold up": {
+		check: func(s *nhcv1.NodeHealthCheckSpec) { s.PauseRequests = []string{"me"} },
+		more: append(behindB(func(m *clusterv1.Machine, c *clusterv1.Cluster) {
+			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+			c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: metav1.ConditionTrue, Reason: "RollingOut"}}
+		}), named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b")),
+		happens: func(k *rack) {
+			ofMachineB(k)
+			k.turn("b", corev1.ConditionUnknown)
+			k.after(time.Minute)
+		},
+	},
+	"a node that is not due yet, whose lease runs out before": {
+		more: []client.Object{named(leaseOf("NMO", 2*time.Minute, 0, 0), "node-b")},
+		happens: func(k *rack) {
+			k.turn("b", corev1.ConditionUnknown)
+			k.after(time.Minute)
+		},
+	},
+	"nodes of the control plane that are not due yet, of which one goes first": {five: true, happens: func(k *rack) {
+		k.turn("m1", corev1.ConditionUnknown)
+		k.after(time.Second)
+		k.turn("m0", corev1.ConditionUnknown)
+		k.after(time.Minute)
+	}},
+	"one of the control plane that is not due yet, while another one is remediated": {five: true, happens: func(k *rack) {
+		badMembers("m0")(k)
+		k.pass("nhc")
+		k.turn("m1", corev1.ConditionUnknown)
+		k.after(time.Minute)
+	}},
 	"a node whose remediation begins": {happens: func(k *rack) { k.bad("b") }},
 	"a node that several things hold back": {
 		more: []client.Object{named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b"), func() client.Object {
@@ -516,8 +565,8 @@ func TestANodeForWhichARemedyAboutMachinesIsNone(t *testing.T) {
 		w.targets = []target{{name: "b", node: n, selected: true, machine: m}}
 		w.judge()
 		is := lookAt(w, summary{}, &w.targets[0], step{start: -1})
-		if len(is.Holds) != 1 || !strings.Contains(is.Holds[0].Text, why) || !is.Next.Person {
-			t.Errorf("holds %+v, next %+v, want that it %s", is.Holds, is.Next, why)
+		if next := nextOf(w, &w.targets[0], step{}, &is); len(is.Holds) != 1 || !strings.Contains(is.Holds[0].Text, why) || !next.Person {
+			t.Errorf("holds %+v, next %+v, want that it %s", is.Holds, next, why)
 		}
 	}
 }

@@ -39,7 +39,6 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	is.Would = would(w, t, s)
 	is.Holds = holdsOf(w, sum, t)
 	is.Answer = answer(w, t, s)
-	is.Next = nextOf(t, s, is.Holds)
 	return is
 }
 
@@ -103,17 +102,14 @@ func would(w *world, t *target, s step) string {
 	return "makes a " + w.remedies[rung].String()
 }
 
-// holdsOf is all that keeps a request for t from being made now, in the order in which it is asked. Of a node that is not due yet it is what is
-// known of it already.
+// holdsOf is all that keeps a request for t from being made now, in the order in which it is asked. (Of a node that is not due yet: notYet.)
 func holdsOf(w *world, sum summary, t *target) []look.Hold {
 	b := beginning{world: w, sum: sum, t: t}
 	switch {
-	case t.node == nil, len(t.unseen) > 0, t.verdict.State == health.Healthy:
+	case t.node == nil, len(t.unseen) > 0, t.verdict.State != health.Unhealthy:
 		return nil
 	case !t.selected && !t.remediated(): // whatever else there is does not matter
 		return distinct(b.unselected())
-	case t.verdict.State != health.Unhealthy:
-		return distinct(b.allOf(whatever))
 	}
 	var all []*skip
 	if len(t.requests) == 0 {
@@ -205,30 +201,4 @@ func (f *found) saying() []string {
 		says = append(says, text)
 	}
 	return says
-}
-
-// nextOf is the next thing that happens to t. Where a person has to do something first, time does nothing.
-func nextOf(t *target, s step, holds []look.Hold) look.Step {
-	next := s.next
-	if t.verdict.State == health.Unhealthy {
-		if i := slices.IndexFunc(holds, func(h look.Hold) bool { return h.Person != "" }); i >= 0 {
-			return look.Step{Text: holds[i].Person, Person: true}
-		}
-		var ends look.Step
-		for _, h := range holds {
-			ends = sooner(ends, look.Step{At: h.Until, Text: "ends by itself: " + h.Text})
-		}
-		if !ends.At.IsZero() {
-			next = ends
-		}
-	}
-	switch {
-	case !next.At.IsZero():
-		return next
-	case s.delayed:
-		return look.Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is well", Person: true}
-	case s.climb.Reason == escalation.NothingFollows:
-		return look.Step{Text: "delete its requests to have the remedy tried again", Person: true}
-	}
-	return look.Step{}
 }

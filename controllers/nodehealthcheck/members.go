@@ -30,10 +30,13 @@ type members struct {
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
 func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
-	w.first = w.firstMember()
-	if w.first == nil {
-		return
+	if w.first = w.firstMember(); w.first != nil {
+		r.observeOthers(ctx, w)
 	}
+}
+
+// observeOthers finds out whether the control plane can do without the node whose turn it is.
+func (r *Reconciler) observeOthers(ctx context.Context, w *world) {
 	if w.members.unknown, w.members.brief = r.searching(); w.members.unknown != "" {
 		return // its end wakes us
 	}

@@ -42,7 +42,7 @@ func (b beginning) excluded() []*skip {
 		return nil
 	}
 	return only(warning("Remediation skipped on node %s: node has Exclude from Remediation label", b.t.name).
-		by("remove the label %s from the node", nhcv1.ExcludeLabel))
+		by("remove the label %s from the node", nhcv1.ExcludeLabel).until("the label %s is removed from the node", nhcv1.ExcludeLabel))
 }
 
 func (b beginning) leftAlone() []*skip {
@@ -60,7 +60,9 @@ func (b beginning) leaseTaken() []*skip {
 	if !held(lease, holderOf(b.check), b.now) {
 		return nil
 	}
-	s := warning("Skipped remediation of node: %s, because node lease is already taken by %s", b.t.name, ptr.Deref(lease.Spec.HolderIdentity, ""))
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	s := warning("Skipped remediation of node: %s, because node lease is already taken by %s", b.t.name, holder).
+		until("the lease that %s has on the node runs out", holder)
 	s.Until = expiry(lease)
 	return only(s.retried(min(leaseTaken, s.Until.Sub(b.now)+time.Millisecond)))
 }
@@ -78,7 +80,8 @@ func (b beginning) updating() []*skip {
 	if !b.t.machine.updating {
 		return nil
 	}
-	return only(warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", b.t.name, b.t.machine.obj.Name))
+	return only(warning("Skipped remediation of node: %s, because its Machine %s is being updated in place", b.t.name, b.t.machine.obj.Name).
+		until("the update of its Machine is over"))
 }
 
 // remedy is that of the rung; nil if the check names none.
@@ -109,7 +112,7 @@ func (b beginning) leftovers() []*skip {
 	}
 	left := b.t.leftovers[0]
 	return only(warning("Skipped remediation of node: %s, because %s %s, which a deleted NodeHealthCheck of the same name has left behind, is not gone yet",
-		b.t.name, left.GetKind(), client.ObjectKeyFromObject(left)).
+		b.t.name, left.GetKind(), client.ObjectKeyFromObject(left)).until("%s %s is gone", left.GetKind(), client.ObjectKeyFromObject(left)).
 		retried(time.Minute)) // a remediator may have taken off whose it is, and then nobody is told when it goes
 }
 
@@ -142,7 +145,8 @@ func (b beginning) nameTaken() []*skip {
 		return only(rivalOf(b.t, same))
 	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != m.ref.Name:
 		return only(warning("Skipped remediation of node: %s, because %s %s exists and was made from another template: "+
-			"using multiple templates of same kind is not supported for this template", b.t.name, same.GetKind(), client.ObjectKeyFromObject(same)))
+			"using multiple templates of same kind is not supported for this template", b.t.name, same.GetKind(), client.ObjectKeyFromObject(same)).
+			by("have the steps of the check name templates of different kinds"))
 	case slices.ContainsFunc(b.t.requests, func(f *found) bool { return f.obj == same && f.rung < b.rung }):
 		return only(warning("Skipped remediation of node: %s, because two steps of the check have the same template, %s, and %s %s of the first one exists",
 			b.t.name, m.ref.Name, same.GetKind(), client.ObjectKeyFromObject(same)).by("have the two steps of the check name two templates"))
@@ -153,7 +157,7 @@ func (b beginning) nameTaken() []*skip {
 func rivalOf(t *target, rival *unstructured.Unstructured) *skip {
 	key := client.ObjectKeyFromObject(rival)
 	return warning("Skipped remediation of node: %s, because %s %s exists and was not made by this NodeHealthCheck", t.name, rival.GetKind(), key).
-		by("delete %s %s when it is not needed any more", rival.GetKind(), key).
+		by("delete %s %s when it is not needed any more", rival.GetKind(), key).until("%s %s is gone", rival.GetKind(), key).
 		retried(time.Minute) // what is named after a Machine does not say which node it is about when it goes
 }
 
@@ -180,7 +184,7 @@ func (b beginning) pausedForAll() []*skip {
 // quorum is a skip of a node of the control plane.
 func (b beginning) quorum(why string) *skip {
 	return warning("Skipping remediation of %s for preventing control plane / etcd quorum loss, going to retry in a minute: %s", b.t.name, why).
-		retried(quorumRetry)
+		until("the control plane can do without it").retried(quorumRetry)
 }
 
 // unsearched: in a moment it will be known who else is being remediated.
@@ -211,7 +215,7 @@ func (b beginning) turn() []*skip {
 	if b.world.first == nil || b.world.first == b.t {
 		return nil
 	}
-	return only(b.quorum(b.world.first.name + " goes first"))
+	return only(b.quorum(b.world.first.name+" goes first").until("the remediation of %s is over", b.world.first.name))
 }
 
 func (b beginning) etcdLacks() []*skip {
@@ -228,7 +232,7 @@ func (b beginning) remadeTooSoon() []*skip {
 		return nil
 	}
 	text := fmt.Sprintf("The request for node %s was deleted a moment ago, it is made again a minute after it was made first", b.t.name)
-	return only(quietly(look.Hold{Reason: escalation.Vanished, Text: text, Until: at}))
+	return only(quietly(look.Hold{Reason: escalation.Vanished, Text: text, Until: at, Ends: "a minute has passed since it was made first"}))
 }
 
 // templateless: without its template nothing can be made. The check says why.

@@ -252,7 +252,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 const (
 	delayOver     = "the healthy delay is over, and its requests are deleted"
 	nodeStaysAway = "the node has stayed away for too long, and its request is deleted"
-	askedAgain    = "what holds it up is looked at again"
+	askedAgain    = "it is looked at again"
 )
 
 // impatience is what happens when the time of the rung is over that s waits for.

@@ -55,17 +55,21 @@ func (w *world) holds(s summary) []look.Hold {
 	if len(w.check.Spec.PauseRequests) > 0 {
 		all = append(all, look.Hold{
 			Reason: nhcv1.PausedReason, Text: postponedByPause,
-			Person: "remove the entries of spec.pauseRequests: " + strings.Join(w.check.Spec.PauseRequests, ", "),
+			Person: "remove the entries of spec.pauseRequests: " + strings.Join(w.check.Spec.PauseRequests, ", "), Ends: "spec.pauseRequests is empty",
 		})
 	}
 	if w.upgrading != "" {
-		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading})
+		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading, Ends: "the upgrade is over"})
 	}
 	if s.grant.ShortCircuited() {
-		all = append(all, look.Hold{Reason: nhcv1.TooManyReason, Text: arithmetic(s)})
+		all = append(all, look.Hold{Reason: nhcv1.TooManyReason, Text: arithmetic(s), Ends: enoughHealthy(s)})
 	}
 	if s.storm.Blocks {
-		all = append(all, look.Hold{Reason: nhcv1.StormReason, Text: skippedByStorm, Until: s.storm.Recheck})
+		ends := stormOver
+		if s.storm.Recheck.IsZero() { // the cooldown has not begun
+			ends = "the storm is over, and the cooldown after it"
+		}
+		all = append(all, look.Hold{Reason: nhcv1.StormReason, Text: skippedByStorm, Until: s.storm.Recheck, Ends: ends})
 	}
 	return all
 }
@@ -93,6 +97,14 @@ const (
 	postponedByUpgrade = "Postponing potential remediations because of ongoing cluster upgrade"
 	skippedByStorm     = "Storm recovery active: skipping creation of new remediations"
 )
+
+// stormOver ends what holds everything back after a storm.
+const stormOver = "the cooldown after the storm is over"
+
+// enoughHealthy is what ends that too few are healthy.
+func enoughHealthy(s summary) string {
+	return fmt.Sprintf("at least %d of %d nodes are healthy; %d of them are now", s.minimum(), s.population.Total(), s.population.Healthy)
+}
 
 // arithmetic is the sum that forbids remediation.
 func arithmetic(s summary) string {

@@ -150,7 +150,8 @@ func (p *nodePlay) story(check string) {
 	for range 3 { // what a pass has changed wakes the next one at once
 		p.pass(check)
 	}
-	next := p.ask(check).Next
+	before := p.ask(check)
+	next := before.Next
 	was := p.givenUp(check, next)
 	if !next.At.After(p.clock.Now().Add(time.Second)) {
 		return
@@ -171,8 +172,31 @@ func (p *nodePlay) story(check string) {
 		p.happened(check, next, was, false)
 	}
 	p.at(next.At)
-	p.pass(check)
+	then := p.pass(check)
 	p.happened(check, next, was, true)
+	p.begins(before, then)
+}
+
+// begins compares what was said of a node whose time was to run out with what the pass did when it had run out.
+func (p *nodePlay) begins(before, then *look.Check) {
+	p.Helper()
+	of := func(c *look.Check) int {
+		return slices.IndexFunc(c.Targets, func(t look.Target) bool { return t.Name == nodeOf(before.Next) })
+	}
+	was, is := of(before), of(then)
+	if was < 0 || is < 0 || before.Targets[was].State != health.Suspect || before.Targets[was].InFlight {
+		return
+	}
+	together := 0 // who becomes unhealthy in the same moment may go first
+	for i := range before.Targets {
+		if before.Targets[i].Next.At.Equal(before.Next.At) {
+			together++
+		}
+	}
+	foreseen := strings.Contains(before.Next.Text, "counts as unhealthy if nothing changes, and kubemend ")
+	if begins := then.Targets[is].Begins; together == 1 && begins != foreseen {
+		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", nodeOf(before.Next), before.Next.Text, begins, then.Targets[is].Holds)
+	}
 }
 
 // givenUp is how many requests for the node of a step were given up.
@@ -201,7 +225,7 @@ func (p *nodePlay) happened(check string, next look.Step, was int, want bool) {
 	node := nodeOf(next)
 	_, text, _ := strings.Cut(next.Text, ": ")
 	switch is := p.ask(check); {
-	case strings.HasPrefix(text, "is due: "):
+	case strings.HasPrefix(text, "it counts as unhealthy if nothing changes"):
 		i := slices.IndexFunc(is.Targets, func(t look.Target) bool { return t.Name == node })
 		if got := is.Targets[i].State == health.Unhealthy; got != want {
 			p.Errorf("%s at %s: unhealthy %t, and %+v was said", node, p.clock.Now(), got, next)

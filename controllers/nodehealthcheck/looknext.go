@@ -1,0 +1,161 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// WithinTimeout is the reason of what holds a node back whose time has not run out.
+const WithinTimeout = "WithinTimeout"
+
+// foresee observes the world as a pass does, and once more as it is when the nodes that are not due yet have become unhealthy and nothing else
+// has changed: of those alone a pass asks whose they are, whether the cluster is upgraded, and whether the control plane can do without them.
+func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w, soon *world, err error) {
+	if w, err = r.observe(ctx, name, now, r.memory.copyOf(name)); err != nil || w == nil {
+		return nil, nil, err
+	}
+	ahead := *w
+	ahead.targets, ahead.trouble, ahead.first = slices.Clone(w.targets), nil, nil
+	suspects := false
+	for i := range ahead.targets {
+		t := &ahead.targets[i]
+		if w.first == &w.targets[i] {
+			ahead.first = t
+		}
+		if t.verdict.State == health.Suspect {
+			t.verdict.State, suspects = health.Unhealthy, true
+		}
+	}
+	if !suspects || len(w.pending) > 0 {
+		return w, &ahead, nil
+	}
+	r.observeMachines(ctx, &ahead)
+	r.observeUpgrade(ctx, &ahead)
+	if ahead.first == nil {
+		if ahead.first = ahead.nextMember(); ahead.first != nil {
+			r.observeOthers(ctx, &ahead)
+		}
+	}
+	return w, &ahead, nil
+}
+
+// nextMember is the node of the control plane that comes due first of those that nothing else will hold up then.
+func (w *world) nextMember() *target {
+	var first *target
+	for i := range w.targets {
+		t := &w.targets[i]
+		b, due := beginning{world: w, t: t}, t.verdict.Recheck
+		if !t.startable() || !controlPlane(t.node) || first != nil && !due.Before(first.verdict.Recheck) {
+			continue
+		}
+		if !slices.ContainsFunc(distinct(b.allOf(b.toRemediate())), func(h look.Hold) bool { return lasts(h, due) }) {
+			first = t
+		}
+	}
+	return first
+}
+
+// lasts reports whether h still holds at a moment, as far as time alone decides.
+func lasts(h look.Hold, at time.Time) bool { return h.Until.IsZero() || h.Until.After(at) }
+
+// notYet is all that keeps a request for t, which is not due yet, from being made: its time, and what would hold it up then, as b foresees it.
+func notYet(t *target, b beginning) []look.Hold {
+	if !t.selected && !t.remediated() {
+		return distinct(b.unselected())
+	}
+	var holds []look.Hold
+	for _, f := range t.verdict.Findings {
+		if f.Due.Equal(t.verdict.Recheck) {
+			holds = append(holds, look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", f.Limit, f.Detail), Until: f.Due})
+			break
+		}
+	}
+	if t.remediated() {
+		return append(holds, distinct(b.allOf(whatever))...)
+	}
+	return append(holds, distinct(b.allOf(b.toBegin()))...)
+}
+
+// nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
+func nextOf(w *world, t *target, s step, is *look.Target) look.Step {
+	switch {
+	case is.Begins:
+		return look.Step{At: w.now, Text: "kubemend " + is.Would}
+	case t.node != nil && !t.selected && !t.remediated():
+		return look.Step{}
+	case t.verdict.State == health.Suspect:
+		return comesDue(t, is)
+	case t.verdict.State == health.Unhealthy && len(is.Holds) > 0:
+		return heldUp(s, is)
+	case !s.next.At.IsZero():
+		return s.next
+	case s.delayed:
+		return look.Step{Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is well", Person: true}
+	case s.climb.Reason == escalation.NothingFollows:
+		return look.Step{Text: "delete its requests to have the remedy tried again", Person: true}
+	case len(s.end) > 0:
+		return look.Step{Text: "kubemend deletes its requests"}
+	case is.InFlight:
+		return look.Step{Text: fmt.Sprintf("%s goes on; it is deleted when the node is well", is.Underway[0])}
+	}
+	return look.Step{}
+}
+
+// comesDue is what happens when t is put up with no more.
+func comesDue(t *target, is *look.Target) look.Step {
+	next := look.Step{At: t.verdict.Recheck, Text: "it counts as unhealthy if nothing changes"}
+	if is.InFlight {
+		next.Text += ", and its remediation goes on"
+		return next
+	}
+	for _, h := range is.Holds {
+		if lasts(h, next.At) {
+			next.Text += "; as things stand nothing is done about it then"
+			if h.Ends == "" {
+				next.Text += ": " + h.Text
+			} else {
+				next.Text += ", until " + h.Ends
+			}
+			return next
+		}
+	}
+	next.Text += ", and kubemend " + is.Would
+	return next
+}
+
+// heldUp is what ends the holds of a node that is unhealthy. Where a person has to do something first, time does nothing.
+func heldUp(s step, is *look.Target) look.Step {
+	var over look.Step
+	for _, h := range is.Holds {
+		if h.Person != "" {
+			return look.Step{Text: h.Person, Person: true}
+		}
+		over = sooner(over, look.Step{At: h.Until, Text: h.Ends})
+	}
+	if first := is.Holds[0]; over.At.IsZero() {
+		return meanwhile(s, first)
+	}
+	if len(is.Holds) == 1 {
+		over.Text += ", and kubemend " + is.Would
+	}
+	return over
+}
+
+// meanwhile is what happens while h, which time does not end, keeps a node from being remediated.
+func meanwhile(s step, h look.Hold) look.Step {
+	text := "nothing is done about it: " + h.Text
+	if h.Ends != "" {
+		text = "nothing is done about it until " + h.Ends
+	}
+	if s.next.At.IsZero() {
+		return look.Step{Text: text}
+	}
+	return look.Step{At: s.next.At, Text: s.next.Text + "; " + text}
+}
