@@ -11,7 +11,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -72,14 +71,6 @@ type Manager struct {
 	Announcement *Announcement `json:"announcement,omitempty"`
 	// Trouble is why what it says cannot be understood; empty if it can.
 	Trouble string `json:"trouble,omitempty"`
-}
-
-// Covers reports whether the manager looks at a MachineHealthCheck, by what it says of its namespace and its filter. Of one that says nothing
-// this is not known, and it does not.
-func (m Manager) Covers(check *clusterv1.MachineHealthCheck) bool {
-	a := m.Announcement
-	return a != nil && (a.Namespace == "" || a.Namespace == check.Namespace) &&
-		(a.WatchFilter == "" || a.WatchFilter == check.Labels[clusterv1.WatchLabel])
 }
 
 // Serves returns what the manager says of a kind, and whether it says anything.

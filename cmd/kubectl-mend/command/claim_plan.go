@@ -127,31 +127,54 @@ func (f claimFacts) nobodyTakes(w way, check *clusterv1.MachineHealthCheck) (why
 	if w == claiming {
 		return f.noManagerFor(check)
 	}
-	for _, m := range f.managers {
-		if m.Alive && m.Covers(check) && m.Announcement.Unclaimed == "act" && !m.Announcement.Leaving {
-			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): "+
-				"both it and Cluster API core would act on this one", m.Namespace), false
-		}
-	}
+	reason, unknown := f.managerToo(check)
 	switch {
-	case f.core.alive:
-		return "", false
+	case reason != "" && !unknown:
+		return reason, false
+	case f.core.unseen == "" && !f.core.alive:
+		return fmt.Sprintf("Cluster API core is gone since %s, and nobody would act on it", stamp(f.core.gone)), false
+	case f.core.unseen != "" && reason != "":
+		return "it cannot be seen whether Cluster API core is there to take it: " + f.core.unseen + "; and " + reason, true
 	case f.core.unseen != "":
 		return "it cannot be seen whether Cluster API core is there to take it: " + f.core.unseen, true
-	default:
-		return fmt.Sprintf("Cluster API core is gone since %s, and nobody would act on it", stamp(f.core.gone)), false
 	}
+	return reason, unknown
+}
+
+// managerToo says why a manager of kubemend would act on a check as well as Cluster API core, once it is given back; empty if none would.
+// Unseen says that this is only not known.
+func (f claimFacts) managerToo(check *clusterv1.MachineHealthCheck) (why string, unseen bool) {
+	const acts = "acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one"
+	var reasons []string
+	seen := false
+	for _, m := range f.managers {
+		switch off := m.StandsOff(check); {
+		case off.Unknown:
+			reasons = append(reasons, off.Because)
+		case off.Because == "" && m.Announcement.Unclaimed == "act":
+			return fmt.Sprintf("kubemend's manager in %s %s", m.Namespace, acts), false
+		case off.Because == "":
+			seen = true // it is the one of this check
+		}
+	}
+	if f.unseen != "" && !seen {
+		reasons = append(reasons, f.unseen)
+	}
+	if len(reasons) == 0 {
+		return "", false
+	}
+	return "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: " + strings.Join(reasons, "; "), true
 }
 
 func (f claimFacts) noManagerFor(check *clusterv1.MachineHealthCheck) (why string, unseen bool) {
 	var reasons []string
 	for _, m := range f.managers {
-		reason, unknown := standsOff(m, check)
-		if reason == "" {
+		off := m.StandsOff(check)
+		if off.Because == "" {
 			return "", false
 		}
-		reasons = append(reasons, reason)
-		unseen = unseen || unknown
+		reasons = append(reasons, off.Because)
+		unseen = unseen || off.Unknown
 	}
 	if f.unseen != "" {
 		return "it cannot be seen whether a manager of kubemend is there to take it: " + strings.Join(append(reasons, f.unseen), "; "), true
@@ -163,26 +186,6 @@ func (f claimFacts) noManagerFor(check *clusterv1.MachineHealthCheck) (why strin
 		return "it cannot be seen whether a manager of kubemend would take it: " + strings.Join(reasons, "; "), true
 	}
 	return "no manager of kubemend would act on it: " + strings.Join(reasons, "; "), false
-}
-
-// standsOff says why a manager would not act on a check that is claimed; empty if it would. Unseen says that it may.
-func standsOff(m presence.Manager, check *clusterv1.MachineHealthCheck) (why string, unseen bool) {
-	where := "the one in " + m.Namespace
-	switch a := m.Announcement; {
-	case !m.Alive:
-		return fmt.Sprintf("%s is gone since %s", where, stamp(m.Gone)), false
-	case m.Trouble != "":
-		return fmt.Sprintf("what %s says cannot be understood (%s)", where, m.Trouble), true
-	case a == nil:
-		return where + " is of a release that does not say what it looks at", true
-	case a.Leaving:
-		return where + " is leaving, and gives checks back", false
-	case a.Namespace != "" && a.Namespace != check.Namespace:
-		return fmt.Sprintf("%s looks at namespace %s alone", where, a.Namespace), false
-	case !m.Covers(check):
-		return fmt.Sprintf("%s looks only at what has the label %s: %s", where, clusterv1.WatchLabel, a.WatchFilter), false
-	}
-	return "", false
 }
 
 // effect is what will be so.

@@ -20,14 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
-const (
-	// usualNamespace is where kubemend is installed, if nobody chose another one. It is looked at where all may not be.
-	usualNamespace = "kubemend-system"
-	// coreLease is the lease by which the replicas of Cluster API core agree, coreNamespace where clusterctl installs it. (Cluster API, core/main.go)
-	coreLease     = "controller-leader-election-capi"
-	coreNamespace = "capi-system"
-)
-
 // selection says which checks are meant: those of the names, or all that the rest selects. No namespace means all.
 type selection struct {
 	namespace string
@@ -103,8 +95,8 @@ func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []
 	if err == nil {
 		return found, ""
 	}
-	if one, narrow := presence.In(ctx, c, usualNamespace, now); narrow == nil && one != nil {
-		return []presence.Manager{*one}, "of other namespaces than " + usualNamespace + ": " + err.Error()
+	if one, narrow := presence.In(ctx, c, presence.UsualNamespace, now); narrow == nil && one != nil {
+		return []presence.Manager{*one}, "of other namespaces than " + presence.UsualNamespace + ": " + err.Error()
 	}
 	return nil, err.Error()
 }
@@ -112,15 +104,15 @@ func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []
 // coreSeen is what its lease says of Cluster API core.
 func coreSeen(ctx context.Context, c client.Reader, now time.Time) coreFacts {
 	list := &coordinationv1.LeaseList{}
-	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": coreLease}); err != nil {
+	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": presence.CoreLeaseName}); err != nil {
 		one := coordinationv1.Lease{}
-		if c.Get(ctx, client.ObjectKey{Namespace: coreNamespace, Name: coreLease}, &one) != nil {
-			return coreFacts{unseen: fmt.Sprintf("list the leases %s: %s", coreLease, err)}
+		if c.Get(ctx, client.ObjectKey{Namespace: presence.CoreNamespace, Name: presence.CoreLeaseName}, &one) != nil {
+			return coreFacts{unseen: fmt.Sprintf("list the leases %s: %s", presence.CoreLeaseName, err)}
 		}
 		list.Items = []coordinationv1.Lease{one}
 	}
 	if len(list.Items) == 0 {
-		return coreFacts{unseen: fmt.Sprintf("there is no lease %s in any namespace, so it does not run, or elects no leader", coreLease)}
+		return coreFacts{unseen: fmt.Sprintf("there is no lease %s in any namespace, so it does not run, or elects no leader", presence.CoreLeaseName)}
 	}
 	core := coreFacts{}
 	for i := range list.Items {

@@ -141,7 +141,7 @@ func both() []client.Object {
 	prod := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod"}}
 	return []client.Object{
 		prod, lease("kubemend-system", presence.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
-		lease("capi-system", coreLease, nil),
+		lease("capi-system", presence.CoreLeaseName, nil),
 	}
 }
 
@@ -316,18 +316,18 @@ func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
 }
 
 func TestCoreIsKnownByItsLease(t *testing.T) {
-	given := lease("capi-system", coreLease, nil)
+	given := lease("capi-system", presence.CoreLeaseName, nil)
 	given.Spec.HolderIdentity = nil
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		now   time.Time
 		want  coreFacts
 	}{
-		"one that was renewed is of a core that runs": {lease("capi-system", coreLease, nil), noon.Add(59 * time.Second), coreFacts{alive: true}},
-		"in whatever namespace":                       {lease("elsewhere", coreLease, nil), noon, coreFacts{alive: true}},
-		"one that ran out is of a core that is gone":  {lease("capi-system", coreLease, nil), noon.Add(time.Minute), coreFacts{gone: noon.Add(time.Minute)}},
+		"one that was renewed is of a core that runs": {lease("capi-system", presence.CoreLeaseName, nil), noon.Add(59 * time.Second), coreFacts{alive: true}},
+		"in whatever namespace":                       {lease("elsewhere", presence.CoreLeaseName, nil), noon, coreFacts{alive: true}},
+		"one that ran out is of a core that is gone":  {lease("capi-system", presence.CoreLeaseName, nil), noon.Add(time.Minute), coreFacts{gone: noon.Add(time.Minute)}},
 		"one that was given back as well":             {given, noon.Add(time.Second), coreFacts{gone: noon}},
-		"without one it is not known":                 {lease("capi-system", "another", nil), noon, coreFacts{unseen: "there is no lease " + coreLease + " in any namespace, so it does not run, or elects no leader"}},
+		"without one it is not known":                 {lease("capi-system", "another", nil), noon, coreFacts{unseen: "there is no lease " + presence.CoreLeaseName + " in any namespace, so it does not run, or elects no leader"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := coreSeen(t.Context(), deskWith(t, tc.lease).client, tc.now)

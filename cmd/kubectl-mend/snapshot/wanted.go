@@ -34,14 +34,6 @@ const (
 	etcdNamespace    = "openshift-etcd"
 )
 
-// managerNamespace is where the manifests put the manager, coreLease the lease by which the replicas of Cluster API core agree who acts, and
-// coreNamespace where clusterctl puts it. (Cluster API, core/main.go)
-const (
-	managerNamespace = "kubemend-system"
-	coreLease        = "controller-leader-election-capi"
-	coreNamespace    = "capi-system"
-)
-
 // definitions are the CustomResourceDefinitions whose labels decide who serves a kind.
 var definitions = []string{
 	"metal3remediations." + infrav1.GroupVersion.Group, "metal3machines." + infrav1.GroupVersion.Group, "baremetalhosts.metal3.io",
@@ -77,7 +69,8 @@ func (r *reading) first() []task {
 		{gvk: mendv1.GroupVersion.WithKind("HostRemediation"), namespace: ns},
 		{gvk: nhcv1.GroupVersion.WithKind("NodeHealthCheck")},
 		{gvk: leaseGVK, namespace: r.LeaseNamespace},
-		leaseOf(presence.LeaseName, managerNamespace), leaseOf(presence.LeaderLeaseName, managerNamespace), leaseOf(coreLease, coreNamespace),
+		leaseOf(presence.LeaseName, presence.UsualNamespace), leaseOf(presence.LeaderLeaseName, presence.UsualNamespace),
+		leaseOf(presence.CoreLeaseName, presence.CoreNamespace),
 		{gvk: schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: "ClusterVersion"}},
 		{gvk: schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}},
 		{gvk: schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "Machine"}, bare: true},
