@@ -24,6 +24,8 @@ const (
 	Observing Stance = "observing"
 	// Core is Cluster API core, which acts on the check, and kubemend does not look at it.
 	Core Stance = "core"
+	// Other is another controller, which serves the kind of the check, as kubemend does not.
+	Other Stance = "other"
 	// Paused is nobody, because somebody asked for that.
 	Paused Stance = "paused"
 	// Nobody is nobody, although nobody asked for that. Because says why.

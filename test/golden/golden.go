@@ -32,13 +32,19 @@ func Compare(t *testing.T, file, got string) {
 // Stories plays every story, each a test of its name, and compares it with the file of that name in testdata. No other files may be there.
 func Stories[S any](t *testing.T, stories map[string]S, play func(*testing.T, S) string) {
 	t.Helper()
+	StoriesIn(t, "testdata", stories, play)
+}
+
+// StoriesIn is Stories with another folder than testdata, such as one below it.
+func StoriesIn[S any](t *testing.T, folder string, stories map[string]S, play func(*testing.T, S) string) {
+	t.Helper()
 	files := map[string]bool{}
 	for name, story := range stories {
-		file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
+		file := filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".txt")
 		files[file] = true
 		t.Run(name, func(t *testing.T) { Compare(t, file, play(t, story)) })
 	}
-	kept, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	kept, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

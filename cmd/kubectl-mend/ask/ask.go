@@ -102,9 +102,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err := a.blind(ctx, is, check); err != nil {
 		return nil, err
 	}
-	if is.Stance == look.Acting && manager == nil && a.Managers.Unknown == "" {
-		a.Managers.unattended(is)
-	}
+	a.Managers.attend(is, check)
 	return is, nil
 }
 

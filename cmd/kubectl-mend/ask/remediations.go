@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -84,21 +85,84 @@ func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]loo
 		if n.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
 			continue
 		}
-		is, err := a.remediations(n.Kind).Look(ctx, n.Key, a.Now)
+		is, err := a.remediation(ctx, n)
 		if err != nil {
 			return nil, err
 		}
 		if is != nil {
-			a.Managers.serveRemediation(is, n.Kind)
 			all = append(all, *is)
 		}
 	}
 	return all, nil
 }
 
-// remediations are those of a kind, to be looked at.
-func (a *Asker) remediations(kind hostremediation.Kind) *hostremediation.Reconciler {
+// remediation is a look at one as the manager has it that acts on it, or as one would that looked at all; nil if there is none, or if it asks
+// for nothing.
+func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*look.Remediation, error) {
+	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
+		is, err := a.remediations(n.Kind, presence.Announcement{}).Look(ctx, n.Key, a.Now)
+		if is != nil {
+			otherActs(is, not)
+		}
+		return is, err
+	}
+	for _, by := range a.Managers.serving(crdOf(n.Kind), n.Key.Namespace) {
+		if is, err := a.remediations(n.Kind, by).Look(ctx, n.Key, a.Now); is != nil || err != nil {
+			return is, err // what it has begun it ends, whatever it would begin
+		}
+	}
+	is, err := a.remediations(n.Kind, presence.Announcement{}).Look(ctx, n.Key, a.Now)
+	if is == nil || err != nil || a.Managers.Unknown != "" {
+		return is, err
+	}
+	offs, err := a.offsOf(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	because, person := a.Managers.nobody(offs)
+	is.Acts, is.Reason, is.Text, is.Deadline = false, NoManager, because, time.Time{}
+	is.Next = step(person, "nothing, as long as no manager looks at it")
+	return is, nil
+}
+
+// serving are what those managers say of themselves that run, serve a kind and look at a namespace.
+func (m Managers) serving(crd, namespace string) []presence.Announcement {
+	var all []presence.Announcement
+	for _, is := range m.All {
+		switch kind, known := is.Serves(crd); {
+		case !is.Alive || known && kind.Reason != "":
+		case is.Announcement == nil:
+			all = append(all, presence.Announcement{}) // it is taken that it looks at everything
+		case is.Announcement.Namespace == "" || is.Announcement.Namespace == namespace:
+			all = append(all, *is.Announcement)
+		}
+	}
+	return all
+}
+
+// offsOf are why managers do not act on a remediation, whose own label counts as well as its Cluster's.
+func (a *Asker) offsOf(ctx context.Context, n hostremediation.Named) ([]presence.Off, error) {
+	rem := n.Kind.New().Unwrapped()
+	if err := a.reader.Get(ctx, n.Key, rem); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", n.Kind.Kind, n.Key, err)
+	}
+	owned := &clusterv1.Cluster{} // without a label, if there is none
+	for _, owner := range rem.GetOwnerReferences() {
+		m := &clusterv1.Machine{}
+		if owner.Kind == "Machine" && a.reader.Get(ctx, client.ObjectKey{Namespace: n.Key.Namespace, Name: owner.Name}, m) == nil {
+			err := a.reader.Get(ctx, client.ObjectKey{Namespace: n.Key.Namespace, Name: m.Spec.ClusterName}, owned)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("read Cluster %s: %w", m.Spec.ClusterName, err)
+			}
+		}
+	}
+	return a.Managers.offs(rem, owned), nil
+}
+
+// remediations are those of a kind, to be looked at as by a manager that says this of itself.
+func (a *Asker) remediations(kind hostremediation.Kind, by presence.Announcement) *hostremediation.Reconciler {
 	return &hostremediation.Reconciler{
+		WatchFilterValue: by.WatchFilter, Leaving: by.Leaving,
 		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
 		Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(a.World.RESTMapper()) },
 		Nodes: hostremediation.Sighted(fence.Onlooker{Reader: func(_ context.Context, cluster client.ObjectKey) (client.Reader, error) {
@@ -123,24 +187,24 @@ func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time
 	if why, _, unseen := c.unseen(cluster); unseen {
 		return workload.View{}, fmt.Errorf("%w: %s", hostremediation.ErrUnasked, why)
 	}
-	return c.asTheManager.View(ctx, cluster, now, watches...)
+	view, err := c.asTheManager.View(ctx, cluster, now, watches...)
+	if err != nil { // it is the user who may not read what says whether the manager sees it
+		return workload.View{}, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
+	}
+	return view, nil
 }
 
-// serveRemediation says in is if no manager acts on it.
-func (m Managers) serveRemediation(is *look.Remediation, kind hostremediation.Kind) {
-	crd := serving.OwnCRD
+// crdOf is the name of the CustomResourceDefinition of a kind.
+func crdOf(kind hostremediation.Kind) string {
 	if kind.Kind == hostremediation.Metal3.Kind {
-		crd = serving.Metal3CRD
+		return serving.Metal3CRD
 	}
-	because, served := m.serves(crd)
-	switch {
-	case served:
-		return
-	case because == "":
-		hold := m.nobody()
-		is.Acts, is.Next, is.Holds = false, look.Step{Text: hold.Person, Person: true}, append([]look.Hold{hold}, is.Holds...)
-		return
-	}
-	is.Acts, is.Reason, is.Text = false, NotServed, because
-	is.Holds, is.Evidence, is.Next = nil, nil, look.Step{Text: "Whoever else serves the kind acts on it"}
+	return serving.OwnCRD
+}
+
+// otherActs says in is that kubemend does not act on its kind.
+func otherActs(is *look.Remediation, not *presence.Kind) {
+	_, next := otherwise(not)
+	is.Acts, is.Reason, is.Text = false, NotServed, notServed(not)
+	is.Holds, is.Evidence, is.Next = nil, nil, next
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/presence"
 )
@@ -18,7 +19,7 @@ import (
 // Managers are those that have announced themselves, and what is not known of them.
 type Managers struct {
 	All []presence.Manager `json:"managers"`
-	// Unknown is why it cannot be told which there are; empty if it can.
+	// Unknown is why there may be others; empty if there are none.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -29,7 +30,11 @@ func ManagersOf(ctx context.Context, w *snapshot.World, now time.Time) Managers 
 		return Managers{Unknown: err.Error()}
 	}
 	slices.SortStableFunc(all, func(a, b presence.Manager) int { return alive(b) - alive(a) })
-	return Managers{All: all}
+	m := Managers{All: all}
+	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
+		m.Unknown = err.Error()
+	}
+	return m
 }
 
 func alive(m presence.Manager) int {
@@ -39,11 +44,11 @@ func alive(m presence.Manager) int {
 	return 0
 }
 
-// of is the manager that looks at check; nil if there is none. Of one that does not say what it looks at, it is taken that it does.
-func (m Managers) of(check *clusterv1.MachineHealthCheck) *presence.Manager {
+// of is the manager that looks at an object; nil if none is known. Of one that does not say what it looks at, it is taken that it does.
+func (m Managers) of(obj client.Object, more ...client.Object) *presence.Manager {
 	for i := range m.All {
-		if is := &m.All[i]; is.Alive && (is.Announcement == nil || is.Covers(check) && !is.Announcement.Leaving) {
-			return is
+		if off := m.All[i].StandsOff(obj, more...); off.Because == "" || off.Unknown {
+			return &m.All[i]
 		}
 	}
 	return nil
@@ -68,77 +73,70 @@ func (m Managers) leaseNamespace() string {
 	return nhcv1.DefaultLeaseNamespace
 }
 
-// serves reports whether a manager acts on a kind that belongs to no namespace, and if one runs that does not, why not. Where it is not known
-// who runs, it is taken that somebody does.
-func (m Managers) serves(crd string) (because string, served bool) {
-	if m.Unknown != "" {
-		return "", true
-	}
+// serves reports whether a manager acts on a kind, and if those that run do not, what they say of it; nil if none runs. Where it is not known
+// who else runs, it is taken that somebody does.
+func (m Managers) serves(crd string) (bool, *presence.Kind) {
+	var not *presence.Kind
 	for _, is := range m.All {
 		if !is.Alive || is.Announcement != nil && is.Announcement.Leaving {
 			continue
 		}
 		kind, known := is.Serves(crd)
 		if !known || kind.Reason == "" {
-			return "", true
+			return true, nil
 		}
-		because = "kubemend does not serve the kind: " + kind.Because
+		not = &kind
 	}
-	return because, false
+	return not == nil && m.Unknown != "", not
 }
 
-// serve says in c, of a kind that belongs to no namespace, if no manager acts on it.
-func (m Managers) serve(c *look.Check, crd string) {
-	because, served := m.serves(crd)
-	switch {
-	case served || c.Stance != look.Acting:
-		return
-	case because == "":
-		m.unattended(c)
-		return
-	}
-	c.Stance, c.Because = look.Core, because
-	for i := range c.Targets {
-		if t := &c.Targets[i]; t.Left == "" && t.Next != (look.Step{}) {
-			t.Begins, t.Next = false, look.Step{Text: "Whoever else serves the kind acts on it"}
-			t.Holds = slices.Insert(t.Holds, 0, look.Hold{Reason: NotServed, Text: because})
-		}
-	}
-}
-
-// NotServed is the reason of what holds everything back where kubemend does not act on the kind.
-const NotServed = "KindNotServed"
-
-// NoManager is the reason of what holds everything back where nobody is there to do it.
-const NoManager = "NoManager"
-
-// nobody says why no manager is there.
-func (m Managers) nobody() look.Hold {
-	why := "No manager of kubemend runs that looks at it"
+// offs are why managers do not act on an object.
+func (m Managers) offs(obj client.Object, more ...client.Object) []presence.Off {
+	var offs []presence.Off
 	for i := range m.All {
-		switch is := &m.All[i]; {
-		case !is.Alive:
-			why = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", is.Namespace, is.Gone.UTC().Format(time.RFC3339))
-		case is.Announcement != nil && is.Announcement.Leaving:
-			why = fmt.Sprintf("The manager of kubemend in namespace %s is leaving, and begins nothing", is.Namespace)
+		if is := &m.All[i]; is.Alive {
+			offs = append(offs, is.StandsOff(obj, more...))
 		}
 	}
-	return look.Hold{Reason: NoManager, Text: why, Person: "Start the manager of kubemend"}
+	return offs
 }
 
-// unattended says in c that nobody is there who would act on it.
-func (m Managers) unattended(c *look.Check) {
-	hold := m.nobody()
-	if c.Kind == "MachineHealthCheck" {
-		hold.Person += ", or hand the check back to Cluster API core: kubectl mend release mhc/" + c.Name
-	}
-	c.Stance, c.Because, c.Next = look.Nobody, hold.Text, look.Step{Text: hold.Person, Person: true}
-	for i := range c.Targets {
-		t := &c.Targets[i]
-		if t.Left != "" || t.Next == (look.Step{}) {
-			continue
+// leaving are why managers that leave do not begin anything.
+func (m Managers) leaving() []presence.Off {
+	var offs []presence.Off
+	for i := range m.All {
+		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Leaving {
+			offs = append(offs, presence.Off{Because: "the one in " + is.Namespace + " is leaving, and begins nothing"})
 		}
-		t.Begins, t.Next = false, c.Next
-		t.Holds = slices.Insert(t.Holds, 0, hold)
 	}
+	return offs
+}
+
+// start is what a person has to do where no manager runs.
+const start = "Start the manager of kubemend"
+
+// nobody says why no manager acts: those that run say why not, and if none does, that.
+func (m Managers) nobody(offs []presence.Off) (because, person string) {
+	var reasons, orders []string
+	for _, off := range offs {
+		if off.Because != "" {
+			reasons = append(reasons, off.Because)
+		}
+		if off.Person != "" && !slices.Contains(orders, off.Person) {
+			orders = append(orders, off.Person)
+		}
+	}
+	if len(reasons) > 0 {
+		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(orders, ", or ")
+	}
+	var last *presence.Manager
+	for i := range m.All {
+		if is := &m.All[i]; !is.Alive && (last == nil || is.Gone.After(last.Gone)) {
+			last = is
+		}
+	}
+	if last == nil {
+		return "No manager of kubemend has announced itself", start
+	}
+	return fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", last.Namespace, last.Gone.UTC().Format(time.RFC3339)), start
 }

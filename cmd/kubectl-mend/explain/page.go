@@ -146,6 +146,8 @@ func (p *page) stance(s look.Stance) string {
 		return p.paint.Waits("kubemend observes it, and does not act on it")
 	case look.Core:
 		return p.paint.Waits("kubemend does not look at it")
+	case look.Other:
+		return p.paint.Waits("kubemend does not serve its kind")
 	case look.Paused:
 		return p.paint.Waits("paused")
 	}

@@ -170,7 +170,7 @@ func (p *page) owner(r Row) string {
 	switch s := string(r.Stance); r.Stance {
 	case look.Acting:
 		return p.paint.Good(s)
-	case look.Observing, look.Core, look.Paused:
+	case look.Observing, look.Core, look.Other, look.Paused:
 		return p.paint.Waits(s)
 	default:
 		return p.paint.Bad(s)

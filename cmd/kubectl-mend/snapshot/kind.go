@@ -103,6 +103,26 @@ func (k *kind) unread(namespace string) error {
 	return fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(namespaces, ", "))
 }
 
+// Whole says why objects of a kind may be missing that are in namespaces which were not read; nil if all were.
+func (w *World) Whole(gvk schema.GroupVersionKind) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	k := w.kinds[gvk.GroupKind()]
+	if k == nil || len(k.scopes) == 0 {
+		return nil
+	}
+	if why, said := k.scopes[""]; said {
+		return why
+	}
+	var read []string
+	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
+		if k.scopes[namespace] == nil {
+			read = append(read, namespace)
+		}
+	}
+	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(read, ", "), "none"))
+}
+
 func (k *kind) resource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.plural}
 }

@@ -1,0 +1,153 @@
+package explain
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+func ptrTo(v string) *intstr.IntOrString { return ptr.To(intstr.Parse(v)) }
+
+// dead is a manager that has not run for an hour.
+func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
+
+// saying is a manager that says this of itself.
+func saying(edit func(*presence.Announcement)) func(*scene) { return func(s *scene) { edit(&s.says) } }
+
+func filtered(a *presence.Announcement)  { a.WatchFilter = "blue" }
+func elsewhere(a *presence.Announcement) { a.Namespace = "metal" }
+func leaving(a *presence.Announcement)   { a.Leaving = true }
+
+// unserved is a manager that does not serve a kind.
+func unserved(crd, reason, because string) func(*scene) {
+	return saying(func(a *presence.Announcement) {
+		a.Kinds = []presence.Kind{{CRD: crd, Reason: reason, Because: because}}
+	})
+}
+
+// unclaimed takes the claim off the check.
+func unclaimed(s *scene) { s.check.Annotations = nil }
+
+// another is the lease of a second manager, in a namespace of its own, that has been gone for a year.
+func another(s *scene) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "old", Name: presence.LeaseName}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("old-0"), ptr.To[int32](60)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.AddDate(-1, 0, 0)}
+	s.others = append(s.others, lease)
+}
+
+func TestExplanationsOfWhoActs(t *testing.T) {
+	bad := silent(6*time.Minute, "w1")
+	off := powerCycled(powercycle.PoweringOff)
+	const due = 6 * time.Minute
+	golden.StoriesIn(t, "testdata/managers", map[string]story{
+		"a node and no manager":                            {aScene(ownNodes(due), dead), node("n1")},
+		"a check of nodes and no manager":                  {aScene(ownNodes(due), dead), nodeCheck("own-nodes")},
+		"a node that is short-circuited and no manager":    {aScene(ownNodes(due, also(due, 1, 2)), dead), node("n1")},
+		"a node that is being rebooted and no manager":     {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
+		"a node and a manager that leaves":                 {aScene(ownNodes(due), saying(leaving)), node("n1")},
+		"a node of another operator's check":               {aScene(ownNodes(due), unserved(serving.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
+		"a check of nodes of a kind that is switched off":  {aScene(ownNodes(due), unserved(serving.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
+		"a check of nodes of a kind that cannot be served": {aScene(ownNodes(due), unserved(serving.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a manager with another filter":                    {aScene(bad, saying(filtered)), machine("w1")},
+		"a manager with another filter and an old lease":   {aScene(bad, saying(filtered), another), machine("w1")},
+		"a manager of another namespace":                   {aScene(bad, saying(elsewhere)), machine("w1")},
+		"a manager that leaves":                            {aScene(bad, saying(leaving)), machine("w1")},
+		"a manager with another filter, and no claim":      {aScene(bad, saying(filtered), unclaimed), machine("w1")},
+		"no manager, and no claim":                         {aScene(bad, dead, unclaimed), machine("w1")},
+		"the status under another filter":                  {aScene(bad, ownNodes(due), saying(filtered)), nil},
+		"a power cycle and no manager":                     {aScene(bad, off, dead), remediation("w1")},
+		"a power cycle and a manager with another filter":  {aScene(bad, off, saying(filtered)), remediation("w1")},
+		"a power cycle and a manager of another namespace": {aScene(bad, off, saying(elsewhere)), remediation("w1")},
+		"a power cycle of a cluster with the label": {aScene(bad, off, saying(filtered), func(s *scene) {
+			s.cluster.Labels = map[string]string{clusterv1.WatchLabel: "blue"}
+		}), remediation("w1")},
+		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},
+		"a power cycle before its begin and a manager that leaves": {aScene(bad, powerCycled(powercycle.Pending), untouched, saying(leaving)), remediation("w1")},
+	}, func(t *testing.T, s story) string {
+		if s.ask == nil {
+			return status(t, s.scene)
+		}
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		return page80and200(t, e, err)
+	})
+}
+
+// untouched takes from w1's remediation all that says that something was begun.
+func untouched(s *scene) {
+	for _, o := range s.others {
+		if o.GetName() == "w1" && o.GetUID() == "rem-w1" {
+			o.SetAnnotations(nil)
+			o.SetFinalizers(nil)
+		}
+	}
+}
+
+// Who may read leases only here and there knows of some managers, and not whether there are others.
+func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.T) {
+	for name, manager := range map[string]func(*scene){
+		"the manager is where nobody looked": func(s *scene) { s.manager = nil },
+		"the manager that was seen is dead":  dead,
+		"the manager was seen":               func(*scene) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := aScene(silent(6*time.Minute, "w1"), ownNodes(6*time.Minute), manager)
+			seen := s.manager
+			s.manager = nil
+			w := s.asker(t).World
+			for _, read := range []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} { // and no others
+				w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, read, nil)
+			}
+			if seen != nil {
+				if err := w.Add(seen); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a, err := ask.New(t.Context(), w, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for subject, ask := range map[string]func(context.Context, *ask.Asker) (*Explanation, error){"machine": machine("w1"), "node": node("n1")} {
+				e, err := ask(t.Context(), a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if is := e.Checks[0]; len(e.Notes) == 0 || is.Stance != look.Acting || !is.Targets[0].Begins {
+					t.Errorf("%s: notes %q, stance %s, want it to be said that a manager may run; %+v", subject, e.Notes, is.Stance, is.Targets[0])
+				}
+			}
+		})
+	}
+}
+
+// Whether the manager sees the node stands in the checks: who may not read them does not know, and repeats what was said last.
+func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
+	s := aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting))
+	a := s.asker(t)
+	a.World.Forbid(clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true, "",
+		apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machinehealthchecks"}, "", nil))
+	e, err := remediation("w1")(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trouble := e.Remediations[0].Trouble; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
+		t.Errorf("trouble %q, want it to be said that the checks could not be read", trouble)
+	}
+}
