@@ -102,7 +102,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err := a.blind(ctx, is, check); err != nil {
 		return nil, err
 	}
-	a.Managers.attend(is, check)
+	a.Managers.Attend(is, check)
 	return is, nil
 }
 
@@ -124,7 +124,7 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 		case err != nil:
 			checks = append(checks, untold(look.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
 		case check != nil:
-			a.Managers.serve(check, serving.NodeCheckCRD)
+			a.Managers.Serve(check, serving.NodeCheckCRD)
 			checks = append(checks, *check)
 		}
 	}

@@ -37,6 +37,17 @@ func ManagersOf(ctx context.Context, w *snapshot.World, now time.Time) Managers 
 	return m
 }
 
+// Doubt says what is not known of managers; empty if all is.
+func (m Managers) Doubt() string {
+	switch {
+	case m.Unknown == "":
+		return ""
+	case slices.ContainsFunc(m.All, func(is presence.Manager) bool { return is.Alive }):
+		return "Whether other managers of kubemend run as well is not known: " + m.Unknown
+	}
+	return "Whether a manager of kubemend runs is not known: " + m.Unknown
+}
+
 func alive(m presence.Manager) int {
 	if m.Alive {
 		return 1

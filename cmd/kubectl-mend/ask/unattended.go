@@ -25,8 +25,8 @@ const (
 	off     = "Off"
 )
 
-// attend says in c, which is of check, if no manager looks at it.
-func (m Managers) attend(c *look.Check, check *clusterv1.MachineHealthCheck) {
+// Attend says in c, which is of check, if no manager looks at it.
+func (m Managers) Attend(c *look.Check, check *clusterv1.MachineHealthCheck) {
 	if m.Unknown != "" || m.of(check) != nil {
 		return
 	}
@@ -59,8 +59,8 @@ func elsewhere(c *look.Check) {
 	}
 }
 
-// serve says in c, which is of a kind that belongs to no namespace, if no manager acts on it.
-func (m Managers) serve(c *look.Check, crd string) {
+// Serve says in c, which is of a kind that belongs to no namespace, if no manager acts on it.
+func (m Managers) Serve(c *look.Check, crd string) {
 	served, not := m.serves(crd)
 	switch {
 	case served || c.Stance != look.Acting:

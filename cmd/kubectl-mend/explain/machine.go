@@ -97,8 +97,8 @@ func unseen(a *ask.Asker, m *clusterv1.Machine, checks []Check) []string {
 // notes are what to know of every answer about a's world.
 func notes(a *ask.Asker) []string {
 	var all []string
-	if a.Managers.Unknown != "" {
-		all = append(all, "Whether a manager of kubemend runs is not known: "+a.Managers.Unknown)
+	if doubt := a.Managers.Doubt(); doubt != "" {
+		all = append(all, doubt)
 	}
 	for _, missing := range a.World.Missing() {
 		all = append(all, "Could not be read: "+missing.String())
