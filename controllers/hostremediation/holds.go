@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/look"
 )
@@ -83,8 +86,17 @@ func holdsOf(w *world, step powercycle.Step) []look.Hold {
 
 // person is what a person has to do about a reason.
 func (w *world) person(reason string) string {
-	if reason == "Paused" && w.moved() {
+	switch {
+	case reason == "ClusterUnreachable" && len(w.unasked) > 0:
+		return "" // it is who looks that cannot ask
+	case reason != "Paused":
+		return persons[reason]
+	case w.moved():
 		return "" // what clusterctl has left behind, it deletes
+	case annotations.HasPaused(w.rem):
+		return fmt.Sprintf("when it may go on, take the annotation %s off the remediation", clusterv1.PausedAnnotation)
+	case w.cluster != nil:
+		return fmt.Sprintf("when it may go on, set spec.paused of Cluster %s to false", w.cluster.Name)
 	}
 	return persons[reason]
 }

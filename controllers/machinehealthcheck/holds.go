@@ -1,9 +1,12 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -82,10 +85,11 @@ func unjudged(w *world, t *target) *look.Hold {
 	case t.verdict.Gate == health.ControlPlaneNotInitialized:
 		return &look.Hold{Reason: string(t.verdict.Gate), Text: fmt.Sprintf(
 			"The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", w.cluster.Name),
-			Ends: "its control plane is initialized"}
+			Ends: "the control plane of Cluster " + w.cluster.Name + " is initialized"}
 	case t.verdict.Gate == health.InfrastructureNotReady:
 		return &look.Hold{Reason: string(t.verdict.Gate), Text: fmt.Sprintf(
-			"The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name), Ends: "it is"}
+			"The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name),
+			Ends: "the infrastructure of Cluster " + w.cluster.Name + " is ready"}
 	case w.reach.Status != metav1.ConditionTrue:
 		return &look.Hold{Reason: w.reach.Reason, Text: w.reach.Message,
 			Person: "See to the connection from the management cluster to the workload cluster"}
@@ -128,17 +132,25 @@ func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
 	}
 	switch c := allowed(w, s); {
 	case c.Status == metav1.ConditionFalse && c.Reason == mendv1.InvalidLimitReason:
-		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct the field"}
+		field, _, _ := strings.Cut(s.invalid.Error(), ": ") // limitsOf names it first
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct " + field}
 	case s.grant.Reason == budget.TooMany:
-		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: fmt.Sprintf("no more than %d targets are not healthy; %d are",
-			max(s.limits.AtMost, 0), s.population.NotHealthy())}
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
 	case s.grant.Reason == budget.TooFew:
-		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: fmt.Sprintf("at least %d targets are not healthy; %d are",
-			s.limits.AtLeast, s.population.NotHealthy())}
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
 	case s.limits.InFlight != budget.Unlimited && ahead >= s.limits.InFlight && !granted:
 		return &look.Hold{Reason: string(budget.AtWork), Text: queue(s), Ends: "a remediation that is under way is over"}
 	}
 	return nil
+}
+
+// notHealthy is how many targets have to be not healthy for something, and how many are.
+func notHealthy(wanted int, p budget.Population) string {
+	targets := "targets are"
+	if wanted == 1 {
+		targets = "target is"
+	}
+	return fmt.Sprintf("%d %s not healthy; %d %s", wanted, targets, p.NotHealthy(), look.Are(p.NotHealthy()))
 }
 
 // withoutTemplate is why no request can be made for anybody; nil if one can, or if none has to be.
@@ -146,7 +158,8 @@ func withoutTemplate(w *world) *look.Hold {
 	switch {
 	case w.remedy.missing != "":
 		return &look.Hold{
-			Reason: mendv1.TemplateMissingReason, Text: noTemplate(w), Person: "Make it, or name another one in spec.remediation.templateRef",
+			Reason: mendv1.TemplateMissingReason, Text: noTemplate(w),
+			Person: cmp.Or(w.remedy.mend, "Make it") + ", or name another template in spec.remediation.templateRef",
 		}
 	case w.remedy.external && !w.remedy.known:
 		return &look.Hold{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
@@ -170,60 +183,18 @@ func unusable(w *world, t *target) *look.Hold {
 
 // handIt is what a person can do for a check to be acted on; empty if nothing.
 func handIt(w *world) string {
-	switch _, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; {
-	case w.stance == observing || w.stance == ignoring && w.cluster.DeletionTimestamp.IsZero():
+	_, annotated := w.check.Annotations[clusterv1.PausedAnnotation]
+	annotated = annotated && !claimed(w.check)
+	unpause := fmt.Sprintf("set spec.paused of Cluster %s to false", w.cluster.Name)
+	switch {
+	case actsInCore(w):
 		return fmt.Sprintf("Hand it to kubemend, if it is to act: kubectl mend claim mhc/%s -n %s", w.check.Name, w.check.Namespace)
-	case w.stance == paused && annotated && !claimed(w.check):
+	case w.stance == paused && annotated && ptr.Deref(w.cluster.Spec.Paused, false):
+		return fmt.Sprintf("When it is to go on, take the annotation %s off the check, and %s", clusterv1.PausedAnnotation, unpause)
+	case w.stance == paused && annotated:
 		return fmt.Sprintf("When it is to go on, take the annotation %s off the check", clusterv1.PausedAnnotation)
 	case w.stance == paused:
-		return fmt.Sprintf("When it is to go on, set spec.paused of Cluster %s to false", w.cluster.Name)
+		return "When it is to go on, " + unpause
 	}
 	return ""
-}
-
-// nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
-func nextOf(w *world, t *target, is *look.Target) look.Step {
-	switch {
-	case is.Begins:
-		return look.Step{At: w.now, Text: "kubemend " + is.Would}
-	case is.InFlight && len(is.Underway) > 0:
-		return look.Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Underway[0])}
-	case is.InFlight:
-		return look.Step{Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
-	case is.State == health.Healthy:
-		return look.Step{}
-	}
-	if h := notDue(t); h != nil && !h.Until.IsZero() {
-		return comesDue(w, t, is, h)
-	}
-	for _, h := range is.Holds {
-		if h.Person != "" {
-			return look.Step{Text: h.Person, Person: true}
-		}
-	}
-	if len(is.Holds) > 0 {
-		return look.Step{Text: "nothing, " + until(is.Holds[0])}
-	}
-	return look.Step{}
-}
-
-// comesDue is what happens when t is put up with no more. That counts whether its node can be seen by then or not.
-func comesDue(w *world, t *target, is *look.Target, patience *look.Hold) look.Step {
-	next, blind := look.Step{At: patience.Until}, unjudged(w, t)
-	for _, h := range is.Holds {
-		if h != *patience && (blind == nil || h != *blind) {
-			next.Text = "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(h)
-			return next
-		}
-	}
-	next.Text = "it counts as unhealthy if nothing changes, and kubemend " + is.Would
-	return next
-}
-
-// until is how long h lasts, as far as that can be said.
-func until(h look.Hold) string {
-	if h.Ends != "" {
-		return "until " + h.Ends
-	}
-	return "because of " + h.Reason
 }

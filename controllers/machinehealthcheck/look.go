@@ -32,6 +32,7 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 		if w.stance == orphaned {
 			is.Reason, is.Text = mendv1.ClusterNotFoundReason, orphanedMessage(w.check)
 		}
+		is.Next = aloneNext(w)
 		return is, nil
 	}
 	if err := r.survey(ctx, w); err != nil {
@@ -39,6 +40,23 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 	}
 	tellCheck(is, w)
 	return is, nil
+}
+
+// aloneNext is what comes next for a check whose machines are not looked at.
+func aloneNext(w *world) look.Step {
+	switch {
+	case !w.check.DeletionTimestamp.IsZero():
+		return look.Step{Text: "nothing, until the check is gone"}
+	case w.filtered != "":
+		return look.Step{}
+	case w.stance == orphaned:
+		return look.Step{Person: true, Text: fmt.Sprintf("make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed",
+			w.check.Spec.ClusterName)}
+	}
+	if person := handIt(w); person != "" {
+		return look.Step{Text: person, Person: true}
+	}
+	return look.Step{}
 }
 
 // tellCheck says in is what w comes to.
@@ -97,10 +115,15 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 
 // leftAlone is what there is to say about a machine that its user wants left alone.
 func leftAlone(t *target) look.Target {
-	why := wantedAlone(t.machine)
+	var by []string
+	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
+		if _, annotated := t.machine.Annotations[annotation]; annotated {
+			by = append(by, annotation)
+		}
+	}
 	return look.Target{
-		Ref: refTo("Machine", t.machine), Node: t.machine.Status.NodeRef.Name, Verdict: "left alone", Left: why,
-		Next: look.Step{Text: "Nothing happens to it as long as it has that annotation", Person: true},
+		Ref: refTo("Machine", t.machine), Node: t.machine.Status.NodeRef.Name, Verdict: "left alone", Left: wantedAlone(t.machine),
+		Next: look.Step{Text: fmt.Sprintf("take the annotation %s off the machine, if it is to be judged again", strings.Join(by, " and ")), Person: true},
 	}
 }
 
@@ -115,21 +138,25 @@ func would(w *world, m *clusterv1.Machine) string {
 	return "asks its owner to remediate it, but it has none"
 }
 
-// answer is what whoever remediates the machine has said.
+// answer is what those who remediate the machine have said: whoever serves the requests, and the owner, which it may have been handed over to.
 func answer(w *world, t *target) string {
-	kind := clusterv1.MachineOwnerRemediatedCondition
-	if w.remedy.external {
-		kind = clusterv1.MachineExternallyRemediatedCondition
+	kinds := []string{clusterv1.MachineExternallyRemediatedCondition, clusterv1.MachineOwnerRemediatedCondition}
+	if !w.remedy.external {
+		kinds = kinds[1:]
 	}
-	c := conditionOf(t.machine, kind)
-	if c == nil {
-		return ""
+	var all []string
+	for _, kind := range kinds {
+		c := conditionOf(t.machine, kind)
+		if c == nil {
+			continue
+		}
+		said := fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason)
+		if c.Message != "" {
+			said += ": " + c.Message
+		}
+		all = append(all, strings.TrimSuffix(said, "."))
 	}
-	said := fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason)
-	if c.Message != "" {
-		said += ": " + c.Message
-	}
-	return said
+	return strings.Join(all, "; ")
 }
 
 // latestOf are the starts that have happened, with a mark at the one that counts.

@@ -33,6 +33,8 @@ type remedy struct {
 	known bool
 	// missing says why there is no template; empty if there is one.
 	missing string
+	// mend is what a person can do about that, as the beginning of a sentence.
+	mend string
 
 	// template reads the template when the first request of a pass is made, and once for all of them.
 	template func() (*unstructured.Unstructured, error)
@@ -91,10 +93,12 @@ func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.Grou
 	switch {
 	case request.Missing(err):
 		w.remedy.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
+		w.remedy.mend = "Install the kind"
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err):
 		w.remedy.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
+		w.remedy.mend = "Give it that right"
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
@@ -107,6 +111,7 @@ func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.Grou
 func confirmMissing(w *world) error {
 	_, err := w.remedy.template()
 	if request.Missing(err) {
+		w.remedy.mend = "Make it"
 		w.remedy.missing = fmt.Sprintf("%s %s/%s does not exist", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 		return nil
 	}

@@ -82,15 +82,30 @@ func standing(w *world) (look.Stance, string) {
 	case !w.cluster.DeletionTimestamp.IsZero():
 		return look.Nobody, fmt.Sprintf("Cluster %s is being deleted", w.cluster.Name)
 	case w.stance == orphaned:
-		return look.Nobody, orphanedMessage(w.check)
+		return look.Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace)
 	case w.stance == paused:
-		return look.Paused, pausedMessage(w.check, w.cluster)
+		return look.Paused, pausedBecause(w)
 	case w.stance == ignoring:
 		return look.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"
 	case w.stance == observing:
 		return look.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"
 	}
 	return look.Acting, ""
+}
+
+// pausedBecause says who is paused, and by what. Of the annotation by which kubemend claims a check it says nothing: that pauses nobody but core.
+func pausedBecause(w *world) string {
+	var why []string
+	if ptr.Deref(w.cluster.Spec.Paused, false) {
+		why = append(why, fmt.Sprintf("Cluster %s is paused (spec.paused)", w.cluster.Name))
+	}
+	if value, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; annotated && !claimed(w.check) {
+		why = append(why, fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value))
+	}
+	if len(why) == 2 {
+		return why[0] + ", and " + look.Clause(why[1])
+	}
+	return strings.Join(why, "")
 }
 
 // claimed reports whether check was handed to kubemend. Core then owns its condition Paused.

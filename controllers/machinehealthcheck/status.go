@@ -22,6 +22,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -180,8 +181,13 @@ func allowed(w *world, s summary) metav1.Condition {
 
 // queue says how many wait because of how many are remediated at once.
 func queue(s summary) string {
-	return fmt.Sprintf("%d remediations wait, %d of at most %d are in flight (%s)",
-		s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start, s.limits.InFlight, mendv1.MaxInFlightAnnotation)
+	waiting, inFlight := s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start
+	wait := "remediations wait"
+	if waiting == 1 {
+		wait = "remediation waits"
+	}
+	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
+		waiting, wait, inFlight, s.limits.InFlight, look.Are(inFlight), mendv1.MaxInFlightAnnotation)
 }
 
 // setAllowed writes one condition in both flavours.

@@ -115,7 +115,7 @@ var _ = Describe("How many at once", func() {
 
 		s.comesBack(ctx, "c")
 		Eventually(s.requested(ctx)).Should(ConsistOf("d", "b"))
-		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(HavePrefix("1 remediations wait, 2 of at most 2"))
+		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(HavePrefix("1 remediation waits, 2 of at most 2"))
 
 		s.comesBack(ctx, "b")
 		Eventually(s.requested(ctx)).Should(ConsistOf("d", "e"))

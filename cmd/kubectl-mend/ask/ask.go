@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,12 +65,11 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 // Reader reads the world.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks are looks at the MachineHealthChecks that are wanted, in the order of their names.
+// MachineChecks are looks at the MachineHealthChecks that are wanted, in the order of their names. The error is forbidden if they could not be
+// read: there may be some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]look.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); apierrors.IsForbidden(err) {
-		return nil, nil // the world says that they were not read
-	} else if err != nil {
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	var checks []look.Check
@@ -106,11 +104,12 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	return is, nil
 }
 
-// NodeChecks are looks at the NodeHealthChecks that are wanted, in the order of their names. There are none where the kind is not installed.
+// NodeChecks are looks at the NodeHealthChecks that are wanted, in the order of their names. There are none where the kind is not installed. The
+// error is forbidden if they could not be read: there may be some then.
 func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]look.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
-		return nil, nil // the world says that it was not read
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -38,17 +39,18 @@ func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]loo
 	return a.looks(ctx, named)
 }
 
-// RemediationsHolding are looks at the remediations that act on the power of a host.
-func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]look.Remediation, error) {
+// RemediationsHolding are looks at the remediations that act on the power of a host, and the UIDs of those that act on it and are not known.
+func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]look.Remediation, []types.UID, error) {
 	kinds, err := a.readable(ctx, h.Namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	named, _, err := hostremediation.Holding(ctx, a.reader, kinds, h)
+	named, unknown, err := hostremediation.Holding(ctx, a.reader, kinds, h)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return a.looks(ctx, named)
+	looks, err := a.looks(ctx, named)
+	return looks, unknown, err
 }
 
 // Remediations are looks at those of that name, of the kind called so or, if that is empty, of both. There may be none.

@@ -1,14 +1,20 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
@@ -22,7 +28,7 @@ func MachineHealthCheck(ctx context.Context, a *ask.Asker, key client.ObjectKey)
 	if len(checks) == 0 {
 		return nil, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace)
 	}
-	return explained(a, checks[0]), nil
+	return explained(ctx, a, checks[0])
 }
 
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
@@ -34,53 +40,92 @@ func NodeHealthCheck(ctx context.Context, a *ask.Asker, name string) (*Explanati
 	if len(checks) == 0 {
 		return nil, fmt.Errorf("there is no NodeHealthCheck %s", name)
 	}
-	return explained(a, checks[0]), nil
+	return explained(ctx, a, checks[0])
 }
 
 // explained is the explanation of a check itself.
-func explained(a *ask.Asker, c look.Check) *Explanation {
+func explained(ctx context.Context, a *ask.Asker, c look.Check) (*Explanation, error) {
 	e := &Explanation{Subject: c.Ref, At: a.Now, Notes: notes(a)}
 	if c.Cluster != "" {
 		e.Is = append(e.Is, Fact{"cluster", c.Cluster})
 	}
-	e.Checks = []Check{About(c, remarkable)}
-	e.Verdict, e.Next = verdictOn(&e.Checks[0]), c.Next
-	for i := range c.Targets { // where time changes nothing, somebody may have to
-		if t := &c.Targets[i]; e.Next == (look.Step{}) && t.Next.Person && t.Left == "" {
-			e.Next = t.Next
-		}
+	if err := follow(ctx, a, &c); err != nil {
+		return nil, err
 	}
-	if e.Next == (look.Step{}) {
-		e.Next = look.Step{Text: "Nothing, until something changes"}
-	}
-	return e
+	e.Checks = []Check{About(c, remarkable(&c))}
+	e.Verdict, e.Next = verdictOn(&c), cmp.Or(c.Next, nothing)
+	return e, nil
 }
 
-// remarkable are targets of which there is more to say than that they are well.
-func remarkable(t look.Target) bool {
-	return t.State != health.Healthy || t.Left != "" || t.InFlight || len(t.Holds) > 0
+// remarkable are targets of which there is more to say than that they are well, or than what is said of the whole of c: that it is out of sight.
+func remarkable(c *look.Check) func(look.Target) bool {
+	return func(t look.Target) bool {
+		if t.State == health.Unjudged && !t.InFlight && len(t.Holds) > 0 && t.Holds[0].Text == c.Unseen {
+			return false
+		}
+		return t.State != health.Healthy || t.Left != "" || t.InFlight || len(t.Holds) > 0
+	}
 }
 
 // verdictOn is what is to be said of a check in one sentence.
-func verdictOn(c *Check) string {
+func verdictOn(c *look.Check) string {
+	p := c.Population
 	switch {
 	case c.Because != "":
 		return c.Because
-	case c.Text != "":
+	case blind(c):
+		return "How it stands cannot be seen with your rights"
+	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && p.NotHealthy() > 0: // of both kinds of checks
+		return "Nothing is remediated: " + notWell(p) + ", and " + allows(c)
+	case c.Text != "" && reasonOf(c) != string(budget.AtWork):
 		return c.Text
-	case c.Population.Total() == 0:
+	case p.Total() == 0:
 		return "It selects nothing"
-	case c.Population.NotHealthy() == 0:
+	case p.NotHealthy() == 0:
 		return "All that it selects is healthy"
 	}
-	begins, underway := 0, 0
-	for _, t := range c.Targets {
-		if t.Begins {
+	return notWell(p) + ", and " + progress(c)
+}
+
+// reasonOf is the reason for which not all is remediated that is to be. The condition has none for that some wait: remediation is allowed.
+func reasonOf(c *look.Check) string {
+	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason && c.Text != "" {
+		return string(budget.AtWork)
+	}
+	return c.Reason
+}
+
+// allows is what the limit says.
+func allows(c *look.Check) string {
+	if c.Limits.AtLeast > 0 {
+		return fmt.Sprintf("%s asks for %d to %d", c.Limit, c.Limits.AtLeast, c.Limits.AtMost)
+	}
+	return fmt.Sprintf("%s allows %d", c.Limit, max(c.Limits.AtMost, 0))
+}
+
+// progress is how many remediations are under way, begin and wait.
+func progress(c *look.Check) string {
+	underway, begins := 0, 0
+	for i := range c.Targets {
+		if t := &c.Targets[i]; t.InFlight {
+			underway++
+		} else if t.Begins {
 			begins++
 		}
-		if t.InFlight {
-			underway++
-		}
 	}
-	return fmt.Sprintf("Remediation is allowed; %d are under way, and %d begin now", underway, begins)
+	var parts []string
+	if underway > 0 || begins == 0 {
+		parts = append(parts, fmt.Sprintf("%d %s being remediated", underway, look.Are(underway)))
+	}
+	if begins > 0 {
+		parts = append(parts, fmt.Sprintf("the remediation of %d begins now", begins))
+	}
+	return strings.Join(parts, ", and ")
+}
+
+// unlimited reports whether the limit of c cannot be read, so that it allows nothing.
+func unlimited(c *look.Check) bool {
+	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(is metav1.Condition) bool {
+		return is.Type == nhcv1.DisabledCondition && is.Status == metav1.ConditionTrue && is.Reason == nhcv1.LimitInvalidReason
+	})
 }

@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
@@ -27,6 +30,8 @@ type Explanation struct {
 	Checks []Check `json:"checks,omitempty"`
 	// NotSelectedBy are checks that it might be expected to be selected by.
 	NotSelectedBy []Unselected `json:"notSelectedBy,omitempty"`
+	// Unread are the kinds of checks that could not be read: there may be some that select it.
+	Unread []string `json:"unread,omitempty"`
 	// Remediations are those of its host.
 	Remediations []look.Remediation `json:"remediations,omitempty"`
 	// Notes are what to know of the explanation itself: what could not be read, that no manager runs.
@@ -89,6 +94,15 @@ func notHealthy(targets []look.Target) []Group {
 	return groups
 }
 
+// without goes on without the checks of a kind, if it is for the user's rights that they could not be read.
+func (e *Explanation) without(kind string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	e.Unread = append(e.Unread, kind)
+	return nil
+}
+
 // Conclude sets the verdict and the next step from all that was found, and puts the check that acts first.
 func (e *Explanation) Conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
@@ -115,82 +129,46 @@ func overlapped(t look.Target) bool {
 }
 
 func (e *Explanation) verdict() string {
-	if len(e.Checks) == 0 || len(e.Checks[0].Targets) == 0 {
-		return "No check selects it: nobody judges it, and nothing is done about it"
+	switch {
+	case len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0:
+		return sentence(&e.Checks[0].Check, &e.Checks[0].Targets[0], e.At)
+	case len(e.Checks) > 0:
+		return "It is not judged: " + look.Clause(whyAlone(&e.Checks[0].Check))
+	case len(e.Unread) > 0:
+		return fmt.Sprintf("It cannot be told which checks select it: %s could not be read", strings.Join(e.Unread, " and "))
 	}
-	return Sentence(e.Checks[0].Targets[0], e.At)
+	return "No check selects it: nobody judges it, and nothing is done about it"
 }
 
-// next is what the remediation of the host does next, if one is at work, else what the check does.
+// whyAlone is why a check that selects something does not look at it.
+func whyAlone(c *look.Check) string {
+	return cmp.Or(c.Because, c.Text, c.String()+" does not look at it")
+}
+
+// next is what the remediation of the host does next, if one is at work, else what the check does. What was handed over to the owner of the
+// machine is the owner's.
 func (e *Explanation) next() look.Step {
+	owners := false
+	if len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0 {
+		t := &e.Checks[0].Targets[0]
+		owners = t.InFlight && t.Next != (look.Step{})
+	}
 	for i := range e.Remediations {
-		if r := &e.Remediations[i]; r.Next != (look.Step{}) {
+		r := &e.Remediations[i]
+		if over := r.State == string(powercycle.HandedOver); r.Next != (look.Step{}) && (!over || !owners) {
 			return r.Next
 		}
 	}
-	if len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0 {
-		if next := e.Checks[0].Targets[0].Next; next != (look.Step{}) {
-			return next
-		}
-		return look.Step{Text: "Nothing, until something changes"}
+	switch {
+	case len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0:
+		return cmp.Or(e.Checks[0].Targets[0].Next, nothing)
+	case len(e.Checks) > 0:
+		return cmp.Or(e.Checks[0].Next, nothing)
+	case len(e.Unread) > 0:
+		return look.Step{Text: "Ask as somebody who may read them", Person: true}
 	}
 	return look.Step{Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for", Person: true}
 }
 
-// Sentence is the verdict on a target in one sentence.
-func Sentence(t look.Target, now time.Time) string {
-	switch {
-	case t.Left != "":
-		return "It is left alone: " + t.Left
-	case t.State == health.Unhealthy:
-		return "It is unhealthy, " + doing(t) + because(t.Findings, true)
-	case t.State == health.Suspect, t.State == health.Starting:
-		return awaited(t, now)
-	case t.State == health.Unjudged && len(t.Holds) > 0:
-		return "It cannot be judged: " + t.Holds[0].Text
-	case t.State == health.Unjudged:
-		return "It cannot be judged"
-	case t.InFlight:
-		return "It is healthy, and its remediation is not over yet"
-	}
-	return "It is healthy: nothing is held against it"
-}
-
-// doing is what is done about an unhealthy target.
-func doing(t look.Target) string {
-	switch {
-	case t.InFlight:
-		return "and is being remediated"
-	case t.Begins:
-		return "and its remediation begins now"
-	}
-	return "and is not remediated"
-}
-
-// because are the findings that count, or the first of those that do not yet.
-func because(findings []look.Finding, counts bool) string {
-	for _, f := range findings {
-		if f.Counts == counts {
-			return ": " + f.Text
-		}
-	}
-	return ""
-}
-
-func awaited(t look.Target, now time.Time) string {
-	is := "It is suspect"
-	if t.State == health.Starting {
-		is = "Its first node is waited for"
-	}
-	first := slices.IndexFunc(t.Findings, func(f look.Finding) bool { return !f.Counts })
-	if first < 0 {
-		return is + ", without end"
-	}
-	due := t.Findings[first].Due
-	for _, f := range t.Findings {
-		if !f.Counts && f.Due.Before(due) {
-			due = f.Due
-		}
-	}
-	return fmt.Sprintf("%s, and counts as unhealthy from %s on%s", is, due.In(now.Location()).Format(time.DateTime), because(t.Findings, false))
-}
+// nothing is what happens next to what is well, or is waited for in a way that has no end of its own.
+var nothing = look.Step{Text: "Nothing, until something changes"}

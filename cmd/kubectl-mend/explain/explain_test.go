@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func awaiting(name string) func(*scene) {
 }
 
 func TestExplanations(t *testing.T) {
-	golden.Stories(t, map[string]story{
+	stories := map[string]story{
 		"a machine that is well":                         {aScene(), machine("w1")},
 		"a machine that nobody knows":                    {aScene(), machine("w9")},
 		"a machine within its timeout":                   {aScene(silent(2*time.Minute, "w1")), machine("w1")},
@@ -158,7 +159,11 @@ func TestExplanations(t *testing.T) {
 		"the status when a cluster is out of sight": {aScene(outOfSight), nil},
 		"the status when no manager runs":           {aScene(func(s *scene) { s.manager.Spec.HolderIdentity = nil }), nil},
 		"the status when no manager was ever there": {aScene(func(s *scene) { s.manager = nil }), nil},
-	}, func(t *testing.T, s story) string {
+	}
+	maps.Copy(stories, moreMachines())
+	maps.Copy(stories, moreHosts())
+	maps.Copy(stories, moreChecks())
+	golden.Stories(t, stories, func(t *testing.T, s story) string {
 		if s.ask == nil {
 			return status(t, s.scene)
 		}

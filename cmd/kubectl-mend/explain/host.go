@@ -11,8 +11,12 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	bmhost "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/controllers/look"
 )
@@ -40,11 +44,11 @@ func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation
 		e.Is = append([]Fact{{"machine", m.Name}}, e.Is...)
 	}
 	e.Subject = look.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
-	e.Is = append(e.Is, power(h)...)
-	holding, err := a.RemediationsHolding(ctx, h)
+	holding, unknown, err := a.RemediationsHolding(ctx, h)
 	if err != nil {
 		return nil, err
 	}
+	e.Is = append(e.Is, power(h, unknown)...)
 	e.add(holding)
 	if len(e.Remediations) > 0 {
 		e.Next = e.next()
@@ -52,19 +56,34 @@ func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation
 	return e, nil
 }
 
-// power is what a host says of its power.
-func power(h *bmov1alpha1.BareMetalHost) []Fact {
+// power is what a host says of its power. Unknown are remediations that act on it, and of which no more is known.
+func power(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
 	is := map[bool]string{true: "on", false: "off"}
 	facts := []Fact{{"power", is[h.Status.PoweredOn]}, {"its owner wants it", is[h.Spec.Online]}}
+	marks := bmhost.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
-		if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			facts = append(facts, Fact{"held off by", name})
+		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
+			facts = append(facts, Fact{acts(name), name + ", of a remediation that is not known"})
+		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
+			facts = append(facts, Fact{acts(name), name})
 		}
 	}
 	if h.Status.ErrorMessage != "" {
 		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
 	}
 	return facts
+}
+
+// acts is what an annotation does to the power of its host: without a name behind it, reboot.metal3.io asks for a reboot, and is gone when that
+// is done.
+func acts(annotation string) string {
+	switch annotation {
+	case infrav1.RebootAnnotation:
+		return "asked to reboot by"
+	case mendv1.RebootedForAnnotation:
+		return "rebooted for"
+	}
+	return "held off by"
 }
 
 // add adds remediations that are not there yet.

@@ -84,12 +84,18 @@ func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation
 	if state != powercycle.Pending {
 		is.Attempt, is.Began, is.Asked, is.Touched = 1, noon.Add(-2*time.Minute), noon.Add(-time.Minute), true
 	}
+	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers"}
+	remembers(rem, is)
+	return rem
+}
+
+// remembers writes down what a remediation remembers.
+func remembers(rem *mendv1.HostRemediation, is powercycle.Memory) {
 	memory, err := json.Marshal(is)
 	if err != nil {
 		panic(err) // a memory is made to be stored
 	}
-	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers", mendv1.PowerCycleAnnotation: string(memory)}
-	return rem
+	rem.Annotations[mendv1.PowerCycleAnnotation] = string(memory)
 }
 
 // controlPlane makes w1 and w2 machines of the control plane, whose hosts are remediated one after the other: w2's is under way.

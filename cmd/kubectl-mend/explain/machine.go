@@ -39,7 +39,7 @@ func Machine(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanat
 		return why == ""
 	}
 	checks, err := a.MachineChecks(ctx, selected)
-	if err != nil {
+	if err := e.without("MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
 	for _, c := range checks {
@@ -81,8 +81,8 @@ func factsOf(m *clusterv1.Machine) []Fact {
 // unseen says where the answer may differ from the manager's, which has other rights than the user: the user cannot read the nodes.
 func unseen(a *ask.Asker, m *clusterv1.Machine, checks []Check) []string {
 	why, _, is := a.World.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
-	if !is || len(checks) == 0 {
-		return nil
+	if !is || !slices.ContainsFunc(checks, func(c Check) bool { return len(c.Targets) > 0 }) {
+		return nil // nobody would have looked at them
 	}
 	note := fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s. The answer is without them", m.Spec.ClusterName, why)
 	if said := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); said != nil {

@@ -30,17 +30,22 @@ func Node(ctx context.Context, a *ask.Asker, namespace, cluster, name string) (*
 	case len(machines) > 1:
 		return nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
 			name, strings.Join(named(machines), ", "))
+	case len(machines) == 1 && isHere && cluster == "" && !isOf(here, &machines[0]):
+		return nil, fmt.Errorf("the management cluster has a node %s, and so has another one: ask for %s, or with --cluster %s; "+
+			"of that of the management cluster the NodeHealthChecks tell: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
 	case len(machines) == 1:
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(&machines[0])); err != nil {
 			return nil, err
 		}
 		e.Is = append([]Fact{{"machine", machines[0].Name}}, slices.DeleteFunc(e.Is, func(f Fact) bool { return f.Name == "node" })...)
-	case isHere:
+	case isHere && cluster == "":
 		e = &Explanation{At: a.Now, Notes: notes(a)}
 		if err := nodeChecks(ctx, a, here, e); err != nil {
 			return nil, err
 		}
 		e.Conclude()
+	case cluster != "":
+		return nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
 	default:
 		return nil, fmt.Errorf("no Machine names a node %s, and the management cluster has none of that name", name)
 	}
@@ -76,7 +81,7 @@ func nodeChecks(ctx context.Context, a *ask.Asker, node *corev1.Node, e *Explana
 		}
 		return true // it may have begun something before the node left its selection
 	})
-	if err != nil {
+	if err := e.without("NodeHealthChecks", err); err != nil {
 		return err
 	}
 	for _, c := range checks {
@@ -94,8 +99,16 @@ func ofMachine(ctx context.Context, a *ask.Asker, m *clusterv1.Machine) *corev1.
 	if m.Status.NodeRef.Name == "" || a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil {
 		return nil
 	}
-	if node.Annotations[clusterv1.MachineAnnotation] != m.Name || node.Annotations[clusterv1.ClusterNamespaceAnnotation] != m.Namespace {
+	if !isOf(node, m) {
 		return nil
 	}
 	return node
+}
+
+// isOf reports whether a node of the management cluster is that of m, by what Cluster API or the cloud has written on it.
+func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
+	if machine, said := node.Annotations[clusterv1.MachineAnnotation]; said {
+		return machine == m.Name && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == m.Namespace
+	}
+	return node.Spec.ProviderID != "" && node.Spec.ProviderID == m.Spec.ProviderID
 }

@@ -7,16 +7,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // page is an explanation being laid out.
 type page struct {
 	now     time.Time
 	subject look.Ref
+	last    look.Step // what comes next on the whole: the last line
 	width   int
 	paint   text.Painter
 	lines   []string
@@ -24,7 +26,7 @@ type page struct {
 
 // Print writes e for a person, in lines of that many columns.
 func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error {
-	p := &page{now: e.At, subject: e.Subject, width: width, paint: paint}
+	p := &page{now: e.At, subject: e.Subject, last: e.Next, width: width, paint: paint}
 	p.line("", paint.Strong(e.Subject.String()))
 	longest := 0
 	for _, f := range e.Is {
@@ -99,17 +101,17 @@ func (p *page) step(indent string, s look.Step) {
 
 func (p *page) check(c *Check) {
 	p.heading(c.String() + ": " + p.stance(c.Stance))
-	if c.Because != "" && !c.heldBy(c.Because) {
+	if c.Because != "" && !c.heldBy(c.Because) && !strings.HasSuffix(c.Text, look.Clause(c.Because)) {
 		p.line("  ", c.Because+".")
 	}
-	p.line("  ", sum(c.Population)+"; "+allowance(c.Check)+".")
+	p.arithmetic(&c.Check)
 	if c.Unseen != "" && !c.heldBy(c.Unseen) {
 		p.line("  "+p.paint.Waits("Out of sight")+": ", c.Unseen+".")
 	}
 	if c.Text != "" && !c.heldBy(c.Text) {
-		p.line("  ", c.Reason+": "+c.Text+".")
-		p.groups("  ", c.NotHealthy)
-	} else if c.Text == "" && len(c.Targets) == 0 {
+		p.line("  ", reasonOf(&c.Check)+": "+c.Text+".")
+	}
+	if !blind(&c.Check) && (c.Text != "" && !c.heldBy(c.Text) || c.Text == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
 	}
 	for _, trouble := range c.Trouble {
@@ -117,6 +119,17 @@ func (p *page) check(c *Check) {
 	}
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])
+	}
+}
+
+// arithmetic is how the targets of c stand, and what the limits say to that. Of a check whose targets were not looked at there is none.
+func (p *page) arithmetic(c *look.Check) {
+	switch n := c.Population.Total(); {
+	case n == 0 && (c.Because != "" || c.Stance == ask.Untold):
+	case blind(c):
+		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.", n, c.Limit))
+	default:
+		p.line("  ", sum(c.Population)+"; "+allowance(c)+".")
 	}
 }
 
@@ -150,6 +163,8 @@ func (p *page) stance(s look.Stance) string {
 		return p.paint.Waits("kubemend does not serve its kind")
 	case look.Paused:
 		return p.paint.Waits("paused")
+	case ask.Untold:
+		return p.paint.Waits("it is not known who acts on it")
 	}
 	return p.paint.Waits("nobody acts on it")
 }
@@ -179,15 +194,24 @@ func (p *page) target(c *Check, t *look.Target) {
 	if t.State == health.Healthy && !t.InFlight && len(t.Holds) == 0 {
 		return
 	}
-	if t.Would != "" {
-		p.line("  What is done: ", "kubemend "+t.Would+".")
-	}
+	p.would(c, t)
 	if t.InFlight {
 		p.underway(t)
 	}
 	p.holds(c, t.Holds)
 	if t.Ref != p.subject {
 		p.step("  ", t.Next)
+	}
+}
+
+// would is what is done about t, if kubemend does it, or would do it.
+func (p *page) would(c *Check, t *look.Target) {
+	switch {
+	case t.Would == "" || actsElsewhere(&c.Check) || heldBy(t, machinehealthcheck.BeingDeleted):
+	case t.Begins || t.InFlight:
+		p.line("  What is done: ", "kubemend "+t.Would+".")
+	default:
+		p.line("  What would be done: ", "kubemend "+t.Would+".")
 	}
 }
 
@@ -244,7 +268,7 @@ func (p *page) holds(c *Check, holds []look.Hold) {
 			continue
 		}
 		p.line(fmt.Sprintf("  %d. ", i+1), h.Reason+": "+h.Text+until+".")
-		if c != nil && h.Reason == c.Reason {
+		if c != nil && h.Reason == reasonOf(&c.Check) {
 			p.groups("     ", c.NotHealthy)
 		}
 		if h.Person != "" {
@@ -268,6 +292,9 @@ func (p *page) remediation(r *look.Remediation) {
 	for _, trouble := range r.Trouble {
 		p.line("  ", "Could not be read: "+trouble+".")
 	}
+	if r.Next.Person && r.Next != p.last {
+		p.step("  ", r.Next)
+	}
 }
 
 func deadline(r *look.Remediation, now time.Time) string {
@@ -275,29 +302,4 @@ func deadline(r *look.Remediation, now time.Time) string {
 		return ""
 	}
 	return ", deadline " + text.Moment(r.Deadline, now)
-}
-
-// sum is the population in words; what there is none of is left out.
-func sum(p budget.Population) string {
-	var parts []string
-	for _, part := range []struct {
-		n    int
-		word string
-	}{
-		{p.Healthy, "healthy"}, {p.Unhealthy, "unhealthy"}, {p.Suspect, "suspect"}, {p.Starting, "starting"}, {p.Recovering, "recovering"},
-		{p.Deleting, "being deleted"}, {p.Unjudged, "unjudged"},
-	} {
-		if part.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.word))
-		}
-	}
-	if len(parts) == 0 {
-		return "It selects nothing"
-	}
-	return fmt.Sprintf("%d targets: %s", p.Total(), strings.Join(parts, ", "))
-}
-
-// allowance is the limit in words, and how much of it is used.
-func allowance(c look.Check) string {
-	return fmt.Sprintf("%s: %d may be not healthy, and %d are", c.Limit, max(c.Limits.AtMost, 0), c.Population.NotHealthy())
 }

@@ -57,7 +57,7 @@ func TestWithoutTheRightToReadClustersChecksAreExplainedAllTheSame(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(e.Verdict, "It cannot be judged: The nodes of cluster c1 could not be read with your rights") {
+	if !strings.HasPrefix(e.Verdict, "It cannot be judged: the nodes of cluster c1 could not be read with your rights") {
 		t.Errorf("the verdict is %q", e.Verdict)
 	}
 	if e.Checks[0].Stance == look.Paused || len(e.Checks[0].Targets) != 1 {

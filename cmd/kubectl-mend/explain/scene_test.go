@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +46,7 @@ type scene struct {
 	kinds    []schema.GroupVersionKind // installed, besides those of objects
 	unseen   string
 	lacks    map[string]string
+	barred   []schema.GroupVersionKind // may not be read
 }
 
 func aScene(edits ...func(*scene)) *scene {
@@ -143,6 +146,11 @@ func (s *scene) asker(t *testing.T) *ask.Asker {
 	w.SetNodes(inC1, nodes)
 	if s.unseen != "" {
 		w.SetUnseen(inC1, s.unseen, time.Time{})
+	}
+	for _, kind := range s.barred {
+		plural := strings.ToLower(kind.Kind) + "s"
+		w.Forbid(kind, plural, true, "", apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: plural}, "", errors.New("you may not")))
+		w.Lacks(kind.Kind+"s in all namespaces", "forbidden")
 	}
 	for what, why := range s.lacks {
 		w.Lacks(what, why)

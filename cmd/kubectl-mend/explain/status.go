@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,8 @@ type Status struct {
 	Unknown string `json:"unknown,omitempty"`
 	// Checks are without their targets.
 	Checks []Row `json:"checks"`
+	// Unread are the kinds of checks that could not be read: there may be more than those.
+	Unread []string `json:"unread,omitempty"`
 	// Unseen are the workload clusters that the manager cannot see.
 	Unseen []Cluster `json:"unseen,omitempty"`
 	Notes  []string  `json:"notes,omitempty"`
@@ -50,17 +53,21 @@ func Of(ctx context.Context, a *ask.Asker, namespace, cluster string) (*Status, 
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
 	})
-	if err != nil {
+	if err := s.without("MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
 	if cluster == "" {
 		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
-		if err != nil {
+		if err := s.without("NodeHealthChecks", err); err != nil {
 			return nil, err
 		}
 		checks = append(checks, nodes...)
 	}
-	for _, c := range checks {
+	for i := range checks {
+		c := &checks[i]
+		if err := follow(ctx, a, c); err != nil {
+			return nil, err
+		}
 		s.Unseen = unseenBy(s.Unseen, c)
 		s.Checks = append(s.Checks, rowOf(c))
 	}
@@ -75,13 +82,22 @@ func Of(ctx context.Context, a *ask.Asker, namespace, cluster string) (*Status, 
 	return s, nil
 }
 
+// without goes on without the checks of a kind, if it is for the user's rights that they could not be read.
+func (s *Status) without(kind string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	s.Unread = append(s.Unread, kind)
+	return nil
+}
+
 // checks reports whether there is a check of a cluster.
 func (s *Status) checks(cluster client.ObjectKey) bool {
 	return slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == cluster.Name && r.Namespace == cluster.Namespace })
 }
 
-func rowOf(c look.Check) Row {
-	r := Row{Check: c}
+func rowOf(c *look.Check) Row {
+	r := Row{Check: *c}
 	for i := range c.Targets {
 		if c.Targets[i].InFlight {
 			r.Remediating++
@@ -92,7 +108,7 @@ func rowOf(c look.Check) Row {
 }
 
 // unseenBy adds the cluster of c, if the manager says that it cannot see it.
-func unseenBy(all []Cluster, c look.Check) []Cluster {
+func unseenBy(all []Cluster, c *look.Check) []Cluster {
 	i := slices.IndexFunc(c.Conditions, func(is metav1.Condition) bool { return is.Type == mendv1.WorkloadClusterReachable })
 	if i < 0 || c.Conditions[i].Status != metav1.ConditionFalse || c.UnseenSince.IsZero() {
 		return all

@@ -7,7 +7,13 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/presence"
 )
@@ -32,7 +38,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
 	}
 	p.gap()
-	p.checks(s.Checks, l)
+	p.checks(s, l)
 	if len(s.Unseen) > 0 {
 		p.heading("Workload clusters that the manager cannot see")
 		for _, c := range s.Unseen {
@@ -66,7 +72,7 @@ func (p *page) manager(m presence.Manager) {
 		line += "; only namespace " + a.Namespace
 	}
 	if a.WatchFilter != "" {
-		line += "; only what has the label for " + a.WatchFilter
+		line += "; only what has the label " + clusterv1.WatchLabel + ": " + a.WatchFilter
 	}
 	if a.Leaving {
 		line += "; " + p.paint.Waits("it is leaving, and begins nothing")
@@ -88,31 +94,47 @@ func (p *page) manager(m presence.Manager) {
 	}
 }
 
-// checks is the table: all columns if they fit, else fewer, and what they would say below each row.
-func (p *page) checks(rows []Row, l Layout) {
-	if len(rows) == 0 {
-		p.line("", "There are no checks here.")
+// checks is the table: all columns if they fit, else fewer; and below each row what it cannot say.
+func (p *page) checks(s *Status, l Layout) {
+	if len(s.Unread) > 0 {
+		p.line("", p.paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
+	}
+	if len(s.Checks) == 0 {
+		if len(s.Unread) == 0 {
+			p.line("", "There are no checks here.")
+		}
 		return
 	}
-	all := p.table(rows, l, wideColumns)
-	if l.Wide || widest(all) <= l.Width {
-		p.lines = append(p.lines, all...)
-		return
+	lines := p.table(s.Checks, l, wideColumns)
+	if !l.Wide && widest(lines) > l.Width {
+		lines = p.table(s.Checks, l, narrowColumns)
 	}
-	for i, line := range p.table(rows, l, narrowColumns) {
-		p.lines = append(p.lines, line)
-		if i == 0 {
-			continue
-		}
-		r := rows[i-1]
-		if r.Because != "" {
-			p.line("  ", r.Because+".")
-		}
-		if r.Text != "" {
-			p.line("  ", r.Text+".")
-		}
-		p.step("  ", r.Next)
+	p.lines = append(p.lines, lines[0])
+	for i := range s.Checks {
+		p.lines = append(p.lines, lines[i+1])
+		p.below(&s.Checks[i])
 	}
+}
+
+// below is what there is to say of a check that is not in its row: who is not well, why nobody acts, why nothing is started, and what is next.
+func (p *page) below(r *Row) {
+	tooMany := r.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && r.Unseen == ""
+	switch bad := r.Population.NotHealthy(); {
+	case bad == 0 || blind(&r.Check):
+	case tooMany:
+		p.line("  ", "Nothing is remediated: "+notWell(r.Population)+", and "+allows(&r.Check)+".")
+	default:
+		p.line("  ", notWell(r.Population)+".")
+	}
+	if r.Because != "" && !strings.HasSuffix(r.Text, look.Clause(r.Because)) {
+		p.line("  ", r.Because+".")
+	}
+	if r.Unseen != "" {
+		p.line("  ", r.Unseen+".")
+	} else if r.Text != "" && !tooMany {
+		p.line("  ", r.Text+".")
+	}
+	p.step("  ", r.Next)
 }
 
 // column is a heading, and what stands below it.
@@ -123,8 +145,8 @@ type column struct {
 
 var (
 	narrowColumns = []column{
-		{"OWNER", (*page).owner}, {"HEALTHY", func(_ *page, r Row) string { return fmt.Sprintf("%d/%d", r.Population.Healthy, r.Population.Total()) }},
-		number("REMEDIATING", func(r Row) int { return r.Remediating }), {"LIMIT", func(_ *page, r Row) string { return used(r.Check) }},
+		{"OWNER", (*page).owner}, {"HEALTHY", func(_ *page, r Row) string { return healthy(&r.Check) }},
+		number("REMEDIATING", func(r Row) int { return r.Remediating }), {"LIMIT", func(_ *page, r Row) string { return used(&r.Check) }},
 		{"REASON", (*page).reason},
 	}
 	wideColumns = []column{
@@ -133,7 +155,7 @@ var (
 		number("SUSPECT", func(r Row) int { return r.Population.Suspect + r.Population.Starting }),
 		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNJUDGED", func(r Row) int { return r.Population.Unjudged }),
 		number("REMEDIATING", func(r Row) int { return r.Remediating }),
-		{"LIMIT", func(_ *page, r Row) string { return r.Limit }}, {"USED", func(_ *page, r Row) string { return used(r.Check) }},
+		{"LIMIT", func(_ *page, r Row) string { return r.Limit }}, {"USED", func(_ *page, r Row) string { return used(&r.Check) }},
 		{"REASON", (*page).reason}, {"NEXT", (*page).next},
 	}
 )
@@ -177,30 +199,69 @@ func (p *page) owner(r Row) string {
 	}
 }
 
+// reason is why nothing is started: that the nodes are out of sight goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
+	case blind(&r.Check):
+		return p.paint.Waits(ask.NotSeenByYou)
+	case r.Unseen != "":
+		return p.paint.Waits(unreached(&r.Check))
+	case reasonOf(&r.Check) == string(budget.AtWork):
+		return p.paint.Waits(string(budget.AtWork))
 	case r.Reason != "":
 		return p.paint.Bad(r.Reason)
-	case r.Unseen != "":
-		return p.paint.Waits("Unseen")
 	}
 	return "-"
+}
+
+// unreached is the reason of the condition that says so, if the check has it.
+func unreached(c *look.Check) string {
+	for i := range c.Conditions {
+		if is := &c.Conditions[i]; is.Type == mendv1.WorkloadClusterReachable && is.Status != metav1.ConditionTrue {
+			return is.Reason
+		}
+	}
+	return "Unseen"
 }
 
 func (p *page) next(r Row) string {
 	switch {
 	case r.Next == (look.Step{}):
 		return "-"
-	case r.Next.At.IsZero():
+	case r.Next.Person:
 		return "to do"
+	case r.Next.At.IsZero():
+		return "waits"
 	}
 	name, _, _ := strings.Cut(r.Next.Text, ":")
 	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + name
 }
 
+// uncounted reports whether it is not known how the targets of c stand: they cannot be seen by the user, or were not looked at.
+func uncounted(c *look.Check) bool {
+	return blind(c) || c.Stance == ask.Untold || c.Population.Total() == 0 && c.Because != ""
+}
+
+// healthy is how many targets are healthy, of how many.
+func healthy(c *look.Check) string {
+	if uncounted(c) {
+		return "?"
+	}
+	return fmt.Sprintf("%d/%d", c.Population.Healthy, c.Population.Total())
+}
+
 // used is how many targets are not healthy, of how many may be.
-func used(c look.Check) string {
-	return fmt.Sprintf("%d of %d", c.Population.NotHealthy(), max(c.Limits.AtMost, 0))
+func used(c *look.Check) string {
+	bad, most := strconv.Itoa(c.Population.NotHealthy()), strconv.Itoa(max(c.Limits.AtMost, 0))
+	switch {
+	case uncounted(c):
+		return "?"
+	case unlimited(c):
+		most = "?"
+	case c.Limits.AtLeast > 0:
+		most = fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)
+	}
+	return bad + " of " + most
 }
 
 func widest(lines []string) int {

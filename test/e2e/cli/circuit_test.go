@@ -30,7 +30,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 			e = explained(ctx, "mhc/"+check.Name)
 			g.Expect(e.Checks[0].Population.Unhealthy).To(Equal(3))
 		}).Should(Succeed())
-		Expect(e.Verdict).To(And(ContainSubstring("3 of 5 targets are not healthy: 3 unhealthy"), HaveSuffix("40% of 5 allows 2")))
+		Expect(e.Verdict).To(Equal("Nothing is remediated: 3 of 5 are not healthy (3 unhealthy), and maxUnhealthy 40% allows 2"))
 		Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
 		Eventually(func() map[string]string { return said(rack.stored(ctx, check.Name).Status.Conditions) }).Should(
 			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")
@@ -69,7 +69,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		}
 		Expect(conditions.Has(rack.machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		e = explained(ctx, "mhc/"+check.Name)
-		Expect(e.Verdict).To(Equal("Remediation is allowed; 2 are under way, and 0 begin now"))
+		Expect(e.Verdict).To(Equal("2 of 5 are not healthy (2 unhealthy), and 2 are being remediated"))
 
 		for _, name := range lost {
 			rack.host(name).Kubelet().Start()

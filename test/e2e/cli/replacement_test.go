@@ -68,7 +68,7 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 		Expect(check.Spec.Checks.NodeStartupTimeoutSeconds).NotTo(BeNil())
 		patience := time.Duration(*check.Spec.Checks.NodeStartupTimeoutSeconds) * time.Second
 		Expect(e.Next.At).To(BeTemporally("==", latest.At.Add(patience)))
-		Expect(e.Verdict).To(HavePrefix("Its first node is waited for, and counts as unhealthy from "))
+		Expect(e.Verdict).To(HavePrefix("Its first node is waited for, and the machine counts as unhealthy from "))
 
 		By("well")
 		rack.allWell(ctx)

@@ -1,0 +1,89 @@
+package explain
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// follow makes the next step of c that of whatever is under way: the requests of its targets have deadlines of their own, which a check knows
+// nothing of, and where no time passes somebody or something is waited for.
+func follow(ctx context.Context, a *ask.Asker, c *look.Check) error {
+	for i := range c.Targets {
+		if err := followTarget(ctx, a, &c.Targets[i]); err != nil {
+			return err
+		}
+	}
+	if c.Stance == look.Nobody && c.Next != (look.Step{}) {
+		return nil // whoever is to act has to be there first
+	}
+	if soonest := look.Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
+		c.Next = soonest
+	}
+	if c.Next == (look.Step{}) {
+		c.Next = waitedFor(c)
+	}
+	return nil
+}
+
+// followTarget makes the next step of t that of the remediation of its host, if that is under way.
+func followTarget(ctx context.Context, a *ask.Asker, t *look.Target) error {
+	if !t.InFlight || !t.Next.At.IsZero() || t.Next.Person {
+		return nil
+	}
+	for _, request := range t.Underway {
+		is, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
+		if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
+			continue // what was not read is among what the world lacks
+		} else if err != nil {
+			return err
+		}
+		for j := range is {
+			if handedOver := is[j].State == string(powercycle.HandedOver); is[j].Next != (look.Step{}) && !handedOver {
+				t.Next = is[j].Next
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// waitedFor is what the targets of c wait for that is not time: a person goes first.
+func waitedFor(c *look.Check) look.Step {
+	var first look.Step
+	for i := range c.Targets {
+		t := &c.Targets[i]
+		if t.Left != "" || t.Next == (look.Step{}) || first.Person || first != (look.Step{}) && !t.Next.Person {
+			continue
+		}
+		first = t.Next
+		if !shared(c, t) {
+			first.Text = t.Kind + " " + t.Name + ": " + first.Text
+		}
+	}
+	return first
+}
+
+// shared reports whether what comes next for t is about all of c.
+func shared(c *look.Check, t *look.Target) bool {
+	if actsElsewhere(c) {
+		return true
+	}
+	for i := range c.Targets {
+		if other := &c.Targets[i]; other.Name != t.Name && other.Next == t.Next {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.Holds, func(h look.Hold) bool {
+		ours := h.Reason == reasonOf(c) || h.Text == c.Because || h.Text == c.Unseen
+		return ours && (h.Person == t.Next.Text || h.Ends != "" && strings.HasSuffix(t.Next.Text, h.Ends))
+	})
+}

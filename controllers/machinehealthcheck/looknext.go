@@ -1,0 +1,120 @@
+package machinehealthcheck
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
+func nextOf(w *world, t *target, is *look.Target) look.Step {
+	switch {
+	case is.State == health.Unhealthy && deleting(t.machine):
+		return look.Step{Text: "nothing, " + until(leaving(t))}
+	case is.Begins || is.InFlight:
+		return begunNext(w, t, is)
+	case is.State == health.Healthy:
+		return look.Step{}
+	}
+	if h := notDue(t); h != nil && !h.Until.IsZero() {
+		return comesDue(w, t, is, h)
+	}
+	if who := actsInstead(w, t); who != "" && is.State == health.Unhealthy {
+		return look.Step{Text: who + " acts on it"}
+	}
+	for i := range is.Holds {
+		if h := &is.Holds[i]; h.Person != "" && (h.Reason != NotActing || !actsInCore(w)) {
+			return look.Step{Text: h.Person, Person: true}
+		}
+	}
+	if len(is.Holds) > 0 {
+		return look.Step{Text: "nothing, " + until(&is.Holds[0])}
+	}
+	return look.Step{}
+}
+
+// begunNext is what happens next to t, whose remediation begins or has begun.
+func begunNext(w *world, t *target, is *look.Target) look.Step {
+	switch {
+	case is.Begins && !w.remedy.external && metav1.GetControllerOf(t.machine) == nil:
+		return ownerless
+	case is.Begins:
+		return look.Step{At: w.now, Text: "kubemend " + is.Would}
+	case t.request == nil || OwnerAsked(t.machine): // if there is a request, the machine was handed over
+		return byOwner(t.machine)
+	}
+	return look.Step{Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", is.Underway[0])}
+}
+
+// ownerless is what there is to do about a machine that its owner is asked to replace and that has none.
+var ownerless = look.Step{Text: "it has no owner that could replace it: delete it by hand, or give the check a template", Person: true}
+
+// byOwner is what the owner of m, which was asked to replace it, does next, by what it has said so far. (Cluster API: the owners of all kinds
+// have the same reasons.)
+func byOwner(m *clusterv1.Machine) look.Step {
+	owner := metav1.GetControllerOf(m)
+	if owner == nil {
+		return ownerless
+	}
+	asked, who := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition), owner.Kind+" "+owner.Name
+	if asked == nil || asked.Status != metav1.ConditionFalse || asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+		return look.Step{Text: "its owner replaces it, or says in OwnerRemediated why it does not"}
+	}
+	says := asked.Reason
+	if message := strings.Join(strings.Fields(strings.TrimPrefix(asked.Message, "* ")), " "); message != "" {
+		says = strings.TrimSuffix(message, ".")
+	}
+	switch asked.Reason {
+	case clusterv1.MachineSetMachineRemediationDeferredReason:
+		return look.Step{Text: fmt.Sprintf("its owner, %s, has put it off and tries again: %s", who, says)}
+	case clusterv1.MachineSetMachineCannotBeRemediatedReason:
+		return look.Step{Text: fmt.Sprintf("its owner, %s, cannot replace it (%s): end that, or replace the machine by hand", who, says), Person: true}
+	}
+	return look.Step{Text: fmt.Sprintf("its owner, %s, goes on: %s", who, says)}
+}
+
+// actsInCore reports whether it is Cluster API core that acts on the check.
+func actsInCore(w *world) bool {
+	return w.stance == observing || w.stance == ignoring && w.cluster.DeletionTimestamp.IsZero()
+}
+
+// actsInstead is who else acts on t when it is unhealthy; empty if nobody does.
+func actsInstead(w *world, t *target) string {
+	switch {
+	case t.elder != "":
+		return "MachineHealthCheck " + t.elder
+	case actsInCore(w):
+		return "Cluster API core"
+	}
+	return ""
+}
+
+// comesDue is what happens when t is put up with no more. That counts whether its node can be seen by then or not.
+func comesDue(w *world, t *target, is *look.Target, patience *look.Hold) look.Step {
+	next, blind := look.Step{At: patience.Until}, unjudged(w, t)
+	if who := actsInstead(w, t); who != "" {
+		next.Text = "it counts as unhealthy if nothing changes, and " + who + " acts on it"
+		return next
+	}
+	for _, h := range is.Holds {
+		if h != *patience && (blind == nil || h != *blind) {
+			next.Text = "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(&h)
+			return next
+		}
+	}
+	next.Text = "it counts as unhealthy if nothing changes, and kubemend " + is.Would
+	return next
+}
+
+// until is how long h lasts, as far as that can be said, else what it is.
+func until(h *look.Hold) string {
+	if h.Ends != "" {
+		return "until " + h.Ends
+	}
+	return "since " + look.Clause(h.Text)
+}
