@@ -208,6 +208,8 @@ func (p *page) target(c *Check, t *look.Target) {
 func (p *page) would(c *Check, t *look.Target) {
 	switch {
 	case t.Would == "" || actsElsewhere(&c.Check) || heldBy(t, machinehealthcheck.BeingDeleted):
+	case t.InFlight && !t.Begins && c.Kind == "NodeHealthCheck": // it is under way, and this is what its ladder has for later
+		p.line("  What follows: ", "kubemend "+t.Would+".")
 	case t.Begins || t.InFlight:
 		p.line("  What is done: ", "kubemend "+t.Would+".")
 	default:

@@ -55,7 +55,9 @@ func doing(c *look.Check, t *look.Target) string {
 }
 
 // actsElsewhere reports whether it is somebody else than kubemend who acts on c.
-func actsElsewhere(c *look.Check) bool { return c.Stance == look.Observing || c.Stance == look.Core || c.Stance == look.Other }
+func actsElsewhere(c *look.Check) bool {
+	return c.Stance == look.Observing || c.Stance == look.Core || c.Stance == look.Other
+}
 
 func heldBy(t *look.Target, reason string) bool {
 	return slices.ContainsFunc(t.Holds, func(h look.Hold) bool { return h.Reason == reason })
