@@ -75,7 +75,9 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	if _, trouble, err := observeHistory(t.Context(), d.client, "metal"); err != nil || len(trouble) > 0 {
 		t.Errorf("where there is nothing: %q, %v", trouble, err)
 	}
-	d.hooks.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("the line is down") }
+	d.hooks.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("the line is down")
+	}
 	if _, _, err := observeHistory(t.Context(), d.client, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
 		t.Errorf("where nothing answers: %v", err)
 	}

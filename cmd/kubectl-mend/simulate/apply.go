@@ -3,6 +3,9 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,16 +61,16 @@ func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) 
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
 		was := &clusterv1.MachineHealthCheck{}
-		there, err := replaces(ctx, w, is, was, now)
+		there, kept, err := replaces(ctx, w, is, was, now)
 		if err != nil {
 			return nil, nil, err
 		}
 		is.Status = was.Status
-		notes = append(provenance(there, ", and so the youngest: of two that select the same machine the older one acts on it"), claim(is)...)
+		notes = append(provenance(there, kept, ", and so the youngest: of two that select the same machine the older one acts on it"), claim(is)...)
 		refused = machineCheckRefusals(is, was)
 	case *nhcv1.NodeHealthCheck:
 		was := &nhcv1.NodeHealthCheck{}
-		there, err := replaces(ctx, w, is, was, now)
+		there, kept, err := replaces(ctx, w, is, was, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -77,7 +80,7 @@ func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) 
 		if refused, warnings = nodeCheckRefusals(ctx, w, is, was, there); len(is.Spec.PauseRequests) > 0 {
 			warnings = append(warnings, "It has pauseRequests: no remediation would begin")
 		}
-		notes = append(provenance(there, ""), warnings...)
+		notes = append(provenance(there, kept, ""), warnings...)
 	default:
 		install(w, d.obj.GetObjectKind().GroupVersionKind())
 	}
@@ -87,31 +90,61 @@ func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) 
 	return notes, refused, nil
 }
 
-// replaces makes a check the one of its name that there is, if there is one: it is as old as that, and remembers the same. Else it is made now.
-func replaces(ctx context.Context, w *snapshot.World, is, was client.Object, now time.Time) (bool, error) {
-	err := w.Client().Get(ctx, client.ObjectKeyFromObject(is), was)
+// replaces makes a check the one of its name that there is, if there is one: it is as old as that, remembers the same, and keeps the labels and
+// annotations that the manifest does not mention; the annotations are returned. Else it is made now.
+func replaces(ctx context.Context, w *snapshot.World, is, was client.Object, now time.Time) (there bool, kept []string, err error) {
+	is.SetResourceVersion("")
+	err = w.Client().Get(ctx, client.ObjectKeyFromObject(is), was)
 	switch {
 	case err == nil:
 		is.SetUID(was.GetUID())
 		is.SetCreationTimestamp(was.GetCreationTimestamp())
+		is.SetDeletionTimestamp(was.GetDeletionTimestamp())
+		is.SetFinalizers(was.GetFinalizers())
+		is.SetOwnerReferences(was.GetOwnerReferences())
 		is.SetGeneration(was.GetGeneration() + 1)
+		labels, _ := onTopOf(was.GetLabels(), is.GetLabels()) // these say nothing of what would be done
+		annotations, kept := onTopOf(was.GetAnnotations(), is.GetAnnotations())
+		is.SetLabels(labels)
+		is.SetAnnotations(annotations)
+		return true, kept, nil
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		is.SetCreationTimestamp(metav1.NewTime(now))
+		is.SetDeletionTimestamp(nil)
 		is.SetGeneration(1)
 		is.SetUID("")
+		return false, nil, nil
 	default:
-		return false, fmt.Errorf("look whether it is there: %w", err)
+		return false, nil, fmt.Errorf("look whether it is there: %w", err)
 	}
-	is.SetResourceVersion("")
-	is.SetDeletionTimestamp(nil)
-	return err == nil, nil
 }
 
-func provenance(there bool, newness string) []string {
-	if there {
-		return []string{"It replaces the one of its name"}
+// onTopOf are the labels or annotations that there are once those of a manifest were applied on top of them, and the names of those that are there
+// still and stand in no manifest. (kubectl apply takes away only what it has put there itself, of which a world knows nothing.)
+func onTopOf(was, is map[string]string) (all map[string]string, kept []string) {
+	all = maps.Clone(was)
+	if all == nil {
+		return is, nil
 	}
-	return []string{"It is new" + newness}
+	maps.Copy(all, is)
+	for name, value := range was {
+		if _, mentioned := is[name]; !mentioned {
+			kept = append(kept, name+": "+value)
+		}
+	}
+	slices.Sort(kept)
+	return all, kept
+}
+
+func provenance(there bool, kept []string, newness string) []string {
+	if !there {
+		return []string{"It is new" + newness}
+	}
+	notes := []string{"It replaces the one of its name"}
+	if len(kept) > 0 {
+		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
+	}
+	return notes
 }
 
 // claim has kubemend act on a check that does not say who is to.

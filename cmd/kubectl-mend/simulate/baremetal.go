@@ -150,10 +150,13 @@ func (o *outside) boot(ctx context.Context, key client.ObjectKey, boot int) erro
 }
 
 // off reports whether the host of a node is off, or has not booted yet.
-func (o *outside) off(ctx context.Context, p place) bool {
+func (o *outside) off(ctx context.Context, p place) (bool, error) {
+	if len(o.hosts) == 0 {
+		return false, nil
+	}
 	list := &bmov1alpha1.BareMetalHostList{}
-	if len(o.hosts) == 0 || o.client.List(ctx, list, client.UnsafeDisableDeepCopy) != nil {
-		return false
+	if err := o.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list BareMetalHosts: %w", err)
 	}
 	for i := range list.Items {
 		h := &list.Items[i]
@@ -162,14 +165,17 @@ func (o *outside) off(ctx context.Context, p place) bool {
 			continue
 		}
 		m, err := o.machineOn(ctx, h)
-		if err != nil || m == nil {
+		if err != nil {
+			return false, err
+		}
+		if m == nil {
 			continue
 		}
 		if at, has := placeOf(m); has && at == p {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // hostOf is the host of a machine, shared; nil if it has none.
@@ -177,27 +183,20 @@ func (o *outside) hostOf(ctx context.Context, m *clusterv1.Machine) (*bmov1alpha
 	if len(o.hosts) == 0 {
 		return nil, nil
 	}
-	found, err := (&host.Hosts{Client: o.client, Live: o.client}).Of(ctx, m)
+	found, err := o.bmhs().Of(ctx, m)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return found.Host, nil
 }
 
-// machineOn is the machine on a host, shared; nil if there is none.
+// machineOn is the machine on a host; nil if there is none.
 func (o *outside) machineOn(ctx context.Context, h *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
-	ref := h.Spec.ConsumerRef
-	if ref == nil {
-		return nil, nil
+	m, err := o.bmhs().MachineOf(ctx, h)
+	if err != nil {
+		return nil, fmt.Errorf("find the machine on BareMetalHost %s: %w", h.Name, err)
 	}
-	list := &clusterv1.MachineList{}
-	if err := o.client.List(ctx, list, client.InNamespace(h.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list machines: %w", err)
-	}
-	for i := range list.Items {
-		if m := &list.Items[i]; m.Spec.InfrastructureRef.Kind == ref.Kind && m.Spec.InfrastructureRef.Name == ref.Name {
-			return m, nil
-		}
-	}
-	return nil, nil
+	return m, nil
 }
+
+func (o *outside) bmhs() *host.Hosts { return &host.Hosts{Client: o.client, Live: o.client} }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,73 +40,139 @@ func namesIn(fail string) (named, bool) {
 	return n, true
 }
 
-// failing are the nodes that --fail selects, each once.
+// failing are the nodes that --fail names or selects, each once, in the order of their names.
 func (o *outside) failing(ctx context.Context, fail string) ([]place, error) {
 	names, listed := namesIn(fail)
 	selector, err := labels.Parse(fail)
 	if err != nil && !listed {
 		return nil, fmt.Errorf("--fail %q: expected a label selector, or machine/NAME and node/NAME separated by commas: %w", fail, err)
 	}
-	var found []place
-	missing := append(slices.Clone(names.machines), names.nodes...)
-	add := func(p place, name string) {
-		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
-		if !slices.Contains(found, p) {
-			found = append(found, p)
-		}
-	}
 	machines := &clusterv1.MachineList{}
 	if err := o.client.List(ctx, machines, client.InNamespace(o.namespace), client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	o.failingMachines(machines.Items, func(m *clusterv1.Machine) bool {
-		return listed && slices.Contains(names.machines, m.Name) || !listed && selector.Matches(labels.Set(m.Labels))
-	}, add)
-	o.failingNodes(ctx, names, func(node *corev1.Node) bool {
-		return listed && slices.Contains(names.nodes, node.Name) || !listed && selector.Matches(labels.Set(node.Labels))
-	}, add)
-	switch {
-	case len(missing) > 0:
-		return nil, fmt.Errorf("--fail: there is no machine with a node, or no node, called %s", strings.Join(missing, ", "))
-	case len(found) == 0:
-		return nil, fmt.Errorf("--fail %q selects no machine that has a node, and no node of the management cluster", fail)
+	nodes := &corev1.NodeList{}
+	if err := o.client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var found []place
+	if listed {
+		found, err = o.failingNames(names, machines.Items, nodes.Items)
+	} else {
+		found, err = o.failingLabels(selector, machines.Items, nodes.Items)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--fail %s: %w", fail, err)
 	}
 	slices.SortFunc(found, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
 	})
-	return found, nil
+	return slices.Compact(found), nil
 }
 
-// failingMachines adds the nodes of the machines that are meant.
-func (o *outside) failingMachines(machines []clusterv1.Machine, meant func(*clusterv1.Machine) bool, add func(place, string)) {
+// failingLabels are the nodes of the machines that a selector selects, and the nodes of the management cluster that it selects. Labels of nodes of
+// workload clusters are not looked at.
+func (o *outside) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
+	var found []place
+	var hidden error
 	for i := range machines {
-		m := &machines[i]
-		if p, has := placeOf(m); has && o.world.Node(p.cluster, p.name) != nil && meant(m) {
-			add(p, m.Name)
+		if !selector.Matches(labels.Set(machines[i].Labels)) {
+			continue
+		}
+		if p, err := o.nodeOf(&machines[i]); err == nil {
+			found = append(found, p)
+		} else if hidden == nil {
+			hidden = err
 		}
 	}
+	for i := range nodes {
+		if selector.Matches(labels.Set(nodes[i].Labels)) {
+			found = append(found, placeIn(o.world, &nodes[i]))
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case hidden != nil:
+		return nil, fmt.Errorf("it selects no machine whose node can be seen: %w", hidden)
+	}
+	return nil, errors.New("it selects no machine that has a node, and no node of the management cluster")
 }
 
-// failingNodes adds the nodes that are meant, of the management cluster and of the workload clusters; in these, labels of nodes are not looked
-// at, so that only names are found.
-func (o *outside) failingNodes(ctx context.Context, names named, meant func(*corev1.Node) bool, add func(place, string)) {
+// failingNames are the nodes of the machines that are named, and the nodes that are. Each name has to be that of one alone.
+func (o *outside) failingNames(names named, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
+	found := make([]place, 0, len(names.machines)+len(names.nodes))
+	errs := make([]error, 0, cap(found))
+	for _, name := range names.machines {
+		p, err := o.machineNamed(name, machines)
+		found, errs = append(found, p), append(errs, err)
+	}
+	for _, name := range names.nodes {
+		p, err := o.nodeNamed(name, nodes)
+		found, errs = append(found, p), append(errs, err)
+	}
+	return found, errors.Join(errs...)
+}
+
+func (o *outside) machineNamed(name string, machines []clusterv1.Machine) (place, error) {
+	var namespaces []string
+	at := 0
+	for i := range machines {
+		if machines[i].Name == name {
+			namespaces, at = append(namespaces, machines[i].Namespace), i
+		}
+	}
+	switch len(namespaces) {
+	case 0:
+		return place{}, fmt.Errorf("there is no machine called %s", name)
+	case 1:
+		return o.nodeOf(&machines[at])
+	}
+	return place{}, fmt.Errorf("there is a machine called %s in several namespaces: say which with -n: %s", name, strings.Join(namespaces, ", "))
+}
+
+// nodeOf is the node of a machine. The error says why there is none that could fail.
+func (o *outside) nodeOf(m *clusterv1.Machine) (place, error) {
+	p, has := placeOf(m)
+	if !has {
+		return place{}, fmt.Errorf("machine %s has no node", m.Name)
+	}
+	if why, _, unseen := o.world.Unseen(p.cluster); unseen {
+		return place{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are out of sight: %s", p.cluster, m.Name, why)
+	}
+	if o.world.Node(p.cluster, p.name) == nil {
+		return place{}, fmt.Errorf("the node %s of machine %s is not there", p.name, m.Name)
+	}
+	return p, nil
+}
+
+func (o *outside) nodeNamed(name string, nodes []corev1.Node) (place, error) {
+	var found []place
+	var where, hidden []string
 	for _, cluster := range o.world.Workloads() {
 		if o.namespace != "" && o.namespace != cluster.Namespace {
 			continue
 		}
-		for _, node := range o.world.Nodes(cluster) {
-			if slices.Contains(names.nodes, node.Name) {
-				add(place{cluster, node.Name}, node.Name)
-			}
+		if _, _, unseen := o.world.Unseen(cluster); unseen {
+			hidden = append(hidden, cluster.String())
+		} else if o.world.Node(cluster, name) != nil {
+			found, where = append(found, place{cluster, name}), append(where, "of cluster "+cluster.String())
 		}
 	}
-	nodes := &corev1.NodeList{}
-	_ = o.client.List(ctx, nodes, client.UnsafeDisableDeepCopy) // if they were not read there is none that could fail
-	for i := range nodes.Items {
-		if node := &nodes.Items[i]; meant(node) {
-			add(placeIn(o.world, node), node.Name)
+	for i := range nodes {
+		if p := placeIn(o.world, &nodes[i]); nodes[i].Name == name && !slices.Contains(found, p) {
+			found, where = append(found, p), append(where, "of the management cluster")
 		}
 	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return place{}, fmt.Errorf("there are several nodes called %s: say which by its machine/NAME, or by a label: %s", name, strings.Join(where, ", "))
+	case len(hidden) > 0:
+		return place{}, fmt.Errorf("there is no node called %s in sight: those of cluster %s are not", name, strings.Join(hidden, ", "))
+	}
+	return place{}, fmt.Errorf("there is no node called %s", name)
 }
 
 // placeIn is where a node of the management cluster is known: in the workload cluster that it belongs to as well, if there is one.

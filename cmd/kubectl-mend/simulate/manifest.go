@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -193,7 +194,7 @@ func (m *Manifest) Templates() []corev1.ObjectReference {
 				refs = append(refs, corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: check.Namespace, Name: ref.Name})
 			}
 		case *nhcv1.NodeHealthCheck:
-			refs = append(refs, templatesOf(&check.Spec)...)
+			refs = append(refs, snapshot.TemplatesOf(&check.Spec)...)
 		}
 	}
 	return refs

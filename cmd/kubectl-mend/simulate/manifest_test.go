@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 
 func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	s := aScene(t).workers(1).existing(olderCheck)
-	s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck).Status.Conditions = nil
+	s.objs[len(s.objs)-1].SetLabels(map[string]string{"team": "a"})
 	w := s.world()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
 	was := &clusterv1.MachineHealthCheck{}
@@ -78,7 +79,8 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck); err != nil {
 		t.Fatal(err)
 	}
-	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || *is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
+	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || is.Labels["team"] != "a" ||
+		*is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
 		t.Errorf("the check that was there is not the same one with another spec: %+v", is.ObjectMeta)
 	}
 	if fresh.UID == "" || !fresh.CreationTimestamp.Time.Equal(noon) || fresh.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim {
@@ -90,6 +92,45 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	}
 	if len(nodeCheck.Spec.UnhealthyConditions) != 2 || nodeCheck.Spec.UnhealthyConditions[0].Duration.Duration != 5*time.Minute {
 		t.Errorf("the defaults were not set: %+v", nodeCheck.Spec.UnhealthyConditions)
+	}
+}
+
+func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
+	const bare = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: workers%s}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 300}]}
+`
+	claimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	for name, tc := range map[string]struct {
+		there     map[string]string
+		manifest  string // its annotations
+		notes     string
+		begin     int
+		mostAtOne int
+	}{
+		"a pause":             {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, "", "It is paused by its annotation", 0, 0},
+		"a claim":             {claimed, "", "It keeps annotations that the manifest does not mention: cluster.x-k8s.io/paused: kubemend", 3, 3},
+		"no claim":            {nil, "", "It is played as if it were claimed", 3, 3},
+		"a limit":             {map[string]string{mendv1.MaxInFlightAnnotation: "1"}, "", "kubemend.io/max-in-flight: 1", 3, 1},
+		"one that is changed": {map[string]string{mendv1.MaxInFlightAnnotation: "1"}, `, annotations: {kubemend.io/max-in-flight: "2"}`, "as if", 3, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := aScene(t).workers(5).existing(fmt.Sprintf(bare, ""))
+			is := s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck)
+			is.Annotations = tc.there
+			a := s.run(fmt.Sprintf(bare, tc.manifest), ask1(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
+			if notes := strings.Join(a.Manifest, "\n"); !strings.Contains(notes, tc.notes) || strings.Contains(notes, "as if it were claimed") && tc.there[clusterv1.PausedAnnotation] != "" {
+				t.Errorf("of the manifest it is said: %s; want %q", notes, tc.notes)
+			}
+			if a.Summary.Begun != tc.begin || a.Summary.AtOnce != tc.mostAtOne {
+				t.Errorf("%d remediations begin, %d at once; want %d and %d", a.Summary.Begun, a.Summary.AtOnce, tc.begin, tc.mostAtOne)
+			}
+		})
 	}
 }
 
@@ -128,18 +169,43 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestWhatFails(t *testing.T) {
+	crowded := aScene(t).workers(2).nodesHere(1)
+	twin := crowded.objs[1].DeepCopyObject().(*clusterv1.Machine) // w1, in a namespace of its own
+	twin.Namespace = "other"
+	crowded.objs = append(crowded.objs, twin)
+	crowded.machine("hidden", "MachineSet", "md-0", func(m *clusterv1.Machine) { m.Spec.ClusterName = "c2" })
+	crowded.machine("young", "MachineSet", "md-1", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" })
+	crowded.machine("bereft", "MachineSet", "md-2", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "node-that-was" })
+	crowded.nodes = append(crowded.nodes, *aNode("n1", nil), *aNode("w2", nil))
+	crowded.nodes[len(crowded.nodes)-2].UID = "another n1"
+	in := func(namespace, fail string) error {
+		w := crowded.world()
+		w.SetUnseen(client.ObjectKey{Namespace: "default", Name: "c2"}, "nobody knows the way", noon)
+		_, err := Run(t.Context(), w, ask1(func(q *Question) { q.Fail, q.Namespace = fail, namespace }))
+		return err
+	}
 	for fail, want := range map[string]string{
-		"machine/w9":         "called w9",
-		"machine/w1,node/n9": "called n9",
-		"pool=nobody":        "selects no machine",
-		"machine/w1,pool=a":  "",
-		"pool in (md-0":      "expected a label selector, or machine/NAME",
-		"example.org/pool=x": "selects no machine",
+		"machine/w9":            "--fail machine/w9: there is no machine called w9",
+		"machine/w1,node/n9":    "there is no node called n9 in sight: those of cluster default/c2 are not",
+		"machine/w2,node/w2":    "", // which are two different things
+		"machine/w1,node/w1":    "there is no node called w1",
+		"machine/young":         "machine young has no node",
+		"machine/bereft":        "the node node-that-was of machine bereft is not there",
+		"machine/hidden":        "the nodes of cluster default/c2, which machine hidden is of, are out of sight: nobody knows the way",
+		"name=hidden":           "it selects no machine whose node can be seen: the nodes of cluster default/c2",
+		"name in (hidden,w1)":   "",
+		"node/n1":               "there are several nodes called n1: say which by its machine/NAME, or by a label: of cluster default/c1, of the management cluster",
+		"pool=nobody":           "it selects no machine that has a node, and no node of the management cluster",
+		"machine/w1,pool=a":     "it selects no machine",
+		"pool in (md-0":         "expected a label selector, or machine/NAME",
+		"example.org/pool=x":    "it selects no machine",
+		"node/node-w1,node/n-1": "there is no node called n-1",
 	} {
-		q := ask1(fails(fail))
-		_, err := Run(t.Context(), aScene(t).workers(2).world(), q)
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err := in("default", fail); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("--fail %s: %v, want %q", fail, err, want)
 		}
+	}
+	if err := in("", "machine/w1"); err == nil || !strings.Contains(err.Error(), "called w1 in several namespaces: say which with -n: default, other") {
+		t.Errorf("of two machines one was chosen: %v", err)
 	}
 }

@@ -190,17 +190,25 @@ func (o *outside) recover(ctx context.Context, failed []place) error {
 			continue
 		}
 		delete(o.faults, p)
-		if o.off(ctx, p) {
-			continue
-		}
-		if node, err := o.node(ctx, p); node == nil || err != nil {
+		if err := o.comesBack(ctx, p); err != nil {
 			return err
 		}
-		if err := o.ready(ctx, p, ""); err != nil {
-			return err
-		}
-		o.diary.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
 	}
+	return nil
+}
+
+func (o *outside) comesBack(ctx context.Context, p place) error {
+	off, err := o.off(ctx, p)
+	if off || err != nil {
+		return err
+	}
+	if node, err := o.node(ctx, p); node == nil || err != nil {
+		return err
+	}
+	if err := o.ready(ctx, p, ""); err != nil {
+		return err
+	}
+	o.diary.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
 	return nil
 }
 
@@ -236,10 +244,10 @@ func (o *outside) twins(ctx context.Context, p place) ([]place, error) {
 			continue
 		}
 		is, err := o.node(ctx, other)
-		if err != nil && !unreadable(err) && other.cluster == (client.ObjectKey{}) {
-			continue // the nodes of the management cluster were not read
+		if err != nil && !unreadable(err) { // where the nodes of the management cluster were not read, it has no twin there
+			return nil, err
 		}
-		if err == nil && is != nil && is.UID == node.UID {
+		if is != nil && is.UID == node.UID {
 			all = append(all, other)
 		}
 	}

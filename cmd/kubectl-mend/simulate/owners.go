@@ -47,8 +47,12 @@ func (o *outside) owners(ctx context.Context) error {
 
 // replace deletes a machine and makes another one: at once, or, of a control plane, when the machine is gone.
 func (o *outside) replace(ctx context.Context, m *clusterv1.Machine, owner *metav1.OwnerReference, controlPlane bool) error {
+	name, err := o.successor(ctx, m)
+	if err != nil {
+		return err
+	}
 	fresh := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: m.Namespace, Name: o.successor(ctx, m), Labels: m.Labels, OwnerReferences: m.OwnerReferences,
+		Namespace: m.Namespace, Name: name, Labels: m.Labels, OwnerReferences: m.OwnerReferences,
 	}}
 	fresh.Spec = *m.Spec.DeepCopy()
 	fresh.Spec.ProviderID, fresh.Spec.InfrastructureRef.Name = "", fresh.Name
@@ -112,7 +116,7 @@ func (o *outside) end(ctx context.Context, key client.ObjectKey) error {
 }
 
 // successor is the name of the machine that takes the place of m: its own with a number, as no owner would choose it.
-func (o *outside) successor(ctx context.Context, m *clusterv1.Machine) string {
+func (o *outside) successor(ctx context.Context, m *clusterv1.Machine) (string, error) {
 	base, n := m.Name, 0
 	if at := strings.LastIndex(base, "-r"); at > 0 {
 		if number, err := strconv.Atoi(base[at+2:]); err == nil {
@@ -122,8 +126,11 @@ func (o *outside) successor(ctx context.Context, m *clusterv1.Machine) string {
 	for {
 		n++
 		name := fmt.Sprintf("%s-r%d", base, n)
-		if err := o.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, &clusterv1.Machine{}); apierrors.IsNotFound(err) {
-			return name
+		switch err := o.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, &clusterv1.Machine{}); {
+		case apierrors.IsNotFound(err):
+			return name, nil
+		case err != nil:
+			return "", fmt.Errorf("find a name for who takes the place of machine %s: %w", m.Name, err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -54,24 +54,12 @@ func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
 		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
 	}
 	for i := range nodeChecks.Items {
-		for _, ref := range templatesOf(&nodeChecks.Items[i].Spec) {
+		for _, ref := range snapshot.TemplatesOf(&nodeChecks.Items[i].Spec) {
 			add(ref.GroupVersionKind())
 		}
 	}
 	slices.SortFunc(kinds, func(a, b requestKind) int { return cmp.Compare(a.GroupKind().String(), b.GroupKind().String()) })
 	return kinds, nil
-}
-
-// templatesOf are the templates that a NodeHealthCheck names.
-func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
-	var refs []corev1.ObjectReference
-	if spec.RemediationTemplate != nil {
-		refs = append(refs, *spec.RemediationTemplate)
-	}
-	for i := range spec.EscalatingRemediations {
-		refs = append(refs, spec.EscalatingRemediations[i].RemediationTemplate)
-	}
-	return refs
 }
 
 // unplayed names the kinds of requests whose remediators are not played; empty if there are none.

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -118,7 +117,7 @@ func (s *stage) build(ctx context.Context) error {
 
 // unreadable reports whether err says that a kind is not installed, or was not read: then it has no objects here.
 func unreadable(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsForbidden(err)
+	return meta.IsNoMatchError(err) || errors.Is(err, snapshot.ErrUnread)
 }
 
 // nodes are those of workload clusters in memory. Nothing is watched: whatever leaves a node is seen by the next pass.

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,7 @@ func (s apiServer) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	answer, err := s.answer(in)
 	if err != nil {
 		status := apierrors.NewInternalError(err).Status()
-		if is, ok := err.(apierrors.APIStatus); ok {
+		if is := apierrors.APIStatus(nil); errors.As(err, &is) {
 			status = is.Status()
 		}
 		out.Header().Set("Content-Type", "application/json")

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,8 +85,28 @@ func (w *World) find(gvk schema.GroupVersionKind) (*kind, error) {
 	return k, nil
 }
 
-// unread is why a namespace of the kind was not read; nil if it was.
+// ErrUnread is what the error is of whoever reads what the world does not have, since it was not read: because nobody may, or for any other reason.
+// The error itself is the one of who has tried.
+var ErrUnread = errors.New("it was not read")
+
+// unreadError is an error that is ErrUnread as well.
+type unreadError struct{ error }
+
+// Is implements what errors.Is asks for.
+func (unreadError) Is(target error) bool { return target == ErrUnread }
+
+// Unwrap implements what errors.Is and errors.As ask for.
+func (e unreadError) Unwrap() error { return e.error }
+
+// unread is why a namespace of the kind was not read; nil if it was. It is ErrUnread.
 func (k *kind) unread(namespace string) error {
+	if why := k.whyUnread(namespace); why != nil {
+		return unreadError{why}
+	}
+	return nil
+}
+
+func (k *kind) whyUnread(namespace string) error {
 	if why, said := k.scopes[namespace]; said {
 		return why
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"time"
 
@@ -14,13 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// workloadPatience is how long a workload cluster may take to answer. One that is out of reach must not hold up the others for longer.
-const workloadPatience = 5 * time.Second
+// reachPatience is how long a workload cluster may take until it begins to answer. One that is out of reach must not hold up the others for longer;
+// all that it has to say may take as long as that of the management cluster.
+const reachPatience = 5 * time.Second
 
 func inParallel(tasks []func()) {
 	var work errgroup.Group
@@ -34,25 +38,25 @@ func inParallel(tasks []func()) {
 	_ = work.Wait() // what fails, says so itself
 }
 
-// workloads reads the nodes of all workload clusters in scope.
-func (r *reading) workloads(ctx context.Context) {
+// workloads reads the nodes of the workload clusters that are wanted.
+func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster) bool) {
 	r.world.mu.RLock()
-	clusters := slices.Clone(r.all(clusterv1.GroupVersion.WithKind("Cluster")))
-	named := r.naming(r.Node)
+	clusters := slices.Clone(r.all(clusterGVK))
 	r.world.mu.RUnlock()
 	tasks := make([]func(), 0, len(clusters))
 	for _, rec := range clusters {
-		cluster := rec.is.(*clusterv1.Cluster)
-		if r.Node == "" || named[client.ObjectKeyFromObject(cluster)] {
-			tasks = append(tasks, func() { r.workload(ctx, cluster) })
+		if c := rec.is.(*clusterv1.Cluster); wanted(c) {
+			tasks = append(tasks, func() { r.workload(ctx, c) })
 		}
 	}
 	inParallel(tasks)
 }
 
-// naming are the clusters with a Machine that names a node.
-func (r *reading) naming(node string) map[client.ObjectKey]bool {
+// clustersWith are the Clusters with a Machine that names a node.
+func (r *reading) clustersWith(node string) map[client.ObjectKey]bool {
 	clusters := map[client.ObjectKey]bool{}
+	r.world.mu.RLock()
+	defer r.world.mu.RUnlock()
 	for _, rec := range r.all(machineGVK) {
 		if m, whole := rec.is.(*clusterv1.Machine); whole && m.Status.NodeRef.Name == node {
 			clusters[client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}] = true
@@ -67,7 +71,7 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 		r.world.SetUnseen(key, "its control plane is not initialized yet", time.Time{})
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, workloadPatience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	nodes, err := r.nodes(ctx, key)
 	if err != nil {
@@ -76,6 +80,42 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 		return
 	}
 	r.world.SetNodes(key, nodes)
+}
+
+// answering ends requests to which no answer has begun in time, however long the rest of it takes then.
+func answering(within time.Duration) transport.WrapperFunc {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			ctx, end := context.WithCancel(request.Context())
+			late := time.AfterFunc(within, end)
+			response, err := next.RoundTrip(request.WithContext(ctx))
+			if began := late.Stop(); !began && request.Context().Err() == nil {
+				err = errors.Join(err, context.DeadlineExceeded)
+			}
+			if err != nil {
+				end()
+				if response != nil {
+					_ = response.Body.Close() // nobody reads it any more
+				}
+				return nil, err
+			}
+			response.Body = ending{response.Body, end}
+			return response, nil
+		})
+	}
+}
+
+// ending is an answer that does something more when it is over.
+type ending struct {
+	io.ReadCloser
+
+	end func()
+}
+
+// Close implements io.Closer.
+func (e ending) Close() error {
+	defer e.end()
+	return e.ReadCloser.Close()
 }
 
 // lostSince is since when the management cluster cannot reach a workload cluster either; zero if it can.
@@ -97,7 +137,8 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	if err != nil {
 		return nil, fmt.Errorf("read its kubeconfig: %w", err)
 	}
-	config.Timeout, config.QPS, config.WarningHandler = workloadPatience, -1, rest.NoWarnings{}
+	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
+	config.Wrap(answering(reachPatience))
 	reader, err := client.New(config, client.Options{Scheme: r.world.scheme, Mapper: workloadMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -69,7 +70,7 @@ type reading struct {
 }
 
 // Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user. What may not be read, or does not answer,
-// is Missing in the world; it is an error only if the management cluster cannot be asked for anything.
+// is Missing in the world; it is an error only if the management cluster cannot be asked for anything, or ctx ends before all is read.
 func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	if from.Clock == nil {
 		from.Clock = clock.RealClock{}
@@ -77,7 +78,7 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	if scope.LeaseNamespace == "" {
 		scope.LeaseNamespace = nhcv1.DefaultLeaseNamespace
 	}
-	r, err := begin(from, scope)
+	r, err := begin(ctx, from, scope)
 	if err != nil {
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
@@ -85,23 +86,28 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	work.Go(func() { // the nodes are most of what is read beside the machines
 		r.each(ctx, r.clusters())
 		if scope.Nodes && scope.Node == "" {
-			r.workloads(ctx)
+			r.workloads(ctx, func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) })
 		}
 	})
 	work.Go(func() {
 		r.each(ctx, r.first())
 		r.each(ctx, r.second(ctx))
+		r.beyond(ctx)
 	})
 	work.Wait()
 	if scope.Nodes && scope.Node != "" {
-		r.workloads(ctx)
+		named := r.clustersWith(scope.Node)
+		r.workloads(ctx, func(c *clusterv1.Cluster) bool { return named[client.ObjectKeyFromObject(c)] })
+	}
+	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
+		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
 	r.world.live = r.live
 	return r.world, nil
 }
 
 // begin asks the API server which kinds it serves.
-func begin(from Source, scope Scope) (*reading, error) {
+func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	config := rest.CopyConfig(from.Config)
 	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
 	config.WarningHandler = rest.NoWarnings{} // that a version is deprecated is not for who looks
@@ -109,7 +115,7 @@ func begin(from Source, scope Scope) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups, err := discover(config, httpClient)
+	groups, err := discover(ctx, config, httpClient)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +136,23 @@ func begin(from Source, scope Scope) (*reading, error) {
 	return r, nil
 }
 
-func discover(config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
-	api, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+func discover(ctx context.Context, config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
+	interruptible := *httpClient // the discovery client itself takes no context
+	interruptible.Transport = roundTripper(func(request *http.Request) (*http.Response, error) {
+		return httpClient.Transport.RoundTrip(request.WithContext(ctx))
+	})
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(config, &interruptible)
 	if err != nil {
 		return nil, err
 	}
 	return restmapper.GetAPIGroupResources(api)
 }
+
+// roundTripper is a function that carries out requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // served is what an API server serves of a kind.
 type served struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -42,32 +43,35 @@ var definitions = []string{
 }
 
 var (
-	nodeGVK    = corev1.SchemeGroupVersion.WithKind("Node")
-	leaseGVK   = coordinationv1.SchemeGroupVersion.WithKind("Lease")
-	eventGVK   = eventsv1.SchemeGroupVersion.WithKind("Event")
-	machineGVK = clusterv1.GroupVersion.WithKind("Machine")
+	nodeGVK         = corev1.SchemeGroupVersion.WithKind("Node")
+	leaseGVK        = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	eventGVK        = eventsv1.SchemeGroupVersion.WithKind("Event")
+	clusterGVK      = clusterv1.GroupVersion.WithKind("Cluster")
+	machineGVK      = clusterv1.GroupVersion.WithKind("Machine")
+	machineCheckGVK = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+	nodeCheckGVK    = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
 )
 
 // clusters are the clusters themselves.
 func (r *reading) clusters() []task {
-	return []task{{gvk: clusterv1.GroupVersion.WithKind("Cluster"), namespace: r.Namespace, keep: r.inScope}}
+	return []task{{gvk: clusterGVK, namespace: r.Namespace, keep: ofCluster(r.Cluster)}}
 }
 
 // first is what else can be read without knowing anything.
 func (r *reading) first() []task {
 	ns := r.Namespace
-	ofCluster := []client.ListOption{}
+	labelled := []client.ListOption{}
 	if r.Cluster != "" {
-		ofCluster = append(ofCluster, client.MatchingLabels{clusterv1.ClusterNameLabel: r.Cluster})
+		labelled = append(labelled, client.MatchingLabels{clusterv1.ClusterNameLabel: r.Cluster})
 	}
 	tasks := []task{
-		{gvk: clusterv1.GroupVersion.WithKind("MachineHealthCheck"), namespace: ns, keep: r.inScope},
-		{gvk: machineGVK, namespace: ns, options: ofCluster},
+		{gvk: machineCheckGVK, namespace: ns, keep: ofCluster(r.Cluster)},
+		{gvk: machineGVK, namespace: ns, options: labelled},
 		{gvk: bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), namespace: ns},
-		{gvk: infrav1.GroupVersion.WithKind("Metal3Machine"), namespace: ns, bare: true, options: ofCluster},
+		{gvk: infrav1.GroupVersion.WithKind("Metal3Machine"), namespace: ns, bare: true, options: labelled},
 		{gvk: infrav1.GroupVersion.WithKind("Metal3Remediation"), namespace: ns, anyVersion: true},
 		{gvk: mendv1.GroupVersion.WithKind("HostRemediation"), namespace: ns},
-		{gvk: nhcv1.GroupVersion.WithKind("NodeHealthCheck")},
+		{gvk: nodeCheckGVK},
 		{gvk: leaseGVK, namespace: r.LeaseNamespace},
 		leaseOf(presence.LeaseName, presence.UsualNamespace), leaseOf(presence.LeaderLeaseName, presence.UsualNamespace),
 		leaseOf(presence.CoreLeaseName, presence.CoreNamespace),
@@ -92,65 +96,70 @@ func leaseOf(name, usually string) task {
 	}
 }
 
-// inScope reports whether an object belongs to the cluster that is asked for.
-func (r *reading) inScope(obj client.Object) bool {
-	switch o := obj.(type) {
-	case *clusterv1.Cluster:
-		return r.Cluster == "" || o.Name == r.Cluster
-	case *clusterv1.MachineHealthCheck:
-		return r.Cluster == "" || o.Spec.ClusterName == r.Cluster
-	}
-	return true
-}
-
 // second is what the checks name.
 func (r *reading) second(ctx context.Context) []task {
-	named := map[schema.GroupKind]*task{}
-	name := func(template schema.GroupVersionKind, namespace string, everywhere bool) {
-		for _, gvk := range []schema.GroupVersionKind{template, request.KindOf(template)} {
-			if gvk.Kind == "" || gvk.Group == "" {
-				continue
-			}
-			t := named[gvk.GroupKind()]
-			if t == nil {
-				t = &task{gvk: gvk, namespace: namespace, anyVersion: true}
-				named[gvk.GroupKind()] = t
-			}
-			if everywhere {
-				t.namespace = ""
-				t.instead = append(t.instead, namespace)
-			}
-		}
-	}
+	named := naming{}
 	r.world.mu.RLock()
-	for _, rec := range r.all(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) {
-		if ref := rec.is.(*clusterv1.MachineHealthCheck).Spec.Remediation.TemplateRef; ref.IsDefined() {
-			name(request.TemplateKind(ref), r.Namespace, false)
-		}
+	for _, rec := range r.all(machineCheckGVK) {
+		named.addOf(rec.is.(*clusterv1.MachineHealthCheck), r.Namespace)
 	}
-	checks := r.all(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))
+	checks := r.all(nodeCheckGVK)
 	for _, rec := range checks {
 		for _, ref := range templatesOf(rec.is.(*nhcv1.NodeHealthCheck)) {
-			name(ref.GroupVersionKind(), ref.Namespace, true)
+			named.add(ref.GroupVersionKind(), ref.Namespace, true)
 		}
 	}
 	r.world.mu.RUnlock()
 	for _, ref := range r.Templates {
-		name(ref.GroupVersionKind(), ref.Namespace, ref.Namespace != r.Namespace)
+		named.add(ref.GroupVersionKind(), ref.Namespace, ref.Namespace != r.Namespace)
 	}
 	r.markedKinds(ctx, func(gvk schema.GroupVersionKind) {
-		name(gvk.GroupVersion().WithKind(gvk.Kind+request.TemplateSuffix), r.Namespace, false)
+		named.add(gvk.GroupVersion().WithKind(gvk.Kind+request.TemplateSuffix), r.Namespace, false)
 	})
+	return append(r.tasks(named), r.forNodeChecks(len(checks) > 0 || r.NodeChecks)...)
+}
+
+// naming are the kinds that checks name, and where they are to be read.
+type naming map[schema.GroupKind]*task
+
+// add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere. Where not everything may be read it is
+// the namespaces that were named.
+func (n naming) add(template schema.GroupVersionKind, namespace string, everywhere bool) {
+	for _, gvk := range []schema.GroupVersionKind{template, request.KindOf(template)} {
+		if gvk.Kind == "" || gvk.Group == "" {
+			continue
+		}
+		t := n[gvk.GroupKind()]
+		if t == nil {
+			t = &task{gvk: gvk, namespace: namespace, anyVersion: true}
+			n[gvk.GroupKind()] = t
+		}
+		if everywhere || t.namespace != namespace {
+			t.namespace = ""
+		}
+		t.instead = append(t.instead, namespace)
+	}
+}
+
+// addOf adds what a MachineHealthCheck names.
+func (n naming) addOf(check *clusterv1.MachineHealthCheck, namespace string) {
+	if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
+		n.add(request.TemplateKind(ref), namespace, false)
+	}
+}
+
+// tasks reads what is named, and was not tried to be read before.
+func (r *reading) tasks(named naming) []task {
 	tasks := make([]task, 0, len(named))
 	for _, gk := range slices.SortedFunc(maps.Keys(named), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }) {
 		t := *named[gk]
 		slices.Sort(t.instead)
-		t.instead = slices.DeleteFunc(slices.Compact(t.instead), func(namespace string) bool { return namespace == "" })
+		t.instead = slices.DeleteFunc(slices.Compact(t.instead), func(namespace string) bool { return namespace == "" || r.done(gk, namespace) })
 		if !r.done(gk, t.namespace) {
 			tasks = append(tasks, t)
 		}
 	}
-	return append(tasks, r.forNodeChecks(len(checks) > 0 || r.NodeChecks)...)
+	return tasks
 }
 
 func (r *reading) all(gvk schema.GroupVersionKind) shelf {
@@ -169,24 +178,31 @@ func (r *reading) done(gk schema.GroupKind, namespace string) bool {
 		return false
 	}
 	_, said := k.scopes[namespace]
-	return said
+	why, all := k.scopes[""]
+	return said || all && why == nil
 }
 
 // templatesOf are the templates that a check names, and the kinds of requests that its status lists, as if there were a template of each.
 func templatesOf(check *nhcv1.NodeHealthCheck) []corev1.ObjectReference {
-	var refs []corev1.ObjectReference
-	if ref := check.Spec.RemediationTemplate; ref != nil {
-		refs = append(refs, *ref)
-	}
-	for i := range check.Spec.EscalatingRemediations {
-		refs = append(refs, check.Spec.EscalatingRemediations[i].RemediationTemplate)
-	}
+	refs := TemplatesOf(&check.Spec)
 	for i := range check.Status.UnhealthyNodes {
 		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
 			ref := was.Resource
 			ref.Kind += request.TemplateSuffix
 			refs = append(refs, ref)
 		}
+	}
+	return refs
+}
+
+// TemplatesOf are the templates that a NodeHealthCheck names.
+func TemplatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
+	var refs []corev1.ObjectReference
+	if spec.RemediationTemplate != nil {
+		refs = append(refs, *spec.RemediationTemplate)
+	}
+	for i := range spec.EscalatingRemediations {
+		refs = append(refs, spec.EscalatingRemediations[i].RemediationTemplate)
 	}
 	return refs
 }
@@ -232,14 +248,15 @@ func (r *reading) markedKinds(ctx context.Context, found func(schema.GroupVersio
 	}
 }
 
-// has reports whether there is an object of a kind with a mark. What may not be looked at has none: there, no request of ours can be made.
+// has reports whether there is an object of a kind with a mark. Who may not look is told so of remediations alone: the providers of infrastructure
+// have dozens of other kinds that hardly anybody may list, and of which no check makes any.
 func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark client.ListOption) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := r.client.List(ctx, list, client.InNamespace(r.Namespace), client.Limit(1), mark)
-	if err != nil && !apierrors.IsForbidden(err) {
+	if err != nil && (!apierrors.IsForbidden(err) || strings.HasSuffix(gvk.Kind, "Remediation")) && !r.done(gvk.GroupKind(), r.Namespace) {
 		r.world.Lacks(plural(gvk.Kind)+" that a check has made", why(err))
 	}
 	return err == nil && len(list.Items) > 0

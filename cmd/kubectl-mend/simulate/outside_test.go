@@ -1,0 +1,62 @@
+package simulate
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/presence"
+)
+
+// manager adds one that runs in a namespace, and says that of itself.
+func (s *scene) manager(namespace, says string) *scene {
+	renewed := metav1.NewMicroTime(noon)
+	s.objs = append(s.objs, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: presence.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
+	})
+	return s
+}
+
+// happens reports whether something is told of at that time after the beginning.
+func (a *Answer) happens(after time.Duration, reason, object string) bool {
+	return slices.ContainsFunc(a.Timeline, func(e Entry) bool {
+		return e.After == after.String() && e.Reason == reason && e.Object.Name == object
+	})
+}
+
+func TestANodeThatIsGoneDoesNotKeepTheOthersFromComingBack(t *testing.T) {
+	oneByOne := strings.Replace(powerCycle, "kubemend}", `kubemend, kubemend.io/max-in-flight: "1"}`, 1)
+	a := aScene(t).workers(3).onMetal().manager("kubemend-system", `{"fencing":"delete"}`).run(oneByOne, ask1(func(q *Question) {
+		q.Fail, q.Hard, q.For = "machine/w1,machine/w2", true, 8*time.Minute
+	}))
+	if !a.happens(5*time.Minute+30*time.Second, "Fenced", "w1") || a.happens(8*time.Minute, "NodeRecovers", "node-w1") {
+		t.Errorf("the node of w1 is not the one that was deleted: %+v", a.Timeline)
+	}
+	if !a.happens(8*time.Minute, "NodeRecovers", "node-w2") {
+		t.Errorf("the node of w2 does not come back: %+v", a.Timeline)
+	}
+}
+
+func TestWhereNamesCannotBeLookedUpNoneIsLookedForWithoutEnd(t *testing.T) {
+	s := aScene(t).workers(1)
+	w := s.world()
+	broken := errors.New("no answer came in time")
+	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", broken)
+	play, err := newStage(t.Context(), w, ask1(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := (&outside{stage: play}).successor(t.Context(), s.objs[1].(*clusterv1.Machine))
+	if !errors.Is(err, broken) {
+		t.Errorf("the name is %q (%v)", name, err)
+	}
+}

@@ -1,0 +1,251 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+var itself = client.ObjectKey{Namespace: "mgmt", Name: "itself"}
+
+// thatManagesItself is the management cluster with its own Cluster in the namespace mgmt, where there is another one as well.
+func thatManagesItself(t testing.TB) *World {
+	t.Helper()
+	w := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t)})
+	in := func(o client.Object, namespace string) client.Object {
+		o.SetNamespace(namespace)
+		return o
+	}
+	of := func(cluster string) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) {
+			m.Namespace, m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel] = itself.Namespace, cluster, cluster
+		}
+	}
+	check := func(name, cluster string) *clusterv1.MachineHealthCheck {
+		is := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: itself.Namespace, Name: name}}
+		is.Spec.ClusterName = cluster
+		is.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+			APIVersion: "remedies.example.com/v1", Kind: "CureTemplate", Name: "p",
+		}
+		return is
+	}
+	cure := poisonKind.GroupVersion().WithKind("CureTemplate")
+	w.Install(cure, "curetemplates", true)
+	w.Install(poisonKind.GroupVersion().WithKind("Cure"), "cures", true)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp", Annotations: map[string]string{
+		clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: itself.Namespace, clusterv1.ClusterNameAnnotation: itself.Name,
+	}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: itself.Namespace, Name: itself.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: itself.Name},
+	}, Data: map[string][]byte{"value": kubeconfigOf(workloadOf(t))}}
+	err := w.Add(node, secret, in(aCluster(itself.Name), itself.Namespace), in(aCluster("another"), itself.Namespace),
+		aMachine("cp", of(itself.Name)), aMachine("far", of("another")), check("near", itself.Name), check("far", "another"),
+		tree2(cure, itself.Namespace, "p", map[string]any{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
+	from := thatManagesItself(t)
+	for name, scope := range map[string]Scope{
+		"another namespace":                      {Namespace: "ns", Nodes: true},
+		"another cluster":                        {Cluster: "c1", Nodes: true},
+		"another cluster in its namespace":       {Namespace: itself.Namespace, Cluster: "another", Nodes: true},
+		"everything, where there is nothing new": {Nodes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := readAll(t, from, scope)
+			template := whole(poisonKind.GroupVersion().WithKind("CureTemplate"))
+			for what, obj := range map[string]client.Object{
+				"cp": &clusterv1.Machine{}, itself.Name: &clusterv1.Cluster{}, "near": &clusterv1.MachineHealthCheck{}, "p": template,
+			} {
+				if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj); err != nil {
+					t.Errorf("%T %s: %v", obj, what, err)
+				}
+			}
+			if w.Node(itself, "node-of-m") == nil {
+				t.Error("its nodes were not seen")
+			}
+			inScope := scope.reads(client.ObjectKey{Namespace: itself.Namespace, Name: "another"})
+			for what, obj := range map[string]client.Object{"far": &clusterv1.Machine{}, "another": &clusterv1.Cluster{}} {
+				err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj)
+				if (err == nil) != inScope {
+					t.Errorf("%T %s is in scope: %t, and is read: %t", obj, what, inScope, err == nil)
+				}
+			}
+			if missing := w.Missing(); len(missing) > 1 { // the other one has no kubeconfig
+				t.Errorf("missing are %v", missing)
+			}
+		})
+	}
+}
+
+func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
+	from := thatManagesItself(t)
+	forbid(from, machineGVK, "machines", "")
+	from.kinds[machineGVK.GroupKind()].scopes["ns"] = nil
+	w := readAll(t, from, Scope{Namespace: "ns"})
+	want := []Missing{{`Machines in namespace mgmt`, `forbidden: User "u" may not`}}
+	if diff := cmp.Diff(want, w.Missing()); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+	err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("the Machine of the node: %v", err)
+	}
+}
+
+func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
+	from := aManagementCluster(t, nil)
+	if err := from.Add(tree2(poisonKind, "ns", "m", map[string]any{})); err != nil {
+		t.Fatal(err)
+	}
+	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind} {
+		forbid(from, gvk, from.kinds[gvk.GroupKind()].plural, "")
+		for _, namespace := range []string{"ns", "remedies"} {
+			from.kinds[gvk.GroupKind()].scopes[namespace] = nil
+		}
+	}
+	w := readAll(t, from, Scope{Namespace: "ns"})
+	for _, at := range []client.ObjectKey{{Namespace: "ns", Name: "m"}, {Namespace: "remedies", Name: "n"}} {
+		if err := w.Client().Get(t.Context(), at, whole(poisonKind)); err != nil {
+			t.Errorf("%s, which a check of its namespace may have made: %v", at, err)
+		}
+	}
+}
+
+func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
+	w, _ := aWorld(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
+	for kind, plural := range map[string]string{"FormerRemediation": "formerremediations", "FormerMachine": "formermachines"} {
+		gvk := poisonKind.GroupVersion().WithKind(kind)
+		w.Install(gvk.GroupVersion().WithKind(kind+"Template"), plural+"templates", true)
+		forbid(w, gvk, plural, "")
+	}
+	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"), "hostremediationtemplates", true)
+	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // is read anyway, and that is said
+	want := []Missing{
+		{`FormerRemediations that a check has made`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
+	}
+	if diff := cmp.Diff(want, readAll(t, w, Scope{Namespace: "ns"}).Missing()); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+}
+
+func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
+	w, _ := aWorld(t)
+	former := poisonKind.GroupVersion().WithKind("FormerRemediation")
+	w.Install(former.GroupVersion().WithKind("FormerRemediationTemplate"), "formerremediationtemplates", true)
+	request := tree2(former, "ns", "m", map[string]any{})
+	request.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "u"})
+	if err := w.Add(request); err != nil {
+		t.Fatal(err)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(former.GroupVersion().WithKind("FormerRemediationList"))
+	if err := readAll(t, w, Scope{Namespace: "ns"}).Client().List(t.Context(), list); err != nil || len(list.Items) != 1 {
+		t.Errorf("there are %d (%v)", len(list.Items), err)
+	}
+}
+
+func TestAReadThatIsInterruptedGivesNoWorld(t *testing.T) {
+	for name, at := range map[string]string{"while kinds are discovered": "/apis", "while objects are read": "/machines"} {
+		t.Run(name, func(t *testing.T) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			inner := apiServer{aManagementCluster(t, nil)}
+			server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+				if strings.HasSuffix(in.URL.Path, at) {
+					interrupt()
+					<-in.Context().Done() // who has asked is gone
+					return
+				}
+				inner.ServeHTTP(out, in)
+			}))
+			t.Cleanup(server.Close)
+			w, err := Read(ctx, Source{Config: &rest.Config{Host: server.URL}}, Scope{})
+			if w != nil || !errors.Is(err, context.Canceled) {
+				t.Errorf("it gives %v, %v", w, err)
+			}
+		})
+	}
+}
+
+func TestAnAnswerMustBeginSoonAndMayTakeLong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begins time.Duration
+		late   bool
+	}{
+		"one that begins in time":  {4 * time.Second, false},
+		"one that begins too late": {6 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := roundTripper(func(in *http.Request) (*http.Response, error) {
+					select {
+					case <-time.After(tc.begins):
+					case <-in.Context().Done():
+						return nil, in.Context().Err()
+					}
+					return &http.Response{Body: slow{in.Context(), 20 * time.Second}}, nil
+				})
+				in, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://workload", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := answering(5 * time.Second)(server).RoundTrip(in)
+				if tc.late {
+					if !errors.Is(err, context.DeadlineExceeded) || why(err) != "no answer came in time" {
+						t.Errorf("the error is %v", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				data, err := io.ReadAll(out.Body)
+				if err != nil || string(data) != "all" {
+					t.Errorf("the answer is %q (%v)", data, err)
+				}
+				if err := out.Body.Close(); err != nil || out.Body.(ending).ReadCloser.(slow).ctx.Err() == nil {
+					t.Errorf("the request is not over when its answer is closed (%v)", err)
+				}
+			})
+		})
+	}
+}
+
+// slow is an answer that takes a while after it has begun, and ends with the request.
+type slow struct {
+	ctx   context.Context //nolint:containedctx // it is that of the request
+	takes time.Duration
+}
+
+func (s slow) Read(into []byte) (int, error) {
+	select {
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
+	case <-time.After(s.takes):
+		return copy(into, "all"), io.EOF
+	}
+}
+
+func (s slow) Close() error { return nil }
