@@ -33,11 +33,13 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 			o := &Options{IOStreams: genericiooptions.IOStreams{ErrOut: &errOut}, Clock: c}
 			ask := func(date string) {
 				answered := roundTrip(func(*http.Request) (*http.Response, error) {
-					return &http.Response{Header: http.Header{"Date": {date}}}, nil
+					return &http.Response{Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
 				})
-				if _, err := c.watch(answered).RoundTrip(nil); err != nil {
+				response, err := c.watch(answered).RoundTrip(nil)
+				if err != nil {
 					t.Fatal(err)
 				}
+				_ = response.Body.Close()
 			}
 			if !o.Clock.Now().Equal(here) {
 				t.Error("before the first answer it is another time already")
@@ -66,7 +68,8 @@ func TestWithoutAnAnswerItIsTheTimeOfThisMachine(t *testing.T) {
 	here := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here)}
 	broken := roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("the line is down") })
-	if _, err := c.watch(broken).RoundTrip(nil); err == nil {
+	if response, err := c.watch(broken).RoundTrip(nil); err == nil {
+		_ = response.Body.Close()
 		t.Error("the error is lost")
 	}
 	if !c.Now().Equal(here) || c.Since(here) != 0 || c.trouble() != "" {

@@ -73,14 +73,9 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explai
 	if err != nil {
 		return nil, err
 	}
-	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
-	switch {
-	case k == nodeKind:
-		scope.Node = name
-	case cluster == "" && k != nodeCheckKind:
-		if scope.Cluster, err = o.clusterOf(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}); err != nil {
-			return nil, err
-		}
+	scope, err := o.scopeAround(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
+	if err != nil {
+		return nil, err
 	}
 	a, err := o.asker(ctx, scope)
 	if err != nil {
@@ -155,6 +150,18 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*ask.Asker, 
 	}
 	o.sayVersions(a.Managers.All)
 	return a, nil
+}
+
+// scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
+func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (scope snapshot.Scope, err error) {
+	scope = snapshot.Scope{Nodes: true, Cluster: cluster}
+	switch {
+	case k == nodeKind:
+		scope.Node = key.Name
+	case cluster == "" && k != nodeCheckKind:
+		scope.Cluster, err = o.clusterOf(ctx, k, key)
+	}
+	return scope, err
 }
 
 // clusterOf is the name of the Cluster that an object is of, so that no others need to be read; empty if that cannot be told at once.

@@ -84,15 +84,16 @@ func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name s
 		return nil
 	}
 	list := &clusterv1.ClusterList{}
-	err := reader.List(ctx, list, client.InNamespace(namespace))
+	unread := reader.List(ctx, list, client.InNamespace(namespace)) // it may be there then, and that it was not read is said beside the answer
 	called := func(c clusterv1.Cluster) bool { return c.Name == name }
-	switch {
-	case err != nil, slices.ContainsFunc(list.Items, called): // what could not be read may be there, and is said beside the answer
-		return nil
-	case namespace == "":
-		return fmt.Errorf("there is no Cluster %s in any namespace", name)
+	where := "any namespace"
+	if namespace != "" {
+		where = "namespace " + namespace
 	}
-	return fmt.Errorf("there is no Cluster %s in namespace %s", name, namespace)
+	if unread == nil && !slices.ContainsFunc(list.Items, called) {
+		return fmt.Errorf("there is no Cluster %s in %s", name, where)
+	}
+	return nil
 }
 
 // clearScreen takes the cursor to the upper left corner of a terminal, and what stood on it away.
