@@ -125,6 +125,101 @@ func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
 	}
 }
 
+func ownedBy(kind string) func(*target) {
+	return func(t *target) {
+		t.machine.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: ptr.To(true)}}
+	}
+}
+
+// answered gives the target's machine what its owner has said since it was asked.
+func answered(reason, message string) func(*target) {
+	return func(t *target) {
+		askedOwner(t)
+		said := &t.machine.Status.Conditions[len(t.machine.Status.Conditions)-1]
+		said.Reason, said.Message = reason, message
+	}
+}
+
+func TestWhatComesNextForAMachine(t *testing.T) {
+	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
+	unclaimed := func(w *world) { w.stance = observing }
+	claimedAndPaused := func(w *world) {
+		w.stance, w.cluster.Spec.Paused = paused, ptr.To(true)
+		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	}
+	for name, tc := range map[string]struct {
+		given  *world
+		want   string
+		person bool
+	}{
+		"its owner is asked": {aWorld(a("m", health.Unhealthy, owner)), "kubemend asks its owner, MachineSet owner, to remediate it", false},
+		"its owner was asked": {aWorld(a("m", health.Unhealthy, owner, askedOwner)),
+			"its owner replaces it, or says in OwnerRemediated why it does not", false},
+		"its owner has put it off": {aWorld(a("m", health.Unhealthy, owner, answered(deferred, "* Two are\n  too many."))),
+			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
+		"its owner cannot": {aWorld(a("m", health.Unhealthy, owner, answered(cannot, ""))),
+			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
+		"nobody can be asked":    {aWorld(a("m", health.Unhealthy)), ownerless.Text, true},
+		"nobody was there to be": {aWorld(a("m", health.Unhealthy, askedOwner)), ownerless.Text, true},
+		"its request is answered": {aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
+			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
+		"it was handed over, and its owner has put it off": {
+			aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"), answered(deferred, "later"))).external(),
+			"its owner, MachineSet owner, has put it off and tries again: later", false},
+		"it is on its way out": {aWorld(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
+		"it is core's":         {aWorld(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
+		"it will be core's": {aWorld(a("m", health.Suspect, owner, dueIn(time.Minute))).with(unclaimed),
+			"it counts as unhealthy if nothing changes, and Cluster API core acts on it", false},
+		"it is another check's": {aWorld(a("m", health.Unhealthy, owner, elder("older"))), "MachineHealthCheck older acts on it", false},
+		"it will be another check's": {aWorld(a("m", health.Suspect, owner, elder("older"), dueIn(time.Minute))),
+			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
+		"its cluster is paused": {aWorld(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
+			"When it is to go on, set spec.paused of Cluster c1 to false", true},
+		"its cluster is paused while it is put up with": {aWorld(a("m", health.Suspect, owner, dueIn(time.Minute))).with(claimedAndPaused),
+			"it counts as unhealthy if nothing changes; as things stand nothing is done about it then, since Cluster c1 is paused (spec.paused)", false},
+		"the limit cannot be read": {aWorld(a("m", health.Unhealthy, owner)).limited("some"),
+			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
+		"there are too many": {aWorld(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
+			"nothing, until no more than 1 target is not healthy; 2 are", false},
+		"its first node may take for ever": {aWorld(a("m", health.Starting, owner)),
+			"nothing, since the first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if next := looked(tc.given).Targets[0].Next; next.Text != tc.want || next.Person != tc.person {
+				t.Errorf("got %q, by a person: %t; want %q, %t", next.Text, next.Person, tc.want, tc.person)
+			}
+		})
+	}
+}
+
+func TestWhatTheOwnerSaysIsToldBesideTheProvider(t *testing.T) {
+	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	handedOver := aWorld(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
+	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
+	if got := looked(handedOver).Targets[0].Answer; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation string
+		cluster    bool
+		want       string
+	}{
+		"the check":                    {"maintenance", false, `The check has the annotation cluster.x-k8s.io/paused: "maintenance"`},
+		"the cluster of a claimed one": {mendv1.Claim, true, "Cluster c1 is paused (spec.paused)"},
+		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
+	} {
+		w := aWorld(a("m", health.Unhealthy))
+		w.stance, w.cluster.Spec.Paused = paused, ptr.To(tc.cluster)
+		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
+		if is := looked(w); is.Because != tc.want || is.Targets[0].Holds[0].Text != tc.want {
+			t.Errorf("%s: because %q, held back by %q, want %q", name, is.Because, is.Targets[0].Holds[0].Text, tc.want)
+		}
+	}
+}
+
 func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	w := aWorld(a("m", health.Starting, dueIn(time.Minute)))
 	m := w.targets[0].machine

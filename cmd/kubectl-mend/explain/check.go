@@ -28,7 +28,7 @@ func MachineHealthCheck(ctx context.Context, a *ask.Asker, key client.ObjectKey)
 	if len(checks) == 0 {
 		return nil, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace)
 	}
-	return explained(ctx, a, checks[0])
+	return explained(ctx, a, checks[0]), nil
 }
 
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
@@ -40,21 +40,19 @@ func NodeHealthCheck(ctx context.Context, a *ask.Asker, name string) (*Explanati
 	if len(checks) == 0 {
 		return nil, fmt.Errorf("there is no NodeHealthCheck %s", name)
 	}
-	return explained(ctx, a, checks[0])
+	return explained(ctx, a, checks[0]), nil
 }
 
 // explained is the explanation of a check itself.
-func explained(ctx context.Context, a *ask.Asker, c look.Check) (*Explanation, error) {
+func explained(ctx context.Context, a *ask.Asker, c look.Check) *Explanation {
 	e := &Explanation{Subject: c.Ref, At: a.Now, Notes: notes(a)}
 	if c.Cluster != "" {
 		e.Is = append(e.Is, Fact{"cluster", c.Cluster})
 	}
-	if err := follow(ctx, a, &c); err != nil {
-		return nil, err
-	}
+	follow(ctx, a, &c)
 	e.Checks = []Check{About(c, remarkable(&c))}
 	e.Verdict, e.Next = verdictOn(&c), cmp.Or(c.Next, nothing)
-	return e, nil
+	return e
 }
 
 // remarkable are targets of which there is more to say than that they are well, or than what is said of the whole of c: that it is out of sight.

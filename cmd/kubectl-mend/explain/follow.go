@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,15 +16,15 @@ import (
 )
 
 // follow makes the next step of c that of whatever is under way: the requests of its targets have deadlines of their own, which a check knows
-// nothing of, and where no time passes somebody or something is waited for.
-func follow(ctx context.Context, a *ask.Asker, c *look.Check) error {
+// nothing of, and where no time passes somebody or something is waited for. What cannot be read of a request is among the troubles of c.
+func follow(ctx context.Context, a *ask.Asker, c *look.Check) {
 	for i := range c.Targets {
 		if err := followTarget(ctx, a, &c.Targets[i]); err != nil {
-			return err
+			c.Trouble = append(c.Trouble, err.Error())
 		}
 	}
 	if c.Stance == look.Nobody && c.Next != (look.Step{}) {
-		return nil // whoever is to act has to be there first
+		return // whoever is to act has to be there first
 	}
 	if soonest := look.Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
 		c.Next = soonest
@@ -31,10 +32,9 @@ func follow(ctx context.Context, a *ask.Asker, c *look.Check) error {
 	if c.Next == (look.Step{}) {
 		c.Next = waitedFor(c)
 	}
-	return nil
 }
 
-// followTarget makes the next step of t that of the remediation of its host, if that is under way.
+// followTarget makes the next step of t that of the remediation of its host, if that is under way. What was handed over is its owner's.
 func followTarget(ctx context.Context, a *ask.Asker, t *look.Target) error {
 	if !t.InFlight || !t.Next.At.IsZero() || t.Next.Person {
 		return nil
@@ -42,9 +42,9 @@ func followTarget(ctx context.Context, a *ask.Asker, t *look.Target) error {
 	for _, request := range t.Underway {
 		is, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
 		if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
-			continue // what was not read is among what the world lacks
+			continue // the world lacks it, and says so
 		} else if err != nil {
-			return err
+			return fmt.Errorf("look at %s: %w", request, err)
 		}
 		for j := range is {
 			if handedOver := is[j].State == string(powercycle.HandedOver); is[j].Next != (look.Step{}) && !handedOver {
