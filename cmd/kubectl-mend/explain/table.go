@@ -134,6 +134,9 @@ func (p *page) below(r *Row) {
 	} else if r.Text != "" && !tooMany {
 		p.line("  ", r.Text+".")
 	}
+	if actsElsewhere(&r.Check) && r.Next.At.IsZero() && !r.Next.Person {
+		return // who acts has been said
+	}
 	p.step("  ", r.Next)
 }
 
