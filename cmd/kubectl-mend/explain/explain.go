@@ -153,11 +153,8 @@ func (e *Explanation) next() look.Step {
 		t := &e.Checks[0].Targets[0]
 		owners = t.InFlight && t.Next != (look.Step{})
 	}
-	for i := range e.Remediations {
-		r := &e.Remediations[i]
-		if over := r.State == string(powercycle.HandedOver); r.Next != (look.Step{}) && (!over || !owners) {
-			return r.Next
-		}
+	if next := e.ofRemediations(owners); next != (look.Step{}) {
+		return next
 	}
 	switch {
 	case len(e.Checks) > 0 && len(e.Checks[0].Targets) > 0:
@@ -168,6 +165,17 @@ func (e *Explanation) next() look.Step {
 		return look.Step{Text: "Ask as somebody who may read them", Person: true}
 	}
 	return look.Step{Text: "If it is to be judged, make a check that selects it, or give it the labels that one asks for", Person: true}
+}
+
+// ofRemediations is what the first remediation does next that does anything. Owners says that one that was handed over does not count.
+func (e *Explanation) ofRemediations(owners bool) look.Step {
+	for i := range e.Remediations {
+		r := &e.Remediations[i]
+		if over := r.State == string(powercycle.HandedOver); r.Next != (look.Step{}) && (!over || !owners) {
+			return r.Next
+		}
+	}
+	return look.Step{}
 }
 
 // nothing is what happens next to what is well, or is waited for in a way that has no end of its own.

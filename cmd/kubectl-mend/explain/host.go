@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{At: a.Now, Notes: notes(a), Verdict: "It belongs to no Machine", Next: look.Step{Text: "Nothing, until something changes"}}
+	e := &Explanation{At: a.Now, Notes: notes(a), Verdict: "It belongs to no Machine"}
 	if m != nil {
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
@@ -50,7 +51,9 @@ func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation
 	}
 	e.Is = append(e.Is, power(h, unknown)...)
 	e.add(holding)
-	if len(e.Remediations) > 0 {
+	if m == nil {
+		e.Next = cmp.Or(e.ofRemediations(false), nothing)
+	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
 	return e, nil

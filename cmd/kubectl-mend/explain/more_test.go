@@ -65,6 +65,10 @@ func moreHosts() map[string]story {
 		"a host that is held off for nobody, and by somebody": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
+		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+			h.Spec.ConsumerRef = nil
+		})), host("rack-w1")},
+		"a host of no machine":                             {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
 		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
 		"a check of which a host was handed over":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
