@@ -57,10 +57,10 @@ func (s *stage) unplayedMachineChecks(ctx context.Context) ([]string, error) {
 		if n := len(unwatched) - mostNames; n > 0 {
 			unwatched, more = unwatched[:mostNames], fmt.Sprintf(" and %d more", n)
 		}
-		all = append(all, fmt.Sprintf("No manager looks at these MachineHealthChecks, which do nothing therefore: %s%s", strings.Join(unwatched, ", "), more))
+		all = append(all, fmt.Sprintf("No manager looks at these MachineHealthChecks, which are not played: %s%s", strings.Join(unwatched, ", "), more))
 	}
 	if elsewhere {
-		all = append(all, "MachineHealthChecks of other namespaces do nothing (-A)")
+		all = append(all, "MachineHealthChecks of other namespaces are not played (-A)")
 	}
 	return all, nil
 }
@@ -77,7 +77,7 @@ func (s *stage) unplayedNodes(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	if because := s.played.unserved(serving.NodeCheckCRD); because != "" {
-		return []string{"kubemend does not act on NodeHealthChecks, which do nothing therefore: " + because}, nil
+		return []string{"kubemend does not act on NodeHealthChecks, which are not played: " + because}, nil
 	}
 	var all []string
 	for i := range nodes.Items {

@@ -69,10 +69,10 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 		},
 		"one of another namespace": {
 			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
-			"No manager looks at these MachineHealthChecks, which do nothing therefore: default/workers", 0, "", "MachineMarkedUnhealthy", look.Nobody,
+			"No manager looks at these MachineHealthChecks, which are not played: default/workers", 0, "", "MachineMarkedUnhealthy", look.Nobody,
 		},
 		"one that wants a label": {
-			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "do nothing therefore: default/workers", 0,
+			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not played: default/workers", 0,
 			"", "MachineMarkedUnhealthy", look.Nobody,
 		},
 		"one that wants a label which is there": {
@@ -85,7 +85,7 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 		},
 		"one that does not act on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
-			ladder, "node/n1", "kubemend does not act on NodeHealthChecks, which do nothing therefore: it is switched off by a flag", 0, "", "", "",
+			ladder, "node/n1", "kubemend does not act on NodeHealthChecks, which are not played: it is switched off by a flag", 0, "", "", "",
 		},
 		"two, of which one acts on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off"}]}`, "b": `{}`},
@@ -150,7 +150,7 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 	}
 }
 
-func TestChecksOfOtherNamespacesDoNothing(t *testing.T) {
+func TestChecksOfOtherNamespacesAreNotPlayed(t *testing.T) {
 	for namespace, begin := range map[string]int{"default": 0, "other": 1, "": 1} {
 		s := aScene(t)
 		for _, obj := range aScene(t).workers(5).existing(workersCheck).objs {
@@ -167,7 +167,7 @@ func TestChecksOfOtherNamespacesDoNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces do nothing (-A)")
+		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces are not played (-A)")
 		if a.Summary.Begun != begin || said != (begin == 0) {
 			t.Errorf("-n %q: %d remediations begin, want %d; assumed are %q", namespace, a.Summary.Begun, begin, a.Assumptions)
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -76,8 +77,7 @@ func (p *page) check(c *look.Check) {
 	if c.Because != "" {
 		p.line("  ", c.Because+".")
 	}
-	p.line("  ", fmt.Sprintf("It selects %d; %s: %d may be not healthy, and %d are.",
-		c.Population.Total(), c.Limit, max(c.Limits.AtMost, 0), c.Population.NotHealthy()))
+	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), explain.Allowance(c)))
 	said := map[string]bool{}
 	say := func(s string) {
 		if s != "" && !said[s] {
