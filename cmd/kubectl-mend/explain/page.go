@@ -129,7 +129,7 @@ func (p *page) arithmetic(c *look.Check) {
 	case blind(c):
 		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.", n, c.Limit))
 	default:
-		p.line("  ", sum(c.Population)+"; "+allowance(c)+".")
+		p.line("  ", sum(c.Population)+"; "+Allowance(c)+".")
 	}
 }
 

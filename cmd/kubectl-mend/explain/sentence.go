@@ -131,8 +131,8 @@ func notWell(p budget.Population) string {
 	return fmt.Sprintf("%d of %d %s not healthy (%s)", n, p.Total(), look.Are(n), strings.Join(counted(p), ", "))
 }
 
-// allowance is the limit in words, and how much of it is used.
-func allowance(c *look.Check) string {
+// Allowance is the limit in words, and how much of it is used.
+func Allowance(c *look.Check) string {
 	bad := c.Population.NotHealthy()
 	switch {
 	case unlimited(c):

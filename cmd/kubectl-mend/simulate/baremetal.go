@@ -31,7 +31,7 @@ type power struct {
 
 // bareMetal makes hosts obey their annotations, as BMO does.
 func (o *outside) bareMetal(ctx context.Context) error {
-	if len(o.hosts) == 0 {
+	if len(o.kindsOnMetal()) == 0 {
 		return nil
 	}
 	list := &bmov1alpha1.BareMetalHostList{}
@@ -151,7 +151,7 @@ func (o *outside) boot(ctx context.Context, key client.ObjectKey, boot int) erro
 
 // off reports whether the host of a node is off, or has not booted yet.
 func (o *outside) off(ctx context.Context, p place) (bool, error) {
-	if len(o.hosts) == 0 {
+	if len(o.kindsOnMetal()) == 0 {
 		return false, nil
 	}
 	list := &bmov1alpha1.BareMetalHostList{}
@@ -180,7 +180,7 @@ func (o *outside) off(ctx context.Context, p place) (bool, error) {
 
 // hostOf is the host of a machine, shared; nil if it has none.
 func (o *outside) hostOf(ctx context.Context, m *clusterv1.Machine) (*bmov1alpha1.BareMetalHost, error) {
-	if len(o.hosts) == 0 {
+	if len(o.kindsOnMetal()) == 0 {
 		return nil, nil
 	}
 	found, err := o.bmhs().Of(ctx, m)

@@ -108,7 +108,7 @@ func (o *outside) assumptions() []string {
 	all = append(all, fmt.Sprintf("An owner that is asked to remediate a machine deletes it, which takes %s (--deletion-takes), and makes a new one "+
 		"at once, whose node is Ready %s later (--replacement-takes); a control plane waits until the old one is gone, and replaces one after the other",
 		brief(o.DeletionTakes), brief(o.ReplacementTakes)))
-	if len(o.hosts) > 0 {
+	if len(o.kindsOnMetal()) > 0 {
 		boots := fmt.Sprintf("its node is Ready %s later (--boot-takes)", brief(o.BootTakes))
 		if o.Hard {
 			boots = "its node does not come back from that if it has failed (--hard)"
@@ -116,6 +116,11 @@ func (o *outside) assumptions() []string {
 		all = append(all, fmt.Sprintf("A BareMetalHost that is asked to is off after %s, and on again %s after nobody asks any more; %s",
 			brief(switchingOff), brief(switchingOn), boots),
 			"Nodes have no pods: they are drained at once")
+	}
+	for _, k := range o.kinds {
+		if because := o.played.unserved(crdOf(k.GroupVersionKind)); because != "" {
+			all = append(all, fmt.Sprintf("kubemend does not carry out requests of the kind %s: %s", k.Kind, because))
+		}
 	}
 	if other := o.unplayed(); other != "" {
 		takes := "nothing (--remediation-takes)"

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -76,8 +77,7 @@ func (p *page) check(c *look.Check) {
 	if c.Because != "" {
 		p.line("  ", c.Because+".")
 	}
-	p.line("  ", fmt.Sprintf("It selects %d; %s: %d may be not healthy, and %d are.",
-		c.Population.Total(), c.Limit, max(c.Limits.AtMost, 0), c.Population.NotHealthy()))
+	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), explain.Allowance(c)))
 	said := map[string]bool{}
 	say := func(s string) {
 		if s != "" && !said[s] {
@@ -297,7 +297,7 @@ func (p *page) summary() {
 		if h.Until != "" {
 			until = "to " + stamp(parsed(h.Until))
 		}
-		p.line("  ", fmt.Sprintf("%s allows no remediation from %s %s: %s.", short(h.Check), stamp(parsed(h.From)), until, p.paint.Waits(h.Reason)))
+		p.line("  ", fmt.Sprintf("%s allows no %s from %s %s: %s.", short(h.Check), p.heldBack(h), stamp(parsed(h.From)), until, p.paint.Waits(h.Reason)))
 	}
 	if len(s.Unhealthy) == 0 {
 		p.line("  ", p.paint.Good("All are healthy at the end")+".")
@@ -314,6 +314,14 @@ func (p *page) summary() {
 	for _, verdict := range verdicts {
 		p.line("  ", p.paint.Bad(verdict)+" at the end: "+names(of[verdict], called)+".")
 	}
+}
+
+// heldBack is what is not allowed while h lasts: what has begun by then goes on.
+func (p *page) heldBack(h Held) string {
+	if slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(h.From) }) {
+		return "further remediation"
+	}
+	return "remediation"
 }
 
 // moment is what begins at one moment.

@@ -25,6 +25,11 @@ type requestKind struct {
 	played bool
 }
 
+// crdOf is the name of the CustomResourceDefinition of a kind, as those are called that kubemend may act on.
+func crdOf(kind schema.GroupVersionKind) string {
+	return strings.ToLower(kind.Kind) + "s." + kind.Group
+}
+
 // requestKinds are the kinds of requests that the checks make, sorted.
 func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
 	var kinds []requestKind
@@ -35,8 +40,8 @@ func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
 			return
 		}
 		k := requestKind{GroupVersionKind: gvk}
-		for _, r := range s.hosts {
-			k.played = k.played || r.Kind.GroupKind() == gvk.GroupKind()
+		for _, played := range s.kindsOnMetal() {
+			k.played = k.played || played.GroupKind() == gvk.GroupKind()
 		}
 		kinds = append(kinds, k)
 	}

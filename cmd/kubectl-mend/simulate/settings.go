@@ -2,53 +2,112 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"strings"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/serving"
 )
 
-// settings are those of the manager that is played.
-type settings struct {
-	unclaimed   machinehealthcheck.Unclaimed
-	watchFilter string
-	leases      string
-	fencing     fence.Mode
-	// whose says whose they are, as a sentence without a full stop.
+// played are the managers that are played, of which there is at least one.
+type played struct {
+	managers []presence.Manager
+	// whose says whose settings they have, as a sentence without a full stop.
 	whose string
 }
 
-// settingsOf are those of the manager that runs, or the defaults if none does.
-func settingsOf(managers ask.Managers) settings {
-	s := settings{unclaimed: machinehealthcheck.Observe, leases: nhcv1.DefaultLeaseNamespace, fencing: fence.Auto}
-	for _, m := range managers.All {
-		a := m.Announcement
-		if !m.Alive || a == nil || a.Leaving {
-			continue
+// playedOf are the managers that run and stay, each with its settings, or one with defaults if there is none.
+func playedOf(ctx context.Context, w *snapshot.World, known ask.Managers) played {
+	var p played
+	var namespaces, silent []string
+	leaving := ""
+	for _, m := range known.All {
+		switch a := m.Announcement; {
+		case !m.Alive:
+		case a == nil:
+			m.Announcement, m.Trouble = defaults(ctx, w), ""
+			p.managers, silent = append(p.managers, m), append(silent, m.Namespace)
+		case a.Leaving:
+			leaving = m.Namespace
+		default:
+			p.managers, namespaces = append(p.managers, m), append(namespaces, m.Namespace)
 		}
-		s.unclaimed = cmp.Or(machinehealthcheck.Unclaimed(a.Unclaimed), s.unclaimed)
-		s.fencing = cmp.Or(fence.Mode(a.Fencing), s.fencing)
-		s.leases = cmp.Or(a.NodeLeaseNamespace, s.leases)
-		s.watchFilter = a.WatchFilter
-		s.whose = fmt.Sprintf("The manager has the settings of the one in namespace %s", m.Namespace)
-		return s
 	}
-	s.whose = "No manager of kubemend runs there: one with default settings is assumed"
-	if managers.Unknown != "" {
-		s.whose = "Which manager runs there is not known, one with default settings is assumed: " + managers.Unknown
+	var whose []string
+	switch len(namespaces) {
+	case 0:
+	case 1:
+		whose = append(whose, "The manager has the settings of the one in namespace "+namespaces[0])
+	default:
+		whose = append(whose, "The managers have the settings of those in the namespaces "+strings.Join(namespaces, ", "))
 	}
-	return s
+	if len(silent) > 0 {
+		whose = append(whose, fmt.Sprintf("The manager in namespace %s does not say which settings it has: default ones are assumed",
+			strings.Join(silent, ", ")))
+	}
+	if len(p.managers) == 0 {
+		p.managers = []presence.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
+		whose = []string{"No manager of kubemend runs there: one with default settings is assumed"}
+		if leaving != "" {
+			whose[0] = fmt.Sprintf("The manager in namespace %s is leaving: another one with default settings is assumed", leaving)
+		}
+		if known.Unknown != "" {
+			whose[0] = "Which manager runs there is not known, one with default settings is assumed: " + known.Unknown
+		}
+	}
+	if known.Unknown != "" && len(known.All) > 0 {
+		whose = append(whose, "There may be another one, which is assumed to look at all else: "+known.Unknown)
+		p.managers = append(p.managers, presence.Manager{Alive: true, Announcement: &presence.Announcement{Kinds: p.managers[0].Announcement.Kinds}})
+	}
+	p.whose = strings.Join(whose, ". ")
+	return p
 }
 
-// assumptions are those about the manager, and about what it sees.
-func (s *stage) assumptions() []string {
-	all := []string{s.settings.whose}
-	for _, cluster := range s.world.Workloads() {
-		if why, _, unseen := s.world.Unseen(cluster); unseen {
-			all = append(all, fmt.Sprintf("The nodes of cluster %s are out of sight, and stay so: %s", cluster, why))
+// defaults are what a manager would say of itself that was told nothing: it serves what nobody else does.
+func defaults(ctx context.Context, w *snapshot.World) *presence.Announcement {
+	a := &presence.Announcement{}
+	definitions := &serving.Reconciler{Client: w.ReadOnly()}
+	for _, s := range []*serving.Service{serving.NodeHealthChecks(serving.Auto), serving.Metal3Remediations(serving.Auto)} {
+		// Whether a kind is installed the world itself knows, also if the user may not read definitions.
+		if why, because, err := definitions.Why(ctx, s); err == nil && why == foreign {
+			a.Kinds = append(a.Kinds, presence.Kind{CRD: s.CRD, Reason: why, Because: because})
 		}
 	}
-	return all
+	return a
+}
+
+// foreign is why a kind is not served that somebody else serves. (Package serving.)
+const foreign = "Foreign"
+
+// The settings of a manager, which are the defaults of its flags where it does not say them.
+func fencing(m presence.Manager) fence.Mode {
+	return cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto)
+}
+
+func leases(m presence.Manager) string {
+	return cmp.Or(m.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace)
+}
+
+// serves reports whether a manager acts on a kind, by the name of its CustomResourceDefinition.
+func serves(m presence.Manager, crd string) bool {
+	kind, known := m.Serves(crd)
+	return !known || kind.Reason == ""
+}
+
+// unserved says why nobody who is played acts on a kind; empty if somebody does.
+func (p played) unserved(crd string) string {
+	because := ""
+	for _, m := range p.managers {
+		if serves(m, crd) {
+			return ""
+		}
+		kind, _ := m.Serves(crd)
+		because = kind.Because
+	}
+	return because
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/look"
 )
@@ -19,7 +21,7 @@ type Question struct {
 
 	// Manifest is applied before anything else; nil for none.
 	Manifest *Manifest
-	// Namespace is that of the machines that fail; all if it is empty. So it is for the checks that are looked at, if there is no manifest.
+	// Namespace is that of the machines that fail, and of the MachineHealthChecks that are played besides those of the manifest; all if it is empty.
 	Namespace string
 	// From is when the play begins, in whole seconds, and Horizon how long it is.
 	From    time.Time
@@ -117,7 +119,10 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Assumptions = append(s.assumptions(), o.assumptions()...)
+	if a.Assumptions, err = s.assumptions(ctx); err != nil {
+		return nil, err
+	}
+	a.Assumptions = append(a.Assumptions, o.assumptions()...)
 	if a.Now, err = s.looks(ctx, q.wanted); err != nil {
 		return nil, err
 	}
@@ -132,6 +137,12 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	a.Timeline, a.Remediations = s.diary.entries, t.begun
 	a.Summary, err = t.summary(ctx, q.Horizon)
 	return a, err
+}
+
+// plays reports whether a check is played, if there is a manager for it: a world may have more in it than was asked for.
+func (q Question) plays(check *clusterv1.MachineHealthCheck) bool {
+	return q.Namespace == "" || check.Namespace == q.Namespace ||
+		q.Manifest != nil && q.Manifest.has(look.Ref{Kind: "MachineHealthCheck", Namespace: check.Namespace, Name: check.Name})
 }
 
 // wanted reports whether a check is one of those that are asked about.

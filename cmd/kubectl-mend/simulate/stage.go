@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -22,17 +20,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
 
@@ -43,10 +39,11 @@ type stage struct {
 	clock  *clock
 	diary  *diary
 
-	settings settings
-	machines *machinehealthcheck.Reconciler
-	nodes    *nodehealthcheck.Reconciler
-	hosts    []*hostremediation.Reconciler
+	question  Question
+	played    played
+	companies []company
+	// nodes is of the manager that acts on NodeHealthChecks, or of one who only looks at them.
+	nodes *nodehealthcheck.Reconciler
 
 	// due is when each of the objects is to be looked at again, tries how often that has failed in a row.
 	due   map[actor]time.Time
@@ -59,9 +56,9 @@ type actor struct{ kind, namespace, name string }
 func (a actor) ref() look.Ref { return look.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name} }
 
 func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error) {
-	s := &stage{world: w, client: w.Client(), clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
+	s := &stage{world: w, client: w.Client(), question: q, clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
 	s.diary = &diary{clock: s.clock, begin: q.From, said: map[string]bool{}}
-	s.settings = settingsOf(ask.ManagersOf(ctx, w, q.From))
+	s.played = playedOf(ctx, w, ask.ManagersOf(ctx, w, q.From))
 	w.Clock = s.clock
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
@@ -73,46 +70,6 @@ func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error
 		}
 	}
 	return s, nil
-}
-
-// build sets the controllers up, as the manager does: those whose kinds are there.
-func (s *stage) build(ctx context.Context) error {
-	w, c := s.world, s.client
-	requests := &request.Requests{Client: c, Live: c}
-	s.machines = &machinehealthcheck.Reconciler{
-		Client: c, Clusters: w.Clusters(), Requests: requests, Recorder: s.diary, Clock: s.clock,
-		Kinds:     snapshot.NewKinds[*request.Metadata](w, client.HasLabels{mendv1.MadeByUIDLabel}),
-		Unclaimed: s.settings.unclaimed, WatchFilterValue: s.settings.watchFilter,
-	}
-	s.nodes = &nodehealthcheck.Reconciler{
-		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Recorder: s.diary, Clock: s.clock,
-		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, request.NodeChecksMarks()...),
-		LeaseNamespace: s.settings.leases,
-	}
-	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := c.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-		return fmt.Errorf("list BareMetalHosts: %w", err)
-	}
-	if len(hosts.Items) == 0 {
-		return nil // nobody can be played who has no host
-	}
-	installed := func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(w.RESTMapper()) }
-	kinds, err := installed()
-	if err != nil {
-		return err
-	}
-	nodes, turns, wakeups := newNodes(w), &hostremediation.Turns{}, &hostremediation.Wakeups{}
-	for _, kind := range kinds {
-		if kind.New == nil {
-			continue
-		}
-		s.hosts = append(s.hosts, &hostremediation.Reconciler{
-			Kind: kind, Installed: installed, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes,
-			Wakeups: wakeups, Turns: turns, Recorder: s.diary, Clock: s.clock, Fencing: s.settings.fencing,
-			WatchFilterValue: s.settings.watchFilter, Unwatched: true,
-		})
-	}
-	return nil
 }
 
 // unreadable reports whether err says that a kind is not installed, or was not read: then it has no objects here.
@@ -182,8 +139,8 @@ func (s *stage) actors(ctx context.Context) ([]actor, error) {
 		})
 	}
 	err := errors.Join(add("MachineHealthCheck", &clusterv1.MachineHealthCheckList{}), add("NodeHealthCheck", &nhcv1.NodeHealthCheckList{}))
-	for _, r := range s.hosts {
-		err = errors.Join(err, add(r.Kind.Kind, r.Kind.List()))
+	for _, kind := range s.kindsOnMetal() {
+		err = errors.Join(err, add(kind.Kind, kind.List()))
 	}
 	there := make(map[actor]bool, len(all))
 	for _, a := range all {
@@ -207,37 +164,36 @@ func compareActors(a, b actor) int {
 func (s *stage) passes(ctx context.Context, all []actor) {
 	for _, a := range all {
 		ctx := log.IntoContext(ctx, logr.New(errorLog{s.diary, a.ref()}))
-		key := client.ObjectKey{Namespace: a.namespace, Name: a.name}
-		result, err := s.controller(a.kind).Reconcile(ctx, reconcile.Request{NamespacedName: key})
-		after := result.RequeueAfter
+		next, err := s.pass(ctx, a)
 		if err != nil {
 			s.tries[a]++
 			s.diary.trouble(a.ref(), err)
-			after = wake.Backoff(s.tries[a])
+			next = s.clock.Now().Add(wake.Backoff(s.tries[a]))
 		} else {
 			delete(s.tries, a)
 		}
 		delete(s.due, a)
-		if after > 0 {
-			s.due[a] = s.clock.Now().Add(after)
+		if !next.IsZero() {
+			s.due[a] = next
 		}
 	}
 }
 
-// controller is the one that makes passes over the objects of a kind.
-func (s *stage) controller(kind string) reconcile.Reconciler {
-	switch kind {
-	case "MachineHealthCheck":
-		return s.machines
-	case "NodeHealthCheck":
-		return s.nodes
+// pass makes a pass over an object by each controller that is there for it, and returns when the next one is due; zero if that is when
+// something changes.
+func (s *stage) pass(ctx context.Context, a actor) (time.Time, error) {
+	controllers, err := s.controllers(ctx, a)
+	if err != nil {
+		return time.Time{}, err
 	}
-	for _, r := range s.hosts {
-		if r.Kind.Kind == kind {
-			return r
+	next, errs := time.Time{}, make([]error, 0, len(controllers))
+	for _, c := range controllers {
+		result, err := c.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: a.namespace, Name: a.name}})
+		if errs = append(errs, err); result.RequeueAfter > 0 {
+			next = health.Earliest(next, s.clock.Now().Add(result.RequeueAfter))
 		}
 	}
-	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+	return next, errors.Join(errs...)
 }
 
 // dueNow are the objects whose time has come.
@@ -274,13 +230,7 @@ func (s *stage) looks(ctx context.Context, wanted func(look.Ref) bool) ([]look.C
 		if !wanted(a.ref()) {
 			continue
 		}
-		var is *look.Check
-		switch a.kind {
-		case "MachineHealthCheck":
-			is, err = s.machines.Look(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, s.clock.Now())
-		case "NodeHealthCheck":
-			is, err = s.nodes.Look(ctx, a.name, s.clock.Now())
-		}
+		is, err := s.look(ctx, a)
 		if err != nil {
 			return nil, fmt.Errorf("look at %s: %w", a.ref(), err)
 		}
@@ -289,4 +239,32 @@ func (s *stage) looks(ctx context.Context, wanted func(look.Ref) bool) ([]look.C
 		}
 	}
 	return checks, nil
+}
+
+// look is a look at a check, as the managers that are played would have it; nil if there is none.
+func (s *stage) look(ctx context.Context, a actor) (*look.Check, error) {
+	managers := ask.Managers{All: s.played.managers}
+	switch a.kind {
+	case "MachineHealthCheck":
+		check, key := &clusterv1.MachineHealthCheck{}, client.ObjectKey{Namespace: a.namespace, Name: a.name}
+		if err := s.client.Get(ctx, key, check, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		by := s.machineController(presence.Announcement{}) // who looks although it is not theirs
+		if of := s.companyOf(check); of != nil {
+			by = of.machines
+		}
+		is, err := by.Look(ctx, key, s.clock.Now())
+		if is != nil {
+			managers.Attend(is, check)
+		}
+		return is, err
+	case "NodeHealthCheck":
+		is, err := s.nodes.Look(ctx, a.name, s.clock.Now())
+		if is != nil {
+			managers.Serve(is, serving.NodeCheckCRD)
+		}
+		return is, err
+	}
+	return nil, nil
 }

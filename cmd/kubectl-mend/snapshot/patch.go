@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,14 +60,14 @@ func patched(content map[string]any, kind types.PatchType, patch []byte) (map[st
 			return nil, err
 		}
 		steps, err := jsonpatch.DecodePatch(patch)
-		if err == nil {
-			doc, err = steps.Apply(doc)
-		}
-		if err == nil {
-			err = utiljson.Unmarshal(doc, &next)
-		}
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if doc, err = steps.Apply(doc); err == nil {
+			err = utiljson.Unmarshal(doc, &next)
+		}
+		if err != nil { // it is a patch, but none of this object
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}
 		return next, nil
 	}

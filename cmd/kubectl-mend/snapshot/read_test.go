@@ -238,7 +238,7 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	if err := reader.List(t.Context(), pods, client.InNamespace("ns")); err != nil || len(pods.Items) != 1 {
 		t.Errorf("asked live for pods: %v (%v)", pods.Items, err)
 	}
-	if _, err := w.Live(key("silent")); err == nil || errors.Is(err, ErrRecorded) {
+	if _, err := w.Live(key("silent")); err == nil || errors.Is(err, errRecorded) {
 		t.Errorf("a cluster that cannot be reached can be asked: %v", err)
 	}
 }
@@ -385,7 +385,7 @@ func TestALoadedWorldIsTheOneThatWasSaved(t *testing.T) {
 	if why, since, unseen := loaded.Unseen(key("c3")); !unseen || why != "it was lost" || !since.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("unseen %t since %s: %s", unseen, since, why)
 	}
-	if _, err := loaded.Live(key("c1")); !errors.Is(err, ErrRecorded) {
+	if _, err := loaded.Live(key("c1")); !errors.Is(err, errRecorded) {
 		t.Errorf("a file can be asked: %v", err)
 	}
 	legible, err := Load(bytes.NewReader(unpacked(t, file)))

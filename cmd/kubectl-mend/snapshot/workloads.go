@@ -228,13 +228,13 @@ func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey
 	return c.world.Workload(cluster).Client(), nil
 }
 
-// ErrRecorded is the error of who asks a cluster that was recorded, or that nobody may ask.
-var ErrRecorded = errors.New("a recorded world cannot be asked for more than was recorded")
+// errRecorded is the error of who asks a cluster that was recorded, or that nobody may ask.
+var errRecorded = errors.New("a recorded world cannot be asked for more than was recorded")
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
 func (w *World) Live(cluster client.ObjectKey) (client.Reader, error) {
 	if w.live == nil {
-		return nil, ErrRecorded
+		return nil, errRecorded
 	}
 	w.live.mu.Lock()
 	defer w.live.mu.Unlock()

@@ -1,0 +1,223 @@
+package simulate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/serving"
+)
+
+// definition adds a CustomResourceDefinition of which no more is known than its labels.
+func (s *scene) definition(name string, labels map[string]string) *scene {
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	s.objs = append(s.objs, crd)
+	return s
+}
+
+const (
+	metal3PowerCycle = `
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: Metal3RemediationTemplate
+metadata: {name: reboot}
+spec: {template: {spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}}}}
+---`
+)
+
+func metal3Check() string {
+	_, check, _ := strings.Cut(powerCycle, "---")
+	return metal3PowerCycle + strings.Replace(check, "{apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate",
+		"{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: Metal3RemediationTemplate", 1)
+}
+
+func TestTheManagersThatAreThereArePlayed(t *testing.T) {
+	machines := func(s *scene) *scene { return s.workers(5) }
+	metal := func(s *scene) *scene { return s.workers(3).onMetal() }
+	nodes := func(s *scene) *scene { return s.nodesHere(3) }
+	unclaimed := strings.Replace(workersCheck, "  annotations: {cluster.x-k8s.io/paused: kubemend}\n", "", 1)
+	for name, tc := range map[string]struct {
+		scene          func(*scene) *scene
+		managers       map[string]string // by namespace
+		manifest       string
+		fail           string
+		says           string
+		begin          int
+		happens, never string
+		stance         look.Stance
+	}{
+		"nobody": {
+			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs there: one with default settings is assumed", 1, "", "", look.Acting,
+		},
+		"one with its settings": {
+			machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "The manager has the settings of the one in namespace a", 1, "", "", look.Acting,
+		},
+		"one that says nothing": {
+			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not say which settings it has", 1, "", "", look.Acting,
+		},
+		"one that leaves": {
+			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is leaving: another one", 1, "", "", look.Acting,
+		},
+		"one of another namespace": {
+			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
+			"No manager looks at these MachineHealthChecks, which are not played: default/workers", 0, "", "MachineMarkedUnhealthy", look.Nobody,
+		},
+		"one that wants a label": {
+			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not played: default/workers", 0,
+			"", "MachineMarkedUnhealthy", look.Nobody,
+		},
+		"one that wants a label which is there": {
+			machines, map[string]string{"a": `{"watchFilter":"blue"}`},
+			strings.Replace(workersCheck, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w1", "", 1, "", "", look.Acting,
+		},
+		"two, of which the second one looks": {
+			machines, map[string]string{"a": `{"namespace":"other"}`, "b": `{"namespace":"default"}`}, workersCheck, "machine/w1",
+			"those in the namespaces a, b", 1, "", "", look.Acting,
+		},
+		"one that does not act on NodeHealthChecks": {
+			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
+			ladder, "node/n1", "kubemend does not act on NodeHealthChecks, which are not played: it is switched off by a flag", 0, "", "", "",
+		},
+		"two, of which one acts on NodeHealthChecks": {
+			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off"}]}`, "b": `{}`},
+			ladder, "node/n1", "", 2, "", "", look.Acting,
+		},
+		"nobody, where another operator has brought NodeHealthChecks along": {
+			func(s *scene) *scene {
+				return nodes(s).definition("nodehealthchecks.remediation.medik8s.io", map[string]string{"olm.managed": "true"})
+			}, nil, ladder, "node/n1", "its CustomResourceDefinition belongs to", 0, "", "", "",
+		},
+		"one that carries out requests": {
+			metal, map[string]string{"a": `{}`}, metal3Check(), "machine/w2", "is off after 30s", 1, "PoweredOff", "", look.Acting,
+		},
+		"one that leaves requests to CAPM3": {
+			metal, map[string]string{"a": `{"kinds":[{"crd":"metal3remediations.infrastructure.cluster.x-k8s.io","reason":"Foreign","because":"it is CAPM3's"}]}`},
+			metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation: it is CAPM3's", 1, "", "PoweredOff", look.Acting,
+		},
+		"nobody, where CAPM3 has brought its remediations along": {
+			func(s *scene) *scene {
+				return metal(s).definition("metal3remediations.infrastructure.cluster.x-k8s.io", map[string]string{clusterv1.ProviderNameLabel: "infrastructure-metal3"})
+			}, nil, metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation", 1, "", "PoweredOff", look.Acting,
+		},
+		"one that carries out those of another namespace": {
+			metal, map[string]string{"a": `{"namespace":"default","watchFilter":"blue"}`},
+			strings.Replace(powerCycle, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w2", "", 1, "", "PoweredOff", look.Acting,
+		},
+		"one that acts on what is not claimed": {
+			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1, "", "", look.Acting,
+		},
+		"one that does not": {
+			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"observe"}`}, "", "machine/w1", "", 0, "", "", look.Observing,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.scene(aScene(t))
+			for namespace, says := range tc.managers {
+				s.manager(namespace, says)
+			}
+			a := s.run(tc.manifest, ask1(fails(tc.fail)))
+			if assumed := strings.Join(a.Assumptions, "\n"); !strings.Contains(assumed, tc.says) {
+				t.Errorf("%q is not among what is assumed:\n%s", tc.says, assumed)
+			}
+			if a.Summary.Begun != tc.begin {
+				t.Errorf("%d remediations begin, want %d", a.Summary.Begun, tc.begin)
+			}
+			reasons := map[string]bool{}
+			for _, e := range a.Timeline {
+				reasons[e.Reason] = true
+			}
+			if tc.happens != "" && !reasons[tc.happens] || reasons[tc.never] {
+				t.Errorf("%q is to happen, and %q is not: %v", tc.happens, tc.never, reasons)
+			}
+			if len(a.Now) != 1 || tc.stance != "" && a.Now[0].Stance != tc.stance || tc.stance == "" && a.Now[0].Stance == look.Acting {
+				t.Errorf("now it is %+v, want the stance %q", a.Now, tc.stance)
+			}
+			for i := range a.Now[0].Targets {
+				if a.Now[0].Targets[i].Begins {
+					t.Errorf("nothing is wrong yet, and it begins: %+v", a.Now[0].Targets[i])
+				}
+			}
+		})
+	}
+}
+
+func TestChecksOfOtherNamespacesAreNotPlayed(t *testing.T) {
+	for namespace, begin := range map[string]int{"default": 0, "other": 1, "": 1} {
+		s := aScene(t)
+		for _, obj := range aScene(t).workers(5).existing(workersCheck).objs {
+			if c, is := obj.(*clusterv1.Cluster); is {
+				c.UID = "another c1"
+			}
+			obj.SetNamespace("other")
+			s.objs = append(s.objs, obj)
+		}
+		w := s.world()
+		inner := aScene(t).workers(5).silent(time.Hour, "w2").nodes
+		w.SetNodes(client.ObjectKey{Namespace: "other", Name: "c1"}, inner)
+		a, err := Run(t.Context(), w, ask1(func(q *Question) { q.Namespace = namespace }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces are not played (-A)")
+		if a.Summary.Begun != begin || said != (begin == 0) {
+			t.Errorf("-n %q: %d remediations begin, want %d; assumed are %q", namespace, a.Summary.Begun, begin, a.Assumptions)
+		}
+	}
+}
+
+func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
+	s := aScene(t).nodesHere(3)
+	for _, obj := range s.objs {
+		if obj.GetName() == "n1" {
+			obj.SetAnnotations(map[string]string{clusterv1.ClusterNamespaceAnnotation: "mgmt", clusterv1.MachineAnnotation: "m1"})
+		}
+	}
+	for fail, begin := range map[string]int{"node/n1": 0, "node/n2": 2} {
+		w := s.world()
+		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("nobody may read it"))
+		m, err := Read(strings.NewReader(ladder), "ladder.yaml", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := Run(t.Context(), w, ask1(func(q *Question) { q.Fail, q.Manifest = fail, m }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "Nodes whose Machines are in namespace mgmt are left alone, since these could not be read: nobody may read it"
+		if a.Summary.Begun != begin || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
+			t.Errorf("--fail %s: %d remediations begin, want %d; assumed are %q", fail, a.Summary.Begun, begin, a.Assumptions)
+		}
+	}
+}
+
+func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
+	first := presence.Manager{Namespace: "a", Alive: true, Announcement: &presence.Announcement{
+		Namespace: "a", Kinds: []presence.Kind{{CRD: serving.NodeCheckCRD, Reason: "Off", Because: "it is switched off"}},
+	}}
+	p := playedOf(t.Context(), aScene(t).world(), ask.Managers{All: []presence.Manager{first}, Unknown: "leases were not read in all namespaces"})
+	if len(p.managers) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to look at all else: leases were not read") {
+		t.Errorf("%d managers are played: %s", len(p.managers), p.whose)
+	}
+	s := &stage{}
+	for _, m := range p.managers {
+		s.companies = append(s.companies, company{Manager: m})
+	}
+	for namespace, want := range map[string]string{"a": "a", "b": ""} {
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+		if of := s.companyOf(check); of == nil || of.Namespace != want {
+			t.Errorf("a check in %s is looked at by %+v", namespace, of)
+		}
+	}
+	if p.unserved(serving.NodeCheckCRD) == "" || p.unserved(serving.OwnCRD) != "" {
+		t.Error("what one of them does not act on is assumed to be acted on by another")
+	}
+}
