@@ -247,6 +247,9 @@ type machine struct {
 	updating bool
 }
 
+// MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
+const MachineUnread = "its Machine could not be read"
+
 // handsOff is a reason to leave a node alone, as a clause, and what a person has to do to end it.
 type handsOff struct{ why, person string }
 
@@ -265,7 +268,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 		var err error
 		if t.machine, err = r.machineOf(ctx, t.node, watchers); err != nil {
 			w.trouble = append(w.trouble, err)
-			t.machine.handsOff = append(t.machine.handsOff, handsOff{why: "its Machine could not be read"})
+			t.machine.handsOff = append(t.machine.handsOff, handsOff{why: MachineUnread})
 		}
 	}
 }

@@ -123,6 +123,7 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 		case err != nil:
 			checks = append(checks, untold(look.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
 		case check != nil:
+			unreadByYou(check)
 			a.Managers.Serve(check, serving.NodeCheckCRD)
 			checks = append(checks, *check)
 		}

@@ -1,16 +1,21 @@
 package explain
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -123,10 +128,26 @@ func TestExplanationsOfNodes(t *testing.T) {
 		"a step of a ladder whose time is over":          {aScene(ownNodes(due+5*time.Minute, laddered), replaceable, rebooting("n1", 5*time.Minute)), node("n1")},
 		"the only remedy is under way":                   {aScene(ownNodes(due), rebooting("n1", time.Minute)), node("n1")},
 		"a node that was rebooted and is not well again": {aScene(ownNodes(soon), rebooting("n1", 10*time.Minute)), node("n1")},
+		"a node whose Machine you may not read":          {aScene(ownNodes(due, ofMachineElsewhere)), barredFrom("mgmt", node("n1"))},
+		"one whose check is paused besides":              {aScene(ownNodes(due, ofMachineElsewhere, pausedForUpgrade)), barredFrom("mgmt", node("n1"))},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
 		return page80and200(t, e, err)
 	})
+}
+
+// ofMachineElsewhere makes the first node that of a Machine in a namespace of its own.
+func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
+	nodes[0].Annotations = map[string]string{clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: "mgmt"}
+}
+
+// barredFrom asks as somebody who may not read the Machines of a namespace.
+func barredFrom(namespace string, question func(context.Context, *ask.Asker) (*Explanation, error)) func(context.Context, *ask.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
+		a.World.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
+		return question(ctx, a)
+	}
 }
 
 // few has the check remediate however many are unhealthy.
