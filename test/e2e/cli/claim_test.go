@@ -138,7 +138,7 @@ var _ = Describe("While no manager runs", Serial, func() {
 		for _, row := range s.Checks {
 			stances[row.Name] = row.Stance
 		}
-		Expect(stances).To(Equal(map[string]look.Stance{claimed.Name: look.Nobody, check.Name: look.Observing}))
+		Expect(stances).To(Equal(map[string]look.Stance{claimed.Name: look.Nobody, check.Name: look.Core}))
 		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
 
 		e := explained(ctx, "mhc/"+claimed.Name)
