@@ -88,7 +88,7 @@ func kindsOf(looked []serving.Kind, o *options) []presence.Kind {
 			continue
 		}
 		for _, crd := range crds {
-			kinds = append(kinds, presence.Kind{CRD: crd, Reason: "Off", Because: fmt.Sprintf("the feature gate %s is off", gate)})
+			kinds = append(kinds, presence.Kind{CRD: crd, Reason: serving.OffReason, Because: fmt.Sprintf("the feature gate %s is off", gate)})
 		}
 	}
 	slices.SortStableFunc(kinds, func(a, b presence.Kind) int { return cmp.Compare(a.CRD, b.CRD) })

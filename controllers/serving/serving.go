@@ -137,7 +137,7 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	switch {
 	case err != nil:
 	case s.started:
-		if why != "" && why != foreign {
+		if why != "" && why != ForeignReason {
 			return nil
 		}
 		s.Serve(why == "")
@@ -153,13 +153,18 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// foreign is why a kind is not served that somebody else serves.
-const foreign = "Foreign"
+// Why a kind is not served, in a word, as the manager announces it.
+const (
+	// ForeignReason is that of a kind that another controller serves.
+	ForeignReason = "Foreign"
+	// OffReason is that of a kind that was switched off.
+	OffReason = "Off"
+)
 
 // Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
 func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string, err error) {
 	if s.Choice == Off {
-		return "Off", "it is switched off by a flag", nil
+		return OffReason, "it is switched off by a flag", nil
 	}
 	crd, err := r.crd(ctx, s.CRD)
 	switch {
@@ -170,7 +175,7 @@ func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string
 	}
 	if s.Choice == Auto && s.Foreign != nil {
 		if owner := s.Foreign(crd.Labels); owner != "" {
-			return foreign, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
+			return ForeignReason, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
 		}
 	}
 	var missing []string

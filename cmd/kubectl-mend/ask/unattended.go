@@ -9,6 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/serving"
 )
 
 // The reasons of what holds everything back where no manager acts.
@@ -17,12 +18,6 @@ const (
 	NotServed = "KindNotServed"
 	// NoManager is that of an object that no manager looks at.
 	NoManager = "NoManager"
-)
-
-// foreign is the reason of a kind that another controller serves, off that of one that was switched off; as the manager announces them.
-const (
-	foreign = "Foreign"
-	off     = "Off"
 )
 
 // Attend says in c, which is of check, if no manager looks at it.
@@ -92,9 +87,9 @@ func notServed(kind *presence.Kind) string {
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
 func otherwise(kind *presence.Kind) (look.Stance, look.Step) {
 	switch kind.Reason {
-	case foreign:
+	case serving.ForeignReason:
 		return look.Other, look.Step{Text: "the controller that serves the kind acts on it"}
-	case off:
+	case serving.OffReason:
 		return look.Other, look.Step{Text: "another controller acts on it, if one serves the kind"}
 	}
 	return look.Nobody, look.Step{Text: "See to what keeps kubemend from serving the kind", Person: true}

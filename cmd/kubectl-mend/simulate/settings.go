@@ -74,15 +74,12 @@ func defaults(ctx context.Context, w *snapshot.World) *presence.Announcement {
 	definitions := &serving.Reconciler{Client: w.ReadOnly()}
 	for _, s := range []*serving.Service{serving.NodeHealthChecks(serving.Auto), serving.Metal3Remediations(serving.Auto)} {
 		// Whether a kind is installed the world itself knows, also if the user may not read definitions.
-		if why, because, err := definitions.Why(ctx, s); err == nil && why == foreign {
+		if why, because, err := definitions.Why(ctx, s); err == nil && why == serving.ForeignReason {
 			a.Kinds = append(a.Kinds, presence.Kind{CRD: s.CRD, Reason: why, Because: because})
 		}
 	}
 	return a
 }
-
-// foreign is why a kind is not served that somebody else serves. (Package serving.)
-const foreign = "Foreign"
 
 // The settings of a manager, which are the defaults of its flags where it does not say them.
 func fencing(m presence.Manager) fence.Mode {

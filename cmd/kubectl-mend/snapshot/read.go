@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -205,15 +204,11 @@ func (r *reading) install(gk schema.GroupKind) {
 
 // each reads several things at the same time.
 func (r *reading) each(ctx context.Context, tasks []task) {
-	var work errgroup.Group
-	work.SetLimit(atOnce)
+	reads := make([]func(), 0, len(tasks))
 	for _, t := range tasks {
-		work.Go(func() error {
-			r.read(ctx, t)
-			return nil
-		})
+		reads = append(reads, func() { r.read(ctx, t) })
 	}
-	_ = work.Wait() // what cannot be read is missing
+	inParallel(reads)
 }
 
 // Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
