@@ -20,6 +20,7 @@ import (
 type saying struct {
 	health   healthSaying
 	handOver bool // OwnerRemediated=False where it is missing or True; an existing False is the owner's
+	forget   bool // OwnerRemediated=False, left over from before, goes
 	external externalSaying
 	why      string // the message of an external failure
 }
@@ -107,6 +108,9 @@ func (s saying) after(m *clusterv1.Machine, due []health.Finding, now time.Time)
 	if s.handOver {
 		handOver(next, now)
 	}
+	if s.forget {
+		dropOwnerRemediated(next)
+	}
 	s.sayExternal(next, now)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil
@@ -127,6 +131,11 @@ func handOver(m *clusterv1.Machine, now time.Time) {
 		v1beta1conditions.MarkFalse(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
 			clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
 	}
+}
+
+func dropOwnerRemediated(m *clusterv1.Machine) {
+	conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
+	v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
 // sayExternal writes ExternallyRemediated. While a request is under way the condition is the provider's to update or to delete.
@@ -167,8 +176,7 @@ func letGo(m *clusterv1.Machine) *clusterv1.Machine {
 	}
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !handedOver(m) && c.Status == metav1.ConditionFalse &&
 		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
-		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
-		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {

@@ -77,6 +77,16 @@ func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
 	}
 }
 
+func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
+	m := a("m", health.Unhealthy).machine
+	m = saying{health: failed, handOver: true}.after(m, nil, noon)
+	m = saying{health: succeeded}.after(m, nil, noon)
+	next := saying{health: failed, forget: true}.after(m, nil, noon)
+	if conditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
+		t.Errorf("%+v, want no OwnerRemediated", next.Status)
+	}
+}
+
 func TestAProvidersConditionIsNotTouchedWhileItsRequestIsUnderWay(t *testing.T) {
 	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "PoweringOff")
 	next := saying{health: failed, external: waiting}.after(a("m", health.Unhealthy, at).machine, nil, noon)

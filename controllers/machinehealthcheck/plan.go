@@ -188,12 +188,21 @@ func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 		return s
 	}
 	s.start = granted
+	s.say.forget = leftOver(t.machine) && !w.inFlight(t) && (w.remedy.external || !granted)
 	if w.remedy.external {
 		return externalStep(w, s)
 	}
 	s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
 	s.say.external = removed // of a template that the check does not name any more
 	return s
+}
+
+// leftOver reports whether m was well since its owner was asked to remediate it, and the owner has not taken note of that yet: it removes the
+// condition then. (MachineSet, KubeadmControlPlane.) Nobody may call m bad before, unless the owner is to remediate it now: the two conditions
+// together are what owners act on, whatever the limits of the check.
+func leftOver(m *clusterv1.Machine) bool {
+	asked, called := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition), conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return asked != nil && asked.Status == metav1.ConditionFalse && (called == nil || called.Status != metav1.ConditionFalse)
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine.

@@ -22,7 +22,7 @@ func did(s step) string {
 		"1 creates a request": s.create, "1 adopts the request": s.adopt, "1 deletes the request": s.drop, "1 lets go": s.letGo,
 		"2 says healthy": s.say.health == succeeded, "2 says unhealthy": s.say.health == failed,
 		"3 hands over": s.say.handOver, "3 says waiting": s.say.external == waiting, "3 says no template": s.say.external == templateNotFound,
-		"3 says request failed": s.say.external == creationFailed,
+		"3 says request failed": s.say.external == creationFailed, "3 forgets that the owner was asked": s.say.forget,
 	} {
 		if holds {
 			words = append(words, word)
@@ -41,6 +41,10 @@ func did(s step) string {
 func TestStepFor(t *testing.T) {
 	const me, myUID = "check", "check-uid"
 	grants := budget.Grant{Start: 1}
+	wellSince := func(t *target) { // its owner has not taken note yet
+		saidTrue(t)
+		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
+	}
 	cases := map[string]struct {
 		given *world
 		grant budget.Grant
@@ -61,6 +65,13 @@ func TestStepFor(t *testing.T) {
 		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, elder("old"))), grants, "nothing"},
 		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, elder("old"))), grants, "nothing"},
 		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, elder("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
+
+		"one that was well since its owner was asked is not handed over by being marked":         {aWorld(a("m", health.Unhealthy, wellSince)), budget.Grant{Reason: budget.TooMany}, "says unhealthy, forgets that the owner was asked"},
+		"nor while it waits for its turn":                                                        {aWorld(a("m", health.Unhealthy, wellSince)), budget.Grant{}, "says unhealthy, forgets that the owner was asked"},
+		"it is handed over as soon as that is granted":                                           {aWorld(a("m", health.Unhealthy, wellSince)), grants, "says unhealthy, hands over"},
+		"one that was well since its owner was asked gets a request and is not handed over":      {aWorld(a("m", health.Unhealthy, wellSince)).external(), grants, "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
+		"the owner that was asked because a request came to nothing stays asked":                 {aWorld(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
+		"an owner that is asked while its machine was called well goes on if there is a request": {aWorld(a("m", health.Unhealthy, wellSince, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
 
 		"an unhealthy machine gets a request":                        {aWorld(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
 		"W2: one that is being deleted gets none":                    {aWorld(a("m", health.Unhealthy, beingDeleted)).external(), grants, "says unhealthy"},
