@@ -186,10 +186,12 @@ func (p *machinePlay) compareVerdict(t *look.Target, was, is *clusterv1.Machine)
 
 // begun reports whether a pass began the remediation of a machine: its owner was asked, or a request was made.
 func (p *machinePlay) begun(t *look.Target, said *look.Check, before, after objects) bool {
-	asked := func(o objects) bool {
-		return conditions.IsFalse(o.machines[t.Name], clusterv1.MachineOwnerRemediatedCondition)
+	asked := func(o objects) bool { // owners act on both, of machines that are not being deleted anyway
+		m := o.machines[t.Name]
+		return m.DeletionTimestamp.IsZero() && conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) &&
+			conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
 	}
-	if asked(after) && !asked(before) {
+	if asked(after) && !asked(before) && !t.InFlight { // by a request that is under way it was asked before
 		return true
 	}
 	for req := range after.requests {
@@ -286,6 +288,7 @@ func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
 func (p *machinePlay) story(check string) {
 	p.Helper()
 	p.pass(check)
+	p.pass(check) // what a pass changes wakes it again: a request that it has taken over is deleted by the next one
 	before := p.ask(check)
 	next := before.Next
 	if before.Stance != look.Acting || !next.At.After(p.clock.Now()) {
@@ -386,6 +389,17 @@ func TestWhatWasSaidOtherwiseThanItWasDone(t *testing.T) {
 				APIVersion: mendv1.GroupVersion.String(), Kind: "OddRemediationTemplate", Name: "reboot",
 			}
 			bad(s, "m", time.Hour)
+		},
+		"a request that a check of the same name made for a machine that is well takes no place of another": func(s *machineScene) {
+			s.checks[0].Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
+			}
+			s.checks[0].Annotations[mendv1.MaxInFlightAnnotation] = "1"
+			bad(s, "m1", 0)
+			s.aNode(s.aMachine("m0"), corev1.ConditionTrue, at(time.Hour))
+			u := aRequest("HostRemediation", "m0")
+			madeBy(u, "check-a", "another-uid")
+			s.others = append(s.others, u)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
