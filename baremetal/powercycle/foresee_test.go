@@ -49,7 +49,7 @@ func TestForesee(t *testing.T) {
 // longAgo is five minutes before resumed was paused.
 func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
 
-// anyFacts draws a situation, possible or not.
+// anyFacts draws a situation, possible or not; but nobody is well and bad, and no clock begins during a pause, which stops them.
 func anyFacts(t *rapid.T) Facts {
 	var f Facts
 	f.State = rapid.SampledFrom(append([]State{""}, order...)).Draw(t, "state")
@@ -69,6 +69,12 @@ func anyFacts(t *rapid.T) Facts {
 	}
 	for _, is := range []*bool{&f.Turn, &f.Wanted, &f.PoweredOn, &f.Acts} {
 		*is = rapid.IntRange(0, 4).Draw(t, "usual") != 1
+	}
+	f.Well = f.Well && !f.Bad
+	for _, m := range []*time.Time{&f.Since, &f.Began, &f.Asked, &f.Unseen} {
+		if paused := f.Memory.Paused; !paused.IsZero() && m.After(paused) {
+			*m = paused
+		}
 	}
 	f.Machine = rapid.SampledFrom([]Machine{MachinePresent, MachinePresent, MachinePresent, MachineLeaving, MachineGone}).Draw(t, "machine")
 	f.Host = rapid.SampledFrom([]Host{HostOurs, HostOurs, HostOurs, HostForeign, HostGone}).Draw(t, "host")

@@ -31,7 +31,8 @@ type history struct {
 	checks []string
 	limit  map[string]int // how many of its nodes may be bad for a check to begin
 	steps  []corev1.ObjectReference
-	// climbed is the highest rung that was asked for a node since it last had no request.
+	// climbed is the highest rung that was asked for a node since it was last well and had no request, by check and node: whoever takes over from a
+	// check whose ladder came to nothing begins at the foot of its own.
 	climbed map[string]int
 	// asked is when a request was made last, by check and node.
 	asked map[string]time.Time
@@ -240,7 +241,7 @@ func (h *history) look() {
 	}
 	for _, name := range names { // who is well, or another one, and has no request, begins at the first rung when it is bad again
 		if n := h.node(name); (n == nil || nodeReady(n)) && owners[name] == nil {
-			delete(h.climbed, name)
+			maps.DeleteFunc(h.climbed, func(asked string, _ int) bool { return strings.HasSuffix(asked, "/"+name) })
 		}
 	}
 	h.lookAtLeases(owners)
@@ -287,11 +288,12 @@ func (h *history) isMade(obj *unstructured.Unstructured) {
 			}
 		}
 	}
-	was, known := h.climbed[about]
+	asked := by + "/" + about
+	was, known := h.climbed[asked]
 	if first := !known; first && rung != 0 || known && rung != was+1 && rung != was {
-		h.broken = fmt.Sprintf("rung %d for %s after rung %d (known: %v)", rung, about, was, known)
+		h.broken = fmt.Sprintf("%s asks for rung %d for %s after rung %d (known: %v)", by, rung, about, was, known)
 	}
-	h.climbed[about], h.asked[by+"/"+about] = rung, h.clock.Now()
+	h.climbed[asked], h.asked[asked] = rung, h.clock.Now()
 	first := !bad[about]
 	for _, name := range names {
 		n := h.node(name)
