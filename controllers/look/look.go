@@ -6,6 +6,7 @@
 package look
 
 import (
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,25 @@ const (
 	// Nobody is nobody, although nobody asked for that. Because says why.
 	Nobody Stance = "nobody"
 )
+
+// NotSeenByYou is the reason of what is not known since whoever looks may not read it, while the controller may.
+const NotSeenByYou = "NotSeenByYou"
+
+// UntoldThen follows on what happens at some moment, where a hold with that reason is left then.
+const UntoldThen = "; what is done about it then cannot be told with your rights"
+
+// ErrUnread is what the error is of a read whose answer whoever looks does not have: because they may not read it, or for any other reason. The
+// error itself is the one of who has tried. It says nothing about the rights of a controller, and a controller that acts never gets it.
+var ErrUnread = errors.New("it was not read")
+
+// RemedyUnread is what it means that whoever looks may not read the requests of a kind, or their templates: what the controller makes of them is
+// not known.
+func RemedyUnread(kind string) Hold {
+	return Hold{
+		Reason: NotSeenByYou, Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
+		Person: "Ask as somebody who may read " + kind + "s and their templates",
+	}
+}
 
 // Ref names an object as a person would look for it.
 type Ref struct {

@@ -156,6 +156,8 @@ func notHealthy(wanted int, p budget.Population) string {
 // withoutTemplate is why no request can be made for anybody; nil if one can, or if none has to be.
 func withoutTemplate(w *world) *look.Hold {
 	switch {
+	case w.remedy.unread:
+		return notRead(w)
 	case w.remedy.missing != "":
 		return &look.Hold{
 			Reason: mendv1.TemplateMissingReason, Text: noTemplate(w),
@@ -165,6 +167,16 @@ func withoutTemplate(w *world) *look.Hold {
 		return &look.Hold{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
 	}
 	return nil
+}
+
+// notRead is what it means that whoever looks may not read the template or the requests. What the controller makes of them stands in the check.
+func notRead(w *world) *look.Hold {
+	otherwise := "or name another template in spec.remediation.templateRef"
+	if c := conditionOf(w.check, mendv1.RemediationTemplateAvailable); c != nil && c.Status == metav1.ConditionFalse {
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "See to that, " + otherwise}
+	}
+	h := look.RemedyUnread(w.remedy.kind.Kind)
+	return &h
 }
 
 // unusable is why no request for t can be made from the template, although that is there; nil if one can.

@@ -105,8 +105,12 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 		is.UnderwaySince = t.request.CreationTimestamp.Time
 	}
 	is.Answer = answer(w, t)
-	if asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); is.InFlight && t.request == nil && asked != nil {
-		is.UnderwaySince = asked.LastTransitionTime.Time
+	if is.InFlight && t.request == nil {
+		asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
+		if w.remedy.unread && asked == nil {
+			asked = conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
+		}
+		is.UnderwaySince = since(asked)
 	}
 	is.Holds = holds(w, s, t, starts[t])
 	is.Next = nextOf(w, t, &is)

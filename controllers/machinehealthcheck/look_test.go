@@ -57,6 +57,9 @@ func dueIn(d time.Duration) func(*target) {
 	}
 }
 
+// barred is the look of somebody who may read neither templates nor requests.
+func barred(w *world) { w.remedy.known, w.remedy.unread = false, true }
+
 func TestWhatHoldsAMachineBack(t *testing.T) {
 	const me, myUID = "check", "check-uid"
 	tooMany := clusterv1.MachineHealthCheckTooManyUnhealthyReason
@@ -100,6 +103,17 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 			aWorld(a("m", health.Suspect, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *world) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 			}), []string{WithinTimeout, string(budget.AtWork)}},
+		"what whoever looks may not read says nothing of the manager": {
+			aWorld(a("m", health.Unhealthy)).external().with(barred), []string{look.NotSeenByYou}},
+		"whoever may not read requests goes by what the machine says of its own": {
+			aWorld(a("m", health.Unhealthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
+		"and goes by what the check says of its template": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) {
+				barred(w)
+				w.check.Status.Conditions = []metav1.Condition{{
+					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateMissingReason,
+				}}
+			}), []string{mendv1.TemplateMissingReason}},
 		"what cannot be read holds up": {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.known = false }), []string{NotRead}},
 	}

@@ -45,6 +45,8 @@ func begunNext(w *world, t *target, is *look.Target) look.Step {
 		return ownerless
 	case is.Begins:
 		return look.Step{At: w.now, Text: "kubemend " + is.Would}
+	case w.remedy.unread && !OwnerAsked(t.machine):
+		return look.Step{Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", w.remedy.kind.Kind)}
 	case t.request == nil || OwnerAsked(t.machine): // if there is a request, the machine was handed over
 		return byOwner(t.machine)
 	}
@@ -102,7 +104,12 @@ func comesDue(w *world, t *target, is *look.Target, patience *look.Hold) look.St
 		return next
 	}
 	for _, h := range is.Holds {
-		if h != *patience && (blind == nil || h != *blind) {
+		switch {
+		case h == *patience, blind != nil && h == *blind:
+		case h.Reason == look.NotSeenByYou:
+			next.Text = "it counts as unhealthy if nothing changes" + look.UntoldThen
+			return next
+		default:
 			next.Text = "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(&h)
 			return next
 		}

@@ -74,6 +74,9 @@ func (w *world) inFlight(t *target) bool {
 	if t.request != nil {
 		return w.ownership(t.request) != Foreign
 	}
+	if w.remedy.unread && saidRequested(t.machine) {
+		return true
+	}
 	return OwnerAsked(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
 }
 
@@ -81,6 +84,12 @@ func (w *world) inFlight(t *target) bool {
 func OwnerAsked(m *clusterv1.Machine) bool {
 	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
 	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
+}
+
+// saidRequested reports whether m says that there is a request for it, which a check made: for whoever may not read requests.
+func saidRequested(m *clusterv1.Machine) bool {
+	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
+	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
 }
 
 // startable reports whether a remediation of t waits for nothing but to be granted.

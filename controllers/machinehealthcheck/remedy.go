@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -33,6 +35,8 @@ type remedy struct {
 	known bool
 	// missing says why there is no template; empty if there is one.
 	missing string
+	// unread says that whoever looks may not read what the controller may: the template, or the requests.
+	unread bool
 	// mend is what a person can do about that, as the beginning of a sentence.
 	mend string
 
@@ -48,8 +52,11 @@ func (r remedy) seen() bool { return !r.external || r.known }
 func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {
 	w.remedy = remedy{known: true}
 	if ref := w.check.Spec.Remediation.TemplateRef; ref.IsDefined() {
-		if err := r.observeTemplate(ctx, w, ref); err != nil {
+		err := r.observeTemplate(ctx, w, ref)
+		if w.remedy.unread = errors.Is(err, look.ErrUnread); err != nil {
 			w.remedy.known = false
+		}
+		if err != nil && !w.remedy.unread {
 			w.trouble = append(w.trouble, err)
 		}
 	}
@@ -96,7 +103,7 @@ func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.Grou
 		w.remedy.mend = "Install the kind"
 		w.lookAgainIn(missingKind)
 		return false, nil
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
 		w.remedy.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
 		w.remedy.mend = "Give it that right"
 		w.lookAgainIn(missingKind)

@@ -1,8 +1,12 @@
 package machinehealthcheck
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,6 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -48,5 +53,39 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	r.observeStrays(t.Context(), w)
 	if len(w.strays) != 1 || w.strays[0].Name != "left-behind" {
 		t.Errorf("strays are %v, want left-behind alone", w.strays)
+	}
+}
+
+// forbiddenKinds are kinds that may not be read.
+type forbiddenKinds struct {
+	Kinds
+	err error
+}
+
+func (k forbiddenKinds) Ready(context.Context, schema.GroupVersionKind) (bool, error) {
+	return false, k.err
+}
+func (k forbiddenKinds) InUse() []schema.GroupVersionKind { return nil }
+
+func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
+	for name, tc := range map[string]struct {
+		err     error
+		missing string
+		unread  bool
+	}{
+		"the manager may not":   {forbidden, "kubemend has no right to list the kind", false},
+		"whoever looks may not": {fmt.Errorf("%w: %w", look.ErrUnread, forbidden), "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(a("m", health.Unhealthy)).external()
+			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemedy(t.Context(), w)
+			if is := w.remedy; is.known || is.unread != tc.unread || !strings.HasPrefix(is.missing, tc.missing) || (tc.missing == "") != (is.missing == "") {
+				t.Errorf("missing %q, unread %t, known %t; want missing %q, unread %t", is.missing, is.unread, is.known, tc.missing, tc.unread)
+			}
+			if len(w.trouble) > 0 {
+				t.Errorf("it is trouble: %v", w.trouble)
+			}
+		})
 	}
 }

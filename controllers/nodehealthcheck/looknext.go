@@ -116,7 +116,12 @@ func comesDue(t *target, is *look.Target) look.Step {
 		return next
 	}
 	for _, h := range is.Holds {
-		if lasts(h, next.At) {
+		switch {
+		case !lasts(h, next.At):
+		case h.Reason == look.NotSeenByYou:
+			next.Text += look.UntoldThen
+			return next
+		default:
 			next.Text += "; as things stand nothing is done about it then"
 			if h.Ends == "" {
 				next.Text += ": " + h.Text

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -31,6 +33,8 @@ type remedy struct {
 	order    *int                    // of its step; nil without a ladder
 	// object is the template; nil if it cannot be used, and then the check is disabled.
 	object *unstructured.Unstructured
+	// unread says that whoever looks may not read what the controller may: the template, or the requests.
+	unread bool
 }
 
 // String names r for people.
@@ -111,9 +115,14 @@ func (r *Reconciler) observeRemedies(ctx context.Context, w *world) {
 	for i := range w.remedies {
 		why, err := r.observeRemedy(ctx, w, &w.remedies[i])
 		if err != nil {
-			w.trouble = append(w.trouble, err)
 			w.unreadable[w.remedies[i].kind.GroupKind()] = true
-			continue
+		}
+		switch {
+		case errors.Is(err, look.ErrUnread):
+			w.remedies[i].unread = true
+			why = disabledBefore(w.check)
+		case err != nil:
+			w.trouble = append(w.trouble, err)
 		}
 		if why != nil && w.disabled == nil {
 			w.disabled = why
@@ -127,6 +136,20 @@ func (r *Reconciler) observeRemedies(ctx context.Context, w *world) {
 	r.observeFormer(ctx, w)
 }
 
+// disabledBefore is why a check was disabled because of its templates, by what it says itself; nil if it was not. It is the word of the controller,
+// for whoever may not read the templates.
+func disabledBefore(check *nhcv1.NodeHealthCheck) *disabling {
+	c := conditionOf(check, nhcv1.DisabledCondition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	switch c.Reason {
+	case nhcv1.TemplateNotFoundReason, nhcv1.TemplateInvalidReason, nhcv1.TemplateForbiddenReason:
+		return &disabling{c.Reason, c.Message}
+	}
+	return nil
+}
+
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
 func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 	for i := range w.check.Status.UnhealthyNodes {
@@ -138,6 +161,8 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 			ready, err := r.Kinds.Ready(ctx, kind)
 			switch {
 			case request.Missing(err): // then there are none
+			case errors.Is(err, look.ErrUnread):
+				w.unreadable[kind.GroupKind()] = true
 			case err != nil:
 				w.unreadable[kind.GroupKind()] = true
 				w.trouble = append(w.trouble, err)
@@ -159,7 +184,7 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 		case request.Missing(err):
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.notFound(err), nil
-		case apierrors.IsForbidden(err):
+		case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
 			w.unreadable[m.kind.GroupKind()] = true
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.forbidden(kind, err), nil

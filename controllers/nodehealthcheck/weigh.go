@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -76,6 +77,9 @@ func (w *world) holds(s summary) []look.Hold {
 
 // unusable is why nothing can be made: the check is disabled, or a template of it is not known.
 func (w *world) unusable() look.Hold {
+	if i := slices.IndexFunc(w.remedies, func(m remedy) bool { return m.unread }); i >= 0 && w.disabled == nil {
+		return look.RemedyUnread(w.remedies[i].kind.Kind)
+	}
 	if w.disabled == nil {
 		return look.Hold{Reason: nhcv1.UnreadReason, Text: "A remediation template could not be read for the moment"}
 	}

@@ -87,7 +87,7 @@ func (s *machineScene) elder(check *clusterv1.MachineHealthCheck, m *clusterv1.M
 func (s *machineScene) retried(said *look.Check) time.Duration {
 	for _, check := range s.checks {
 		kind := check.Spec.Remediation.TemplateRef.Kind
-		if check.Name == said.Name && (kind == "GoneRemediationTemplate" || kind == "SecretRemediationTemplate") {
+		if check.Name == said.Name && kind == "GoneRemediationTemplate" {
 			return 30 * time.Second
 		}
 	}

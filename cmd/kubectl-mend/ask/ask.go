@@ -177,9 +177,6 @@ func untold(check look.Ref, why error) look.Check {
 	}
 }
 
-// NotSeenByYou is the reason of a machine whose node the user cannot see, while the manager may.
-const NotSeenByYou = "NotSeenByYou"
-
 // blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
 // itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
 // the control plane is initialized the manager asks for no nodes either.
@@ -194,7 +191,7 @@ func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.Mach
 		return nil
 	}
 	hold := look.Hold{
-		Reason: NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
+		Reason: look.NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
 		Person: "Ask as somebody who may read its kubeconfig, and can reach it",
 	}
 	is.Unseen, is.UnseenSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""

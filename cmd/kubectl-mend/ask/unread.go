@@ -17,7 +17,7 @@ func unreadByYou(c *look.Check) {
 				continue
 			}
 			t.Holds[j] = look.Hold{
-				Reason: NotSeenByYou, Text: "What its Machine says could not be read with your rights, and the manager may read it",
+				Reason: look.NotSeenByYou, Text: "What its Machine says could not be read with your rights, and the manager may read it",
 				Person: "Ask as somebody who may read the Machine, its Cluster and its MachineHealthChecks",
 			}
 			if len(t.Holds) == 1 && !t.InFlight {

@@ -50,7 +50,7 @@ func doing(c *look.Check, t *look.Target) string {
 		return "and it is Cluster API core that acts on it"
 	case actsElsewhere(c):
 		return "and it is not kubemend that acts on it"
-	case len(t.Holds) == 1 && heldBy(t, ask.NotSeenByYou):
+	case len(t.Holds) == 1 && heldBy(t, look.NotSeenByYou):
 		return "and it cannot be told with your rights whether its remediation begins"
 	}
 	return "and is not remediated"

@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
 )
 
@@ -27,7 +29,11 @@ func (s *stage) assumptions(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(append(all, ofMachines...), ofNodes...)
+	unread, err := s.unreadRemedies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Concat(all, ofMachines, ofNodes, unread)
 	for _, cluster := range s.world.Workloads() {
 		if why, _, unseen := s.world.Unseen(cluster); unseen {
 			all = append(all, fmt.Sprintf("The nodes of cluster %s are out of sight, and stay so: %s", cluster, why))
@@ -65,6 +71,26 @@ func (s *stage) unplayedMachineChecks(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
+// unreadRemedies says which remediations are not played since their templates, or the requests that there are, could not be read.
+func (s *stage) unreadRemedies(ctx context.Context) ([]string, error) {
+	kinds, err := s.requestKinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, kind := range kinds {
+		for _, name := range []string{kind.Kind + request.TemplateSuffix, kind.Kind} {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(kind.GroupVersion().WithKind(name + "List"))
+			if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); errors.Is(err, look.ErrUnread) {
+				all = append(all, fmt.Sprintf("%ss and their templates are not made and not played, since they could not be read: %v", kind.Kind, err))
+				break
+			}
+		}
+	}
+	return all, nil
+}
+
 // unplayedNodes says which NodeHealthChecks, and which nodes of those that they select, are not played.
 func (s *stage) unplayedNodes(ctx context.Context) ([]string, error) {
 	checks, nodes := &nhcv1.NodeHealthCheckList{}, &corev1.NodeList{}
@@ -86,7 +112,7 @@ func (s *stage) unplayedNodes(ctx context.Context) ([]string, error) {
 			continue
 		}
 		err := s.client.List(ctx, &clusterv1.MachineList{}, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-		if !errors.Is(err, snapshot.ErrUnread) {
+		if !errors.Is(err, look.ErrUnread) {
 			continue
 		}
 		why := fmt.Sprintf("Nodes whose Machines are in namespace %s are left alone, since these could not be read: %v", namespace, err)

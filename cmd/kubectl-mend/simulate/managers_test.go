@@ -174,6 +174,27 @@ func TestChecksOfOtherNamespacesAreNotPlayed(t *testing.T) {
 	}
 }
 
+func TestRemediationsThatCouldNotBeReadAreNotPlayed(t *testing.T) {
+	w := aScene(t).nodesHere(3).world()
+	for _, kind := range []string{"Reboot", "RebootTemplate"} {
+		gvk := schema.GroupVersionKind{Group: "remedy.example.org", Version: "v1", Kind: kind}
+		w.Forbid(gvk, strings.ToLower(kind)+"s", true, "", errors.New("nobody may read it"))
+	}
+	check := ladder[strings.LastIndex(ladder, "---"):]
+	m, err := Read(strings.NewReader(check), "check.yaml", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Run(t.Context(), w, ask1(func(q *Question) { q.Fail, q.Manifest = "node/n2", m }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Reboots and their templates are not made and not played, since they could not be read: nobody may read it"
+	if a.Summary.Begun != 0 || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
+		t.Errorf("%d remediations begin, want none; assumed are %q", a.Summary.Begun, a.Assumptions)
+	}
+}
+
 func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	s := aScene(t).nodesHere(3)
 	for _, obj := range s.objs {

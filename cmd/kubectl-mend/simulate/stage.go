@@ -74,7 +74,7 @@ func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error
 
 // unreadable reports whether err says that a kind is not installed, or was not read: then it has no objects here.
 func unreadable(err error) bool {
-	return meta.IsNoMatchError(err) || errors.Is(err, snapshot.ErrUnread)
+	return meta.IsNoMatchError(err) || errors.Is(err, look.ErrUnread)
 }
 
 // nodes are those of workload clusters in memory. Nothing is watched: whatever leaves a node is seen by the next pass.

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +16,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // installed is a kind as an API server serves it.
@@ -85,20 +86,16 @@ func (w *World) find(gvk schema.GroupVersionKind) (*kind, error) {
 	return k, nil
 }
 
-// ErrUnread is what the error is of whoever reads what the world does not have, since it was not read: because nobody may, or for any other reason.
-// The error itself is the one of who has tried.
-var ErrUnread = errors.New("it was not read")
-
-// unreadError is an error that is ErrUnread as well.
+// unreadError is an error that is look.ErrUnread as well.
 type unreadError struct{ error }
 
 // Is implements what errors.Is asks for.
-func (unreadError) Is(target error) bool { return target == ErrUnread }
+func (unreadError) Is(target error) bool { return target == look.ErrUnread }
 
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
-// unread is why a namespace of the kind was not read; nil if it was. It is ErrUnread.
+// unread is why a namespace of the kind was not read; nil if it was. It is look.ErrUnread.
 func (k *kind) unread(namespace string) error {
 	if why := k.whyUnread(namespace); why != nil {
 		return unreadError{why}
