@@ -20,9 +20,9 @@ const pluginSource = "github.com/kubemend/kubemend/cmd/kubectl-mend"
 // cliWorlds are what the command line is measured in, and how often.
 func cliWorlds(quick bool) ([]world, int) {
 	if quick {
-		return []world{{200, 1}, {100, 1}}, 3
+		return []world{{200, 4}, {100, 1}}, 3
 	}
-	return []world{{5000, 1}, {1000, 1}}, 10
+	return []world{{5000, 50}, {5000, 1}, {1000, 1}}, 10
 }
 
 // question is a command that is measured, and how long it may take.
@@ -176,11 +176,11 @@ func (r report) cliMarkdown() string {
 
 // cliMethod says how the figures of the command line are taken, and what distorts them.
 const cliMethod = `One management and one workload API server of their own, with Machines of about 4 KiB and what a manager has written on them, Nodes of
-about 8 KiB and one MachineHealthCheck. Each run of a command is a process of its own and is measured from its start to its end, as an
+about 8 KiB and one MachineHealthCheck for each cluster. Each run of a command is a process of its own and is measured from its start to its end, as an
 administrator who waits for it would; one run before is not counted. Memory and processor time are those that the system has counted
 for the process. The machine that is explained has just fallen silent. The aim is for the worst run.
 
 The API servers, etcd and the manager share the cores with the command: about as much as the command works, the API servers do, to list all
-Machines and Nodes once for each run. How much of a limit is used depends on all machines of a check, so all of them are read to explain one: the list of
-5000 Machines alone, 40 MB of JSON, takes an API server about 1.8 s here, whoever asks for it, and however it is asked.
+Machines and Nodes once for each run. How much of a limit is used depends on all machines of a check, so all those of its cluster are read to explain one.
+The list of 5000 Machines alone, 40 MB of JSON, takes an API server about 1.8 s here, whoever asks for it, and however it is asked.
 `
