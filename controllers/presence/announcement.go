@@ -7,6 +7,7 @@ package presence
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -73,17 +74,17 @@ type Manager struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Serves returns what the manager says of a kind, and whether it says anything.
-func (m Manager) Serves(crd string) (Kind, bool) {
+// Unserved returns what the manager says of a kind that it does not serve, by the name of the CustomResourceDefinition; nil if it serves the kind,
+// or says nothing of it.
+func (m Manager) Unserved(crd string) *Kind {
 	if m.Announcement == nil {
-		return Kind{}, false
+		return nil
 	}
-	for _, k := range m.Announcement.Kinds {
-		if k.CRD == crd {
-			return k, true
-		}
+	i := slices.IndexFunc(m.Announcement.Kinds, func(k Kind) bool { return k.CRD == crd && k.Reason != "" })
+	if i < 0 {
+		return nil
 	}
-	return Kind{}, false
+	return &m.Announcement.Kinds[i]
 }
 
 // read is the announcement on a lease; nil if there is none.

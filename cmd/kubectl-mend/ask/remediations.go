@@ -131,8 +131,8 @@ func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*look
 func (m Managers) serving(crd, namespace string) []presence.Announcement {
 	var all []presence.Announcement
 	for _, is := range m.All {
-		switch kind, known := is.Serves(crd); {
-		case !is.Alive || known && kind.Reason != "":
+		switch {
+		case !is.Alive || is.Unserved(crd) != nil:
 		case is.Announcement == nil:
 			all = append(all, presence.Announcement{}) // it is taken that it looks at everything
 		case is.Announcement.Namespace == "" || is.Announcement.Namespace == namespace:

@@ -92,11 +92,9 @@ func (m Managers) serves(crd string) (bool, *presence.Kind) {
 		if !is.Alive || is.Announcement != nil && is.Announcement.Leaving {
 			continue
 		}
-		kind, known := is.Serves(crd)
-		if !known || kind.Reason == "" {
+		if not = is.Unserved(crd); not == nil {
 			return true, nil
 		}
-		not = &kind
 	}
 	return not == nil && m.Unknown != "", not
 }

@@ -42,7 +42,7 @@ func (s *stage) build(ctx context.Context) error {
 	by := s.played.managers[0]
 	for _, m := range s.played.managers {
 		s.companies = append(s.companies, company{m, s.machineController(*m.Announcement), s.hostControllers(m, kinds)})
-		if serves(m, serving.NodeCheckCRD) && !serves(by, serving.NodeCheckCRD) {
+		if m.Unserved(serving.NodeCheckCRD) == nil && by.Unserved(serving.NodeCheckCRD) != nil {
 			by = m
 		}
 	}
@@ -84,7 +84,7 @@ func (s *stage) hostControllers(m presence.Manager, kinds []hostremediation.Kind
 	nodes, turns, wakeups := newNodes(w), &hostremediation.Turns{}, &hostremediation.Wakeups{}
 	var all []*hostremediation.Reconciler
 	for _, kind := range kinds {
-		if !serves(m, crdOf(kind.GroupVersionKind)) {
+		if m.Unserved(crdOf(kind.GroupVersionKind)) != nil {
 			continue
 		}
 		all = append(all, &hostremediation.Reconciler{
@@ -113,7 +113,7 @@ func (s *stage) kindsOnMetal() []hostremediation.Kind {
 // companyOf is that of the manager that looks at a check; nil if none does.
 func (s *stage) companyOf(check *clusterv1.MachineHealthCheck) *company {
 	for i := range s.companies {
-		if c := &s.companies[i]; c.Covers(check) && serves(c.Manager, serving.MachineCheckCRD) {
+		if c := &s.companies[i]; c.Covers(check) && c.Manager.Unserved(serving.MachineCheckCRD) == nil {
 			return c
 		}
 	}

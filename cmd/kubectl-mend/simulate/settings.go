@@ -90,21 +90,15 @@ func leases(m presence.Manager) string {
 	return cmp.Or(m.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace)
 }
 
-// serves reports whether a manager acts on a kind, by the name of its CustomResourceDefinition.
-func serves(m presence.Manager, crd string) bool {
-	kind, known := m.Serves(crd)
-	return !known || kind.Reason == ""
-}
-
 // unserved says why nobody who is played acts on a kind; empty if somebody does.
 func (p played) unserved(crd string) string {
 	because := ""
 	for _, m := range p.managers {
-		if serves(m, crd) {
+		not := m.Unserved(crd)
+		if not == nil {
 			return ""
 		}
-		kind, _ := m.Serves(crd)
-		because = kind.Because
+		because = not.Because
 	}
 	return because
 }
