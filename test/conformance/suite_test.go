@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // What all specs share: one management cluster without Cluster API's controllers, one workload cluster whose nodes nobody looks after, and
@@ -44,11 +45,8 @@ func TestConformance(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
+	control = spec.Rig(ctx)
 	var err error
-	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
-
 	management, err = control.Management(ctx, rig.ManagementOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	workload, err = control.Workload(ctx, "workload", rig.WorkloadOptions{Bare: true})

@@ -17,8 +17,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -66,10 +64,7 @@ func TestEndToEnd(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
-	var err error
-	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	control = spec.Rig(ctx)
 
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -84,6 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, shared.plane}) })
 	here = clientFor(management.Config())
+	var err error
 	account, err = management.Install(ctx, "default")
 	Expect(err).NotTo(HaveOccurred())
 	startInfrastructure()
@@ -93,15 +89,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
 
-func clientFor(config *rest.Config) client.Client {
+func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
-	config.QPS = -1 // a thousand machines
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
+	return spec.Client(config, clusterv1.AddToScheme)
 }
 
 func startInfrastructure() {

@@ -37,6 +37,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/workload"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // controllers are those of one scene, as main.go sets them up, with the scene's clock and for its namespace alone.
@@ -64,7 +65,7 @@ func (s *scene) start() {
 	c := &controllers{options: controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue}}
 	ctx, stop := context.WithCancel(context.Background())
 	var err error
-	c.mgr, err = ctrl.NewManager(unhurried(way.Config()), s.managerOptions())
+	c.mgr, err = ctrl.NewManager(spec.Unhurried(way.Config()), s.managerOptions())
 	Expect(err).NotTo(HaveOccurred())
 	c.writer = client.WithFieldOwner(c.mgr.GetClient(), mendv1.FieldOwner)
 	c.connect(ctx)

@@ -250,7 +250,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.ends(ctx, "HandedOver")
 		vanishes(ctx, builders.Metal3Machine(m.machine(ctx))) // its owner replaces it
 		vanishes(ctx, m.machine(ctx))
-		provider, err := simulator.NewInfrastructure(unhurried(plane.Config()), simulator.InfrastructureOptions{Namespace: s.namespace, Hosts: hosts})
+		provider, err := simulator.NewInfrastructure(spec.Unhurried(plane.Config()), simulator.InfrastructureOptions{Namespace: s.namespace, Hosts: hosts})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(provider.Serve(client.ObjectKeyFromObject(s.cluster), plane.Config())).To(Succeed())
 		playing, stop := context.WithCancel(ctx)

@@ -59,10 +59,8 @@ func TestBareMetalConformance(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	control, err := rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
-	plane, err = control.Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
+	var err error
+	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
 	Expect(err).NotTo(HaveOccurred())
 
 	for _, add := range []func(*runtime.Scheme) error{
@@ -70,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
-	config := unhurried(plane.Config())
+	config := spec.Unhurried(plane.Config())
 	web, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	mapper, err = apiutil.NewDynamicRESTMapper(config, web)
@@ -84,17 +82,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	way.Expect("", 0, "").Refuse(misdirected) // for objects of no namespace
 
 	history = newChronicle(config)
-	hosts, err = simulator.NewHosts(unhurried(plane.Config()), simulator.HostsOptions{})
+	hosts, err = simulator.NewHosts(spec.Unhurried(plane.Config()), simulator.HostsOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	spec.Beside(hosts.Start)
 }, NodeTimeout(3*time.Minute))
-
-// unhurried leaves the pace of requests to the API server.
-func unhurried(config *rest.Config) *rest.Config {
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	return config
-}
 
 // counts reports whether c is a write that has an effect on the world. Events have none.
 func counts(c gateway.Call) bool {

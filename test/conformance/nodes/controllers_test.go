@@ -37,6 +37,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // start starts the controller of a scene as nodehealth.go does, for the first time or after kill: with the scene's clock, and for its nodes,
@@ -49,7 +50,7 @@ func (s *scene) start() {
 	Expect(err).NotTo(HaveOccurred())
 	through.Impersonate.UserName = s.wanted.user
 	ctx, stop := context.WithCancel(context.Background())
-	mgr, err := ctrl.NewManager(unhurried(through), s.managerOptions())
+	mgr, err := ctrl.NewManager(spec.Unhurried(through), s.managerOptions())
 	Expect(err).NotTo(HaveOccurred())
 	s.control(mgr)
 	ended := make(chan error, 1)

@@ -32,6 +32,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // What all specs share.
@@ -54,10 +55,8 @@ func TestNodeConformance(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	control, err := rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
-	plane, err = control.Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
+	var err error
+	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
 	Expect(err).NotTo(HaveOccurred())
 
 	for _, add := range []func(*runtime.Scheme) error{
@@ -65,7 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
-	config := unhurried(plane.Config())
+	config := spec.Unhurried(plane.Config())
 	web, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	mapper, err = apiutil.NewDynamicRESTMapper(config, web)
@@ -82,13 +81,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	install(ctx, all...)
 }, NodeTimeout(3*time.Minute))
-
-// unhurried leaves the pace of requests to the API server.
-func unhurried(config *rest.Config) *rest.Config {
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	return config
-}
 
 // counts reports whether c is a write that has an effect on the world. Events have none.
 func counts(c gateway.Call) bool { return c.Resource != "events" && c.Resource != "" }

@@ -16,8 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -69,10 +67,7 @@ func TestBareMetal(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	var err error
-	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	control = spec.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
@@ -94,6 +89,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane, seeded.plane}) })
 	here = clientFor(management.Config())
 	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
+	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	startWorld()
@@ -114,32 +110,18 @@ func startManager(ctx context.Context, more ...string) {
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
-		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	config.QPS = -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
+	return spec.Client(config, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
+		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }
 
 // startWorld starts everybody who plays what this machine cannot have.
 func startWorld() {
 	GinkgoHelper()
-	var err error
-	hosts, err = simulator.NewHosts(management.Config(), simulator.HostsOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
-	Expect(err).NotTo(HaveOccurred())
+	hosts, provider = spec.Hardware(management.Config())
 	scheduler, err := simulator.NewScheduler(rack.plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
 	attacher, err = simulator.NewAttacher(rack.plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
-	for _, start := range []func(context.Context) error{hosts.Start, provider.Start, scheduler.Start, attacher.Start} {
-		spec.Beside(start)
-	}
+	spec.Beside(scheduler.Start)
+	spec.Beside(attacher.Start)
 }

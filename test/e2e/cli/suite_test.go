@@ -16,8 +16,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,10 +57,7 @@ func TestCommandLine(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plugin).To(BeAnExistingFile(), "run make build")
-	var err error
-	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
+	control = spec.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
@@ -77,9 +72,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane}) })
 	here = clientFor(management.Config())
+	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	startWorld()
+	hosts, provider = spec.Hardware(management.Config())
 	startManager(ctx)
 	rack.build(ctx)
 }, NodeTimeout(5*time.Minute))
@@ -96,27 +92,5 @@ func startManager(ctx context.Context) {
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	config.QPS = -1
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
-// startWorld starts everybody who plays what this machine cannot have.
-func startWorld() {
-	GinkgoHelper()
-	var err error
-	hosts, err = simulator.NewHosts(management.Config(), simulator.HostsOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
-	Expect(err).NotTo(HaveOccurred())
-	for _, start := range []func(context.Context) error{hosts.Start, provider.Start} {
-		spec.Beside(start)
-	}
+	return spec.Client(config, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 }

@@ -18,10 +18,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,16 +68,14 @@ func TestNodes(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	control = spec.Rig(ctx)
 	var err error
-	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed(), "nothing is left of all programs and their files") })
 	plane, err = control.Management(ctx, rig.ManagementOptions{
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds}, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane}, providerX.Group, pill.Group, agent.Group) })
-	here = clientFor(plane.Config())
+	here = spec.Client(plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 	for _, kind := range []schema.GroupVersionKind{providerX, pill, agent} {
 		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
 	}
@@ -102,38 +97,16 @@ func startManager(ctx context.Context, more ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func clientFor(config *rest.Config) client.WithWatch {
-	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
 // startWorld starts everybody who plays what this machine cannot have.
 func startWorld() {
 	GinkgoHelper()
-	hosts, err := simulator.NewHosts(plane.Config(), simulator.HostsOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	provider, err = simulator.NewInfrastructure(plane.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
-	Expect(err).NotTo(HaveOccurred())
-	starts := []func(context.Context) error{hosts.Start, provider.Start}
+	_, provider = spec.Hardware(plane.Config())
 	for _, o := range []simulator.RemediatorOptions{
 		{Kind: providerX, Takes: time.Second, Remedy: restart}, {Kind: pill, Takes: time.Second, Remedy: restart}, {Kind: agent, Takes: agentTakes},
 	} {
 		remediator, err := simulator.NewRemediator(plane.Config(), o)
 		Expect(err).NotTo(HaveOccurred())
-		starts = append(starts, remediator.Start)
-	}
-	for _, start := range starts {
-		spec.Beside(start)
+		spec.Beside(remediator.Start)
 	}
 }
 

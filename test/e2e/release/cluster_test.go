@@ -9,7 +9,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
@@ -34,29 +33,14 @@ func newCluster(ctx context.Context, o rig.ManagementOptions) *cluster {
 	certManager, err := rig.CertManager()
 	Expect(err).NotTo(HaveOccurred())
 	o.CRDs = append(o.CRDs, certManager)
-	plane, err := newRig(ctx).Management(ctx, o)
+	plane, err := spec.Rig(ctx).Management(ctx, o)
 	Expect(err).NotTo(HaveOccurred())
 	return reach(plane)
 }
 
-func newRig(ctx context.Context) *rig.Rig {
-	GinkgoHelper()
-	r, err := rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(r.Stop()).To(Succeed()) })
-	return r
-}
-
 func reach(plane *rig.ControlPlane) *cluster {
 	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
-	config := plane.Config()
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return &cluster{Client: c, plane: plane}
+	return &cluster{Client: spec.Client(plane.Config(), apiextensionsv1.AddToScheme), plane: plane}
 }
 
 // install applies a manifest as `kubectl apply --server-side` does: a field that the API server does not know is refused. What webhooks there are

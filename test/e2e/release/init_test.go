@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // Nothing runs the Deployments: clusterctl is not told to wait for them. All else is done for real, by an API server that had nothing at all,
@@ -31,7 +32,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 
 	BeforeAll(func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := newRig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: rig.OwnerControllers()})
+		plane, err := spec.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: rig.OwnerControllers()})
 		Expect(err).NotTo(HaveOccurred())
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))

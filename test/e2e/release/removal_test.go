@@ -27,6 +27,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves is a process that believes to be in one of them.
@@ -64,7 +65,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 
 	It("after it has let go, clusterctl has deleted it, and what clusterctl leaves is deleted by hand", func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := newRig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
+		plane, err := spec.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
 		Expect(err).NotTo(HaveOccurred())
 		management := reach(plane)
 		Expect(management.initialise(ctx, settings(nil), this)).To(Succeed())

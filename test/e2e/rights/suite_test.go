@@ -19,10 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,15 +64,13 @@ func TestRights(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
+	control = spec.Rig(ctx)
 	var err error
-	control, err = rig.Start(ctx, rig.Options{Log: GinkgoWriter})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(control.Stop()).To(Succeed()) })
 	plane, err = control.Management(ctx, rig.ManagementOptions{
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds, others}, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	here = clientFor(plane.Config())
+	here = spec.Client(plane.Config(), apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 	Expect(simulator.InstallRemediator(plane.Config(), agent)).To(Succeed())
 	account, err = plane.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
@@ -85,7 +80,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		err := here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, collected)
 		return collected.Rules, err
 	}).ShouldNot(BeEmpty())
-	startWorld()
+	_, provider = spec.Hardware(plane.Config())
 	build(ctx)
 }, NodeTimeout(5*time.Minute))
 
@@ -100,31 +95,4 @@ func startManager(ctx context.Context, more ...string) {
 		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s",
 		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
 	Expect(err).NotTo(HaveOccurred())
-}
-
-func clientFor(config *rest.Config) client.Client {
-	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
-// startWorld starts everybody who plays what this machine cannot have.
-func startWorld() {
-	GinkgoHelper()
-	hosts, err := simulator.NewHosts(plane.Config(), simulator.HostsOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	provider, err = simulator.NewInfrastructure(plane.Config(), simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
-	Expect(err).NotTo(HaveOccurred())
-	for _, start := range []func(context.Context) error{hosts.Start, provider.Start} {
-		spec.Beside(start)
-	}
 }

@@ -1,0 +1,65 @@
+package spec
+
+import (
+	"context"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// Rig starts a rig, and stops it with all that runs in it when the suite, or the spec that asks for it, ends.
+func Rig(ctx context.Context) *rig.Rig {
+	ginkgo.GinkgoHelper()
+	r, err := rig.Start(ctx, rig.Options{Log: ginkgo.GinkgoWriter})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ginkgo.DeferCleanup(func() {
+		gomega.Expect(r.Stop()).To(gomega.Succeed(), "nothing is left of all programs and their files")
+	})
+	return r
+}
+
+// Unhurried leaves the pace of requests to the API server, and its warnings unheard. It changes what it is given, and returns it.
+func Unhurried(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// Client is an Unhurried client that knows some kinds besides Kubernetes' own.
+func Client(config *rest.Config, kinds ...func(*runtime.Scheme) error) client.WithWatch {
+	ginkgo.GinkgoHelper()
+	scheme := runtime.NewScheme()
+	gomega.Expect(clientgoscheme.AddToScheme(scheme)).To(gomega.Succeed())
+	for _, add := range kinds {
+		gomega.Expect(add(scheme)).To(gomega.Succeed())
+	}
+	return clientOf(config, scheme)
+}
+
+func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
+	ginkgo.GinkgoHelper()
+	c, err := client.NewWithWatch(Unhurried(config), client.Options{Scheme: scheme})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return c
+}
+
+// Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec that
+// asks for them, ends.
+func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastructure) {
+	ginkgo.GinkgoHelper()
+	hosts, err := simulator.NewHosts(management, simulator.HostsOptions{})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	provider, err := simulator.NewInfrastructure(management, simulator.InfrastructureOptions{Hosts: hosts, Every: 200 * time.Millisecond})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	Beside(hosts.Start)
+	Beside(provider.Start)
+	return hosts, provider
+}
