@@ -131,8 +131,8 @@ func ControlPlane(cluster *clusterv1.Cluster, machines int) []client.Object {
 }
 
 // Workers is a MachineDeployment with its template.
-func Workers(cluster *clusterv1.Cluster, name string, workers int32) []client.Object {
-	return []client.Object{Metal3MachineTemplate(cluster, name), MachineDeployment(cluster, name, workers)}
+func Workers(cluster *clusterv1.Cluster, name string, workers int32, edits ...func(*clusterv1.MachineDeployment)) []client.Object {
+	return []client.Object{Metal3MachineTemplate(cluster, name), MachineDeployment(cluster, name, workers, edits...)}
 }
 
 func machineSpec(cluster *clusterv1.Cluster, infra clusterv1.ContractVersionedObjectReference) clusterv1.MachineSpec {

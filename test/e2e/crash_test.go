@@ -7,6 +7,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 var _ = Describe("A manager that is killed and started again", func() {
@@ -21,7 +23,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 		By("killing it while the machine is suspect")
 		shared.fallSilent(lost)
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("4 of 5"))
-		Expect(shared.nodeReady(ctx, lost)).To(Equal(corev1.ConditionUnknown))
+		Expect(spec.Ready(ctx, shared.there, lost)).To(Equal(corev1.ConditionUnknown))
 		manager.Kill()
 		Expect(shared.saidOf(ctx, lost, clusterv1.MachineHealthCheckSucceededCondition)()).To(Equal("True/HealthCheckSucceeded"))
 		startManager(ctx)

@@ -24,6 +24,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // world is one cluster with its hosts, in a namespace of the management cluster.
@@ -41,17 +42,11 @@ func (w *world) build(ctx context.Context, cluster string) {
 	GinkgoHelper()
 	w.there = clientFor(w.plane.Config())
 	w.cluster = builders.Cluster(w.namespace, cluster)
-	key := client.ObjectKeyFromObject(w.cluster)
-	ofManager, err := w.plane.GrantWorkloadUser(ctx, reader)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
-	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
+	objects := append(spec.Reachable(ctx, w.cluster, w.plane, provider, reader), builders.ControlPlane(w.cluster, w.controlPlanes)...)
+	objects = append(objects, builders.Workers(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
-	})
-	Expect(builders.Apply(ctx, here, append([]client.Object{
-		builders.Namespace(w.namespace), rig.SharedKubeconfigSecret(key, w.plane, ofManager), builders.Metal3Cluster(w.cluster), w.cluster,
-		builders.Metal3MachineTemplate(w.cluster, w.pool()), deployment,
-	}, builders.ControlPlane(w.cluster, w.controlPlanes)...)...)).To(Succeed())
+	})...)
+	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
 }
 
 // pool is the name of the workers' MachineDeployment.
@@ -64,7 +59,7 @@ func (w *world) allWell(ctx context.Context) {
 		g.Expect(w.machines(ctx)).To(HaveLen(w.controlPlanes + int(w.workers)))
 		for name, m := range w.machines(ctx) {
 			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
-			g.Expect(w.nodeReady(ctx, name)).To(Equal(corev1.ConditionTrue), name)
+			g.Expect(spec.Ready(ctx, w.there, name)).To(Equal(corev1.ConditionTrue), name)
 		}
 	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
 }
@@ -158,22 +153,6 @@ func (w *world) fallSilent(names ...string) {
 		Expect(w.kubelet(name)).NotTo(BeNil(), name)
 		w.kubelet(name).Stop()
 	}
-}
-
-// nodeReady is the status of a node's condition Ready; empty if there is none.
-func (w *world) nodeReady(ctx context.Context, name string) corev1.ConditionStatus {
-	GinkgoHelper()
-	node := &corev1.Node{}
-	if err := w.there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-		Expect(client.IgnoreNotFound(err)).To(Succeed())
-		return ""
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
 }
 
 // applyTemplate makes a check from a file in templates/.

@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
@@ -26,27 +27,27 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	var dead, lame story
 
 	BeforeAll(func(ctx SpecContext) {
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 		rack.watched(ctx, ours, func(check *clusterv1.MachineHealthCheck) {
 			check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](30)
 		})
-		dead = rack.storyOf(ctx, rack.workerNames(ctx)[0])
+		dead = rack.storyOf(ctx, rack.WorkerNames(ctx)[0])
 		dead.host.Die(true)
 		dead.host.Kubelet().Stop()
 		lame = rack.storyOf(ctx, rack.joinsNever(ctx))
 	}, NodeTimeout(specPatience))
 
 	It("because the workload cluster does not answer brings a single control plane back, and a worker once that is there", func(ctx SpecContext) {
-		lonely := &world{namespace: "lonely", name: "lonely", controlPlanes: 1, workers: 1}
+		lonely := &world{spec.Site{Namespace: "lonely", Name: "lonely", ControlPlanes: 1, Workers: 1}}
 		var err error
-		lonely.plane, err = control.Workload(ctx, "lonely", rig.WorkloadOptions{Bare: true})
+		lonely.Plane, err = control.Workload(ctx, "lonely", rig.WorkloadOptions{Bare: true})
 		Expect(err).NotTo(HaveOccurred())
-		lonely.build(ctx)
-		lonely.allWell(ctx)
-		first, worker := lonely.storyOf(ctx, lonely.controlPlaneNames(ctx)[0]), lonely.storyOf(ctx, lonely.workerNames(ctx)[0])
+		lonely.Build(ctx, here, provider, inPool)
+		lonely.AllWell(ctx)
+		first, worker := lonely.storyOf(ctx, lonely.ControlPlaneNames(ctx)[0]), lonely.storyOf(ctx, lonely.WorkerNames(ctx)[0])
 
 		By("losing the API server, with the host that it runs on")
-		Expect(lonely.plane.StopAPIServer(ctx)).To(Succeed())
+		Expect(lonely.Plane.StopAPIServer(ctx)).To(Succeed())
 		first.host.Kubelet().Stop()
 		worker.host.Kubelet().Stop()
 		patiently := func(s *infrav1.RemediationStrategy) { s.TimeoutSeconds = 300 }
@@ -59,7 +60,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		By("waiting until the control plane is powered on although its node cannot be fenced")
 		Eventually(powered(first.host)).WithTimeout(2 * time.Minute).Should(BeTrue())
 		Expect(powered(worker.host)()).To(BeFalse(), "a worker can wait: the API does not run on it")
-		Expect(lonely.plane.StartAPIServer(ctx)).To(Succeed())
+		Expect(lonely.Plane.StartAPIServer(ctx)).To(Succeed())
 
 		By("waiting until the connection is there again")
 		Eventually(step(ctx, ofWorker)).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
@@ -68,7 +69,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		Expect(lonely.events(ctx, ours.name, first.name, first.began)).NotTo(HaveKey("Fenced"))
 		for _, s := range []story{first, worker} {
 			Expect(changes(s.host.History().Since(s.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
-			Expect(lonely.machine(ctx, s.name).UID).To(Equal(s.uid))
+			Expect(lonely.Machine(ctx, s.name).UID).To(Equal(s.uid))
 			lonely.nothingIsLeft(ctx, s.host, s.name)
 		}
 	}, SpecTimeout(2*specPatience))
@@ -88,10 +89,10 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	}, SpecTimeout(twoDeadlines))
 
 	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
-		rack.scale(ctx, rack.workers)
-		rack.allWell(ctx)
-		for _, name := range rack.workerNames(ctx) {
-			Expect(rack.host(name).Key()).NotTo(BeElementOf(dead.host.Key(), lame.host.Key()))
+		rack.scale(ctx, rack.Workers)
+		rack.AllWell(ctx)
+		for _, name := range rack.WorkerNames(ctx) {
+			Expect(rack.Host(name).Key()).NotTo(BeElementOf(dead.host.Key(), lame.host.Key()))
 		}
 	}, SpecTimeout(specPatience))
 })
@@ -106,32 +107,32 @@ type story struct {
 
 func (w *world) storyOf(ctx context.Context, machine string) story {
 	GinkgoHelper()
-	return story{name: machine, uid: w.machine(ctx, machine).UID, host: w.host(machine), began: time.Now()}
+	return story{name: machine, uid: w.Machine(ctx, machine).UID, host: w.Host(machine), began: time.Now()}
 }
 
 // joinsNever adds a worker whose kubelet does not come up, on whatever host, for as long as the spec runs.
 func (w *world) joinsNever(ctx context.Context) (name string) {
 	GinkgoHelper()
 	before := map[string]bool{}
-	for _, known := range w.workerNames(ctx) {
+	for _, known := range w.WorkerNames(ctx) {
 		before[known] = true
 	}
-	lame := func(machine client.ObjectKey) bool { return machine.Namespace == w.namespace && !before[machine.Name] }
+	lame := func(machine client.ObjectKey) bool { return machine.Namespace == w.Namespace && !before[machine.Name] }
 	provider.RefuseToStart(lame)
 	DeferCleanup(func() { provider.RefuseToStart(nil) })
-	w.scale(ctx, w.workers+1)
+	w.scale(ctx, w.Workers+1)
 	Eventually(func(g Gomega) {
-		for _, candidate := range w.workerNames(ctx) {
+		for _, candidate := range w.WorkerNames(ctx) {
 			if !before[candidate] {
 				name = candidate
 			}
 		}
 		g.Expect(name).NotTo(BeEmpty())
-		g.Expect(w.machine(ctx, name).Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
-		g.Expect(provider.Host(client.ObjectKey{Namespace: w.namespace, Name: name})).NotTo(BeNil())
-		g.Expect(w.host(name).Powered()).To(BeTrue())
+		g.Expect(w.Machine(ctx, name).Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
+		g.Expect(provider.Host(client.ObjectKey{Namespace: w.Namespace, Name: name})).NotTo(BeNil())
+		g.Expect(w.Host(name).Powered()).To(BeTrue())
 	}).Should(Succeed())
-	provider.RefuseToStart(func(machine client.ObjectKey) bool { return machine.Namespace == w.namespace && machine.Name == name })
+	provider.RefuseToStart(func(machine client.ObjectKey) bool { return machine.Namespace == w.Namespace && machine.Name == name })
 	return name
 }
 
@@ -140,7 +141,7 @@ func (w *world) replaced(ctx context.Context, lost story) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		m := &clusterv1.Machine{}
-		err := here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: lost.name}, m)
+		err := here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: lost.name}, m)
 		if apierrors.IsNotFound(err) {
 			return
 		}

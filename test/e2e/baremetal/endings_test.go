@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("A power cycle", func() {
-	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
 
 	It("that is taken back in the middle lets go of host and node", func(ctx SpecContext) {
 		name, host := rack.aWorker(ctx)
@@ -30,7 +30,7 @@ var _ = Describe("A power cycle", func() {
 		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
 		Eventually(powered(host)).Should(BeTrue())
 		rack.nothingIsLeft(ctx, host, name)
-		Eventually(func() corev1.ConditionStatus { return rack.ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+		Eventually(func() corev1.ConditionStatus { return rack.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
 
 	It("goes on where it was when the manager is killed at any time", func(ctx SpecContext) {

@@ -48,7 +48,7 @@ var _ = Describe("A cluster that clusterctl moves in the middle of a power cycle
 			j.loseNode(ctx)
 		}
 		for _, j := range travels {
-			Eventually(func() bool { return outOfService(j.node(ctx, j.lost)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+			Eventually(func() bool { return outOfService(j.Node(ctx, j.lost)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
 			Expect(j.remembers(ctx, here)).To(Equal(memory{State: "MovingWorkload", Attempt: 1}))
 		}
 
@@ -60,12 +60,12 @@ var _ = Describe("A cluster that clusterctl moves in the middle of a power cycle
 		for _, j := range travels {
 			Consistently(j.ended).ShouldNot(Receive())
 			Expect(j.now(ctx, target.client)).To(BeNil(), "nothing is moved while a host is held off")
-			Expect(j.host(j.lost).Powered()).To(BeFalse())
+			Expect(j.Host(j.lost).Powered()).To(BeFalse())
 		}
 
 		By("detaching the volume")
 		for _, j := range travels {
-			Expect(j.there.Delete(ctx, j.volume)).To(Succeed())
+			Expect(j.There.Delete(ctx, j.volume)).To(Succeed())
 		}
 		for _, j := range travels {
 			Eventually(j.ended).WithTimeout(3 * time.Minute).Should(Receive(BeNil()))
@@ -78,7 +78,7 @@ var _ = Describe("A cluster that clusterctl moves in the middle of a power cycle
 		for _, j := range travels {
 			Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
 			Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a machine that is well is not remediated")
-			Expect(j.ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
+			Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
 			Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
 			j.nothingIsLeft(ctx)
 		}
@@ -108,25 +108,25 @@ type journey struct {
 func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
-	w := &world{namespace: "moves-" + name, name: "moves-" + name, controlPlanes: 1, workers: 2, plane: rack.plane}
-	w.build(ctx)
+	w := &world{spec.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: rack.Plane}}
+	w.Build(ctx, here, provider, inPool)
 	DeferCleanup(w.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
-	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.cluster), w.plane.Config())).To(Succeed())
-	w.allWell(ctx)
-	check := builders.MachineHealthCheck(w.cluster, name,
+	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.Cluster), w.Plane.Config())).To(Succeed())
+	w.AllWell(ctx)
+	check := builders.MachineHealthCheck(w.Cluster, name,
 		builders.Claimed, builders.Patience(2*time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name))
 	patient := infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 300}
-	Expect(builders.Apply(ctx, here, k.template(w.namespace, name, patient), check)).To(Succeed())
+	Expect(builders.Apply(ctx, here, k.template(w.Namespace, name, patient), check)).To(Succeed())
 	return &journey{world: w, kind: k, target: p, ended: make(chan error, 1)}
 }
 
 // nodesAreDeleted takes the nodes of a cluster out of the workload cluster that it shares with others.
 func (w *world) nodesAreDeleted(ctx SpecContext) {
 	list := &corev1.NodeList{}
-	Expect(w.there.List(ctx, list)).To(Succeed())
+	Expect(w.There.List(ctx, list)).To(Succeed())
 	for i := range list.Items {
-		if node := &list.Items[i]; strings.HasPrefix(node.Name, w.name+"-") {
-			Expect(client.IgnoreNotFound(w.there.Delete(ctx, node))).To(Succeed())
+		if node := &list.Items[i]; strings.HasPrefix(node.Name, w.Name+"-") {
+			Expect(client.IgnoreNotFound(w.There.Delete(ctx, node))).To(Succeed())
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (j *journey) loseNode(ctx context.Context) {
 			Attacher: "nobody", NodeName: j.lost, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
 		},
 	}
-	Expect(j.there.Create(ctx, j.volume)).To(Succeed())
+	Expect(j.There.Create(ctx, j.volume)).To(Succeed())
 	j.began = time.Now()
 	j.carrier.Kubelet().Stop()
 }
@@ -154,7 +154,7 @@ func (j *journey) move(ctx context.Context) {
 	config := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")
 	Expect(os.WriteFile(config, nil, 0o600)).To(Succeed())
 	go func() {
-		_, err := rig.Clusterctl(ctx, config, "move", "--namespace", j.namespace,
+		_, err := rig.Clusterctl(ctx, config, "move", "--namespace", j.Namespace,
 			"--kubeconfig", management.KubeconfigFile(), "--to-kubeconfig", j.target.plane.KubeconfigFile())
 		j.ended <- err
 	}()
@@ -164,7 +164,7 @@ func (j *journey) move(ctx context.Context) {
 func (j *journey) now(ctx context.Context, in client.Client) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
-	err := in.Get(ctx, client.ObjectKeyFromObject(j.cluster), cluster)
+	err := in.Get(ctx, client.ObjectKeyFromObject(j.Cluster), cluster)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (j *journey) now(ctx context.Context, in client.Client) *clusterv1.Cluster 
 }
 
 func (j *journey) requested() client.ObjectKey {
-	return client.ObjectKey{Namespace: j.namespace, Name: j.lost}
+	return client.ObjectKey{Namespace: j.Namespace, Name: j.lost}
 }
 
 // memory is what a remediation remembers of where it is.
@@ -213,7 +213,7 @@ func (j *journey) nothingIsLeft(ctx context.Context) {
 	defer func() { here = source }()
 	j.world.nothingIsLeft(ctx, j.carrier, j.lost)
 	left := &bmov1alpha1.BareMetalHostList{}
-	Expect(source.List(ctx, left, client.InNamespace(j.namespace))).To(Succeed())
+	Expect(source.List(ctx, left, client.InNamespace(j.Namespace))).To(Succeed())
 	Expect(left.Items).To(BeEmpty())
 }
 

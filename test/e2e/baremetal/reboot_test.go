@@ -15,13 +15,13 @@ import (
 var _ = Describe("A worker whose kubelet hangs", func() {
 	for _, k := range []kind{ours, theirs} {
 		It("is power-cycled by a "+k.name+", and its workload runs elsewhere meanwhile", func(ctx SpecContext) {
-			rack.allWell(ctx)
+			rack.AllWell(ctx)
 			app := strings.ToLower(k.name)
-			Expect(builders.Apply(ctx, rack.there, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
+			Expect(builders.Apply(ctx, rack.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
 			name := rack.nodeOf(ctx, app)
-			identity := rack.machine(ctx, name).UID
+			identity := rack.Machine(ctx, name).UID
 			rack.watched(ctx, k)
-			host := rack.host(name)
+			host := rack.Host(name)
 			// A node that were back before its host is seen on would have its request deleted before that is told.
 			host.Take(simulator.Times{Boot: 5 * time.Second})
 			DeferCleanup(func() { host.Take(simulator.Times{}) })
@@ -31,10 +31,10 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 
 			Eventually(func() string { return rack.nodeOf(ctx, app) }).WithTimeout(2 * time.Minute).ShouldNot(Equal(name))
 			Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
-			Eventually(func() corev1.ConditionStatus { return rack.ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+			Eventually(func() corev1.ConditionStatus { return rack.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 			Eventually(func() bool { return rack.gone(ctx, k, name) }).Should(BeTrue())
 			rack.nothingIsLeft(ctx, host, name)
-			Expect(rack.machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+			Expect(rack.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 			once := freed
 			for _, reason := range []string{
 				"AttemptBegan", "PowerOffRequested", "PoweredOff", "Fenced", "WorkloadMoved", "PowerOnRequested", "PoweredOn",

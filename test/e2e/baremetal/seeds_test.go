@@ -32,19 +32,19 @@ const soon = 20 * time.Second
 
 // The manifests are those of Metal3's documentation, as printed: in v1beta1, for checks and for templates.
 var _ = Describe("The manifests of the documentation", func() {
-	BeforeEach(func(ctx SpecContext) { seeded.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { seeded.AllWell(ctx) })
 
 	It("have a worker power-cycled, with the retries and the timeout that they ask for", func(ctx SpecContext) {
 		applied(ctx, "seed-003-workers.yaml")
-		name := seeded.workerNames(ctx)[0]
-		identity, host, began := seeded.machine(ctx, name).UID, seeded.host(name), time.Now()
+		name := seeded.WorkerNames(ctx)[0]
+		identity, host, began := seeded.Machine(ctx, name).UID, seeded.Host(name), time.Now()
 		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the request can be looked at
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
 
 		seeded.silence(ctx, name)
 
 		asked := &infrav1beta1.Metal3Remediation{}
-		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: seeded.namespace, Name: name}, asked) }).Should(Succeed())
+		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: seeded.Namespace, Name: name}, asked) }).Should(Succeed())
 		Expect(asked.Spec.Strategy).NotTo(BeNil())
 		Expect(asked.Spec.Strategy.RetryLimit).To(Equal(2))
 		Expect(asked.Spec.Strategy.Timeout).NotTo(BeNil())
@@ -55,18 +55,18 @@ var _ = Describe("The manifests of the documentation", func() {
 
 	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait say for whom", func(ctx SpecContext) {
 		applied(ctx, "seed-003-control-plane.yaml")
-		names := seeded.controlPlaneNames(ctx)
+		names := seeded.ControlPlaneNames(ctx)
 		identities, began := map[string]types.UID{}, time.Now()
 		for _, name := range names {
-			identities[name] = seeded.machine(ctx, name).UID
-			seeded.host(name).Take(simulator.Times{PowerOff: 500 * time.Millisecond, PowerOn: 500 * time.Millisecond, Boot: 500 * time.Millisecond})
+			identities[name] = seeded.Machine(ctx, name).UID
+			seeded.Host(name).Take(simulator.Times{PowerOff: 500 * time.Millisecond, PowerOn: 500 * time.Millisecond, Boot: 500 * time.Millisecond})
 		}
 		DeferCleanup(func() {
 			for _, name := range names {
-				seeded.host(name).Take(simulator.Times{})
+				seeded.Host(name).Take(simulator.Times{})
 			}
 		})
-		seen := follow(ctx, seeded.namespace)
+		seen := follow(ctx, seeded.Namespace)
 
 		for _, name := range names {
 			seeded.silence(ctx, name)
@@ -75,7 +75,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		var histories []simulator.History
 		for _, name := range names {
 			seeded.cycled(ctx, name, identities[name], began)
-			histories = append(histories, seeded.host(name).History().Since(began))
+			histories = append(histories, seeded.Host(name).History().Since(began))
 		}
 		Expect(seen.heldTogether()).To(BeEmpty(), "held off at the same time")
 		Expect(simulator.MostOff(histories...)).To(Equal(1), "off at the same time")
@@ -96,15 +96,15 @@ var _ = Describe("The manifests of the documentation", func() {
 
 var _ = Describe("Two control-plane hosts that have lost their power", func() {
 	It("do not both wait for the other one", func(ctx SpecContext) {
-		seeded.allWell(ctx)
+		seeded.AllWell(ctx)
 		DeferCleanup(func(ctx SpecContext) { // when there is no check any more that would ask again
-			Expect(here.DeleteAllOf(ctx, &infrav1.Metal3Remediation{}, client.InNamespace(seeded.namespace))).To(Succeed())
-			seeded.allWell(ctx)
+			Expect(here.DeleteAllOf(ctx, &infrav1.Metal3Remediation{}, client.InNamespace(seeded.Namespace))).To(Succeed())
+			seeded.AllWell(ctx)
 		})
 		applied(ctx, "seed-003-control-plane.yaml")
-		names := seeded.controlPlaneNames(ctx)[:2]
+		names := seeded.ControlPlaneNames(ctx)[:2]
 		for _, name := range names {
-			host := seeded.host(name)
+			host := seeded.Host(name)
 			host.Die(true) // so that nobody can switch it on
 			DeferCleanup(func() { host.Die(false) })
 			host.Unplug()
@@ -122,7 +122,7 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 			begun := 0
 			for _, name := range names {
 				rem := &infrav1.Metal3Remediation{}
-				g.Expect(here.Get(ctx, client.ObjectKey{Namespace: seeded.namespace, Name: name}, rem)).To(Succeed())
+				g.Expect(here.Get(ctx, client.ObjectKey{Namespace: seeded.Namespace, Name: name}, rem)).To(Succeed())
 				if rem.Status.LastRemediated != nil {
 					begun++
 				}
@@ -143,13 +143,13 @@ func waitedForAnother(messages []string, name string, all []string) bool {
 // cycled waits until a machine that was silenced was power-cycled once, is well, and nothing is left of it.
 func (w *world) cycled(ctx context.Context, name string, identity types.UID, began time.Time) {
 	GinkgoHelper()
-	host := w.host(name)
+	host := w.Host(name)
 	Eventually(func() simulator.History { return host.History().Since(began) }).WithTimeout(3*time.Minute).Should(HaveLen(2), "off and on")
-	Eventually(func() corev1.ConditionStatus { return w.ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+	Eventually(func() corev1.ConditionStatus { return w.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 	Eventually(func() bool { return w.gone(ctx, theirs, name) }).Should(BeTrue())
 	w.nothingIsLeft(ctx, host, name)
 	Expect(host.History().Since(began)).To(HaveLen(2), "off and on")
-	Expect(w.machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+	Expect(w.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 }
 
 // applied creates the objects of a manifest as they are, and then claims the check for kubemend, until the spec ends.

@@ -51,10 +51,10 @@ var (
 
 	// rack is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
 	// takes an outage for one of the network.
-	rack = &world{namespace: "rack", name: "metal", controlPlanes: 1, workers: 4, spare: 5}
+	rack = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
 	// seeded is the cluster that the manifests of the documentation are about. None of its controllers runs: what a node looks like of which
 	// nothing is heard, specs write.
-	seeded = &world{namespace: "metal3", name: "test1", controlPlanes: 3, workers: 2}
+	seeded = &world{spec.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 2}}
 )
 
 func TestBareMetal(t *testing.T) {
@@ -76,17 +76,17 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	group.Go(func() (err error) {
-		rack.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
+		rack.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
 			Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), Audit: true,
 		})
 		return err
 	})
 	group.Go(func() (err error) {
-		seeded.plane, err = control.Workload(booting, "seeded", rig.WorkloadOptions{Bare: true, Audit: true})
+		seeded.Plane, err = control.Workload(booting, "seeded", rig.WorkloadOptions{Bare: true, Audit: true})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane, seeded.plane}) })
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.Plane, seeded.Plane}) })
 	here = clientFor(management.Config())
 	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
 	var err error
@@ -94,8 +94,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	startWorld()
 	startManager(ctx)
-	rack.build(ctx)
-	seeded.build(ctx)
+	rack.Build(ctx, here, provider, inPool)
+	seeded.Build(ctx, here, provider, inPool)
 }, NodeTimeout(5*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
@@ -118,9 +118,9 @@ func clientFor(config *rest.Config) client.WithWatch {
 func startWorld() {
 	GinkgoHelper()
 	hosts, provider = spec.Hardware(management.Config())
-	scheduler, err := simulator.NewScheduler(rack.plane.Config(), logr.Discard())
+	scheduler, err := simulator.NewScheduler(rack.Plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
-	attacher, err = simulator.NewAttacher(rack.plane.Config(), logr.Discard())
+	attacher, err = simulator.NewAttacher(rack.Plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
 	spec.Beside(scheduler.Start)
 	spec.Beside(attacher.Start)

@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("A host or node that is not like the others", func() {
-	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
 
 	It("is rebooted once and never fenced if it must not be powered off, and the remediation says so", func(ctx SpecContext) {
 		name, host := rack.anIdleWorker(ctx)
@@ -53,7 +53,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		Expect(here.Delete(ctx, rem)).To(Succeed())
 		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
 		hostIsFree(ctx, host)
-		node := rack.node(ctx, name)
+		node := rack.Node(ctx, name)
 		Expect(outOfService(node)).To(BeTrue(), "it is not ours to take away")
 		Expect(node.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
 		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("WorkloadMoved", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
@@ -71,13 +71,13 @@ var _ = Describe("A host or node that is not like the others", func() {
 		rack.edit(ctx, name, func(n *corev1.Node) { n.Labels[key], n.Annotations[key] = value, value })
 		host.Take(simulator.Times{PowerOn: time.Second})
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
-		before, began := rack.node(ctx, name), time.Now()
+		before, began := rack.Node(ctx, name), time.Now()
 
 		rem := rack.byHand(ctx, name)
 
 		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
-		after := rack.node(ctx, name)
+		after := rack.Node(ctx, name)
 		Expect(after.UID).NotTo(Equal(before.UID), "the node was deleted")
 		Expect(after.CreationTimestamp.Time).NotTo(BeTemporally("<", host.History().Since(began)[0].At.Truncate(time.Second)), "after its host was off")
 		Expect(after.Labels).To(HaveKeyWithValue(key, value))
@@ -107,10 +107,10 @@ func mustStayOn(ctx context.Context, host *simulator.Host) {
 func (w *world) edit(ctx context.Context, name string, change func(*corev1.Node)) {
 	GinkgoHelper()
 	Eventually(func() error {
-		node := w.node(ctx, name)
+		node := w.Node(ctx, name)
 		before := node.DeepCopy()
 		change(node)
-		return w.there.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return w.There.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}).Should(Succeed())
 }
 

@@ -21,114 +21,34 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // longAgo is when a node fell silent that is silent for longer than any check has patience.
 const longAgo = 30 * time.Minute
 
 // world is one cluster with its hosts, in a namespace of the management cluster.
-type world struct {
-	namespace, name string
-	controlPlanes   int
-	workers         int32
-	spare           int // hosts that no machine has
+type world struct{ spec.Site }
 
-	plane   *rig.ControlPlane // of the workload cluster
-	there   client.WithWatch  // to it
-	cluster *clusterv1.Cluster
-}
-
-// build makes the cluster. Machines come up by and by.
-func (w *world) build(ctx context.Context) {
-	GinkgoHelper()
-	w.there = clientFor(w.plane.Config())
-	w.cluster = builders.Cluster(w.namespace, w.name)
-	key := client.ObjectKeyFromObject(w.cluster)
-	ofManager, err := w.plane.GrantWorkloadUser(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(provider.Serve(key, w.plane.Config())).To(Succeed())
-	objects := []client.Object{builders.Namespace(w.namespace), rig.SharedKubeconfigSecret(key, w.plane, ofManager), builders.Metal3Cluster(w.cluster), w.cluster}
-	objects = append(objects, builders.BareMetalHosts(w.namespace, "host", w.controlPlanes+int(w.workers)+w.spare)...)
-	objects = append(objects, builders.ControlPlane(w.cluster, w.controlPlanes)...)
-	deployment := builders.MachineDeployment(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
-		md.Spec.Template.Labels["nodepool"] = "nodepool-0" // what the manifest of the documentation selects
-	})
-	objects = append(objects, builders.Metal3MachineTemplate(w.cluster, w.pool()), deployment)
-	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
-}
-
-// pool is the name of the workers' MachineDeployment.
-func (w *world) pool() string { return w.name + "-md-0" }
+// inPool makes the workers those that the manifest of the documentation selects.
+func inPool(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" }
 
 // scale sets how many workers there are to be.
 func (w *world) scale(ctx context.Context, number int32) {
 	GinkgoHelper()
 	deployment := &clusterv1.MachineDeployment{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.pool()}, deployment)).To(Succeed())
+	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: w.Pool()}, deployment)).To(Succeed())
 	before := deployment.DeepCopy()
 	deployment.Spec.Replicas = &number
 	Expect(here.Patch(ctx, deployment, client.MergeFrom(before))).To(Succeed())
 }
 
-// allWell waits until every machine runs and every node is ready.
-func (w *world) allWell(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		list := &clusterv1.MachineList{}
-		g.Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
-		g.Expect(list.Items).To(HaveLen(w.controlPlanes + int(w.workers)))
-		for _, m := range list.Items {
-			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), m.Name)
-			g.Expect(w.ready(ctx, m.Name)).To(Equal(corev1.ConditionTrue), m.Name)
-		}
-	}).WithTimeout(2 * time.Minute).Should(Succeed())
-}
-
-func (w *world) machine(ctx context.Context, name string) *clusterv1.Machine {
-	GinkgoHelper()
-	m := &clusterv1.Machine{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, m)).To(Succeed())
-	return m
-}
-
-// controlPlaneNames and workerNames are the names of machines and their nodes, sorted.
-func (w *world) controlPlaneNames(ctx context.Context) []string {
-	GinkgoHelper()
-	return w.names(ctx, client.HasLabels{clusterv1.MachineControlPlaneLabel})
-}
-
-func (w *world) workerNames(ctx context.Context) []string {
-	GinkgoHelper()
-	return w.names(ctx, client.HasLabels{clusterv1.MachineDeploymentNameLabel})
-}
-
-func (w *world) names(ctx context.Context, which client.ListOption) []string {
-	GinkgoHelper()
-	list := &clusterv1.MachineList{}
-	Expect(here.List(ctx, list, client.InNamespace(w.namespace), which)).To(Succeed())
-	var names []string
-	for _, m := range list.Items {
-		names = append(names, m.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// host is what carries a machine.
-func (w *world) host(machine string) *simulator.Host {
-	GinkgoHelper()
-	host := provider.Host(client.ObjectKey{Namespace: w.namespace, Name: machine})
-	Expect(host).NotTo(BeNil(), machine)
-	return host
-}
-
 // aWorker is the first worker by name, with its host.
 func (w *world) aWorker(ctx context.Context) (string, *simulator.Host) {
 	GinkgoHelper()
-	name := w.workerNames(ctx)[0]
-	return name, w.host(name)
+	name := w.WorkerNames(ctx)[0]
+	return name, w.Host(name)
 }
 
 // anIdleWorker is the first worker on which no pod is, so that nothing has to move, with its host.
@@ -136,51 +56,29 @@ func (w *world) anIdleWorker(ctx context.Context) (name string, host *simulator.
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		pods := &corev1.PodList{}
-		g.Expect(w.there.List(ctx, pods)).To(Succeed())
-		idle := slices.DeleteFunc(w.workerNames(ctx), func(node string) bool {
+		g.Expect(w.There.List(ctx, pods)).To(Succeed())
+		idle := slices.DeleteFunc(w.WorkerNames(ctx), func(node string) bool {
 			return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == node || p.Spec.NodeName == "" })
 		})
 		g.Expect(idle).NotTo(BeEmpty())
 		name = idle[0]
 	}).Should(Succeed())
-	return name, w.host(name)
-}
-
-// node is a node that has the name of its machine.
-func (w *world) node(ctx context.Context, name string) *corev1.Node {
-	GinkgoHelper()
-	node := &corev1.Node{}
-	Expect(w.there.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
-	return node
-}
-
-// ready is the condition of a node that has the name of its machine.
-func (w *world) ready(ctx context.Context, name string) corev1.ConditionStatus {
-	node := &corev1.Node{}
-	if err := w.there.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-		return corev1.ConditionStatus(err.Error())
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
+	return name, w.Host(name)
 }
 
 // silence hangs the kubelet of a machine, and makes the node look as if nothing had been heard of it for half an hour: checks of the
 // documentation wait for five minutes.
 func (w *world) silence(ctx context.Context, name string) {
 	GinkgoHelper()
-	w.host(name).Kubelet().Stop()
+	w.Host(name).Kubelet().Stop()
 	unheard := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-longAgo)),
 	}
-	node := w.node(ctx, name)
+	node := w.Node(ctx, name)
 	before := node.DeepCopy()
 	node.Status.Conditions = append(slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == unheard.Type }), unheard)
-	Expect(w.there.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
+	Expect(w.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
 }
 
 // nodeOf is where the one pod of a Deployment runs; empty while none does.
@@ -188,7 +86,7 @@ func (w *world) nodeOf(ctx context.Context, app string) (node string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		list := &corev1.PodList{}
-		g.Expect(w.there.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{"app": app})).To(Succeed())
+		g.Expect(w.There.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{"app": app})).To(Succeed())
 		node = ""
 		for _, p := range list.Items {
 			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
@@ -235,10 +133,10 @@ var twoAttempts = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStr
 func (w *world) watched(ctx context.Context, k kind, edits ...func(*clusterv1.MachineHealthCheck)) {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
-	check := builders.MachineHealthCheck(w.cluster, name, append([]func(*clusterv1.MachineHealthCheck){
+	check := builders.MachineHealthCheck(w.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
 		builders.Claimed, builders.Patience(2 * time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name),
 	}, edits...)...)
-	template := k.template(w.namespace, name, twoAttempts)
+	template := k.template(w.Namespace, name, twoAttempts)
 	Expect(builders.Apply(ctx, here, template, check)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(here.Delete(ctx, check)).To(Succeed())
@@ -249,12 +147,12 @@ func (w *world) watched(ctx context.Context, k kind, edits ...func(*clusterv1.Ma
 // byHand makes a remediation of a machine as a person would, for one that need not be bad.
 func (w *world) byHand(ctx context.Context, name string, edits ...func(*infrav1.RemediationStrategy)) *mendv1.HostRemediation {
 	GinkgoHelper()
-	m, strategy := w.machine(ctx, name), twoAttempts
+	m, strategy := w.Machine(ctx, name), twoAttempts
 	for _, edit := range edits {
 		edit(&strategy)
 	}
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: w.namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
+		Namespace: w.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID,
 		}},
 	}}
@@ -309,7 +207,7 @@ func powered(host *simulator.Host) func() bool { return host.Powered }
 
 // gone reports whether there is no remediation of a machine.
 func (w *world) gone(ctx context.Context, k kind, name string) bool {
-	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, k.empty()))
+	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, k.empty()))
 }
 
 // told is events, for Eventually: an event is sent after what it tells of.
@@ -321,7 +219,7 @@ func (w *world) told(ctx context.Context, kind, name string, since time.Time) fu
 func (w *world) events(ctx context.Context, kind, name string, since time.Time) map[string]int {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
-	Expect(here.List(ctx, list, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(here.List(ctx, list, client.InNamespace(w.Namespace))).To(Succeed())
 	told := map[string]int{}
 	for _, e := range list.Items {
 		if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.CreationTimestamp.Time.Before(since.Truncate(time.Second)) {
@@ -343,7 +241,7 @@ func (w *world) nothingIsLeft(ctx context.Context, host *simulator.Host, node st
 	hostIsFree(ctx, host)
 	Eventually(func(g Gomega) {
 		n := &corev1.Node{}
-		g.Expect(w.there.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
+		g.Expect(w.There.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
 		g.Expect(outOfService(n)).To(BeFalse())
 		g.Expect(n.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
 	}).Should(Succeed())

@@ -15,12 +15,12 @@ import (
 )
 
 var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
-	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
 
 	It("explain counts and names those that are too many, says what ends it, and that does; and says the same of what was recorded", func(ctx SpecContext) {
 		check := rack.checked(ctx, "workers", builders.Claimed, builders.Patience(10*time.Second))
 		rack.theOwnerRests(ctx) // so that the machines come back
-		lost := rack.workerNames(ctx)[:3]
+		lost := rack.WorkerNames(ctx)[:3]
 
 		rack.silence(lost...)
 
@@ -47,7 +47,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		Expect(row[0].Population.Healthy).To(Equal(2))
 		Consistently(func(g Gomega) {
 			for _, name := range lost {
-				g.Expect(conditions.Has(rack.machine(ctx, name), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+				g.Expect(conditions.Has(rack.Machine(ctx, name), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 			}
 		}).Should(Succeed())
 
@@ -56,23 +56,23 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
 		for _, asked := range [][]string{{"explain", "machine/" + lost[0]}, {"explain", "mhc/" + check.Name}, {"status"}} {
 			asked = append(asked, "-o", "json")
-			recorded := start(ctx, append([]string{"--kubeconfig", filepath.Join(GinkgoT().TempDir(), "none"), "-n", rack.namespace, "--from", file}, asked...)...)
+			recorded := start(ctx, append([]string{"--kubeconfig", filepath.Join(GinkgoT().TempDir(), "none"), "-n", rack.Namespace, "--from", file}, asked...)...)
 			Expect(timeless(recorded)).To(Equal(timeless(mend(ctx, asked...))), "%v", asked)
 		}
 
 		By("one is back")
 		back := lost[2]
 		turned := []<-chan time.Time{rack.handedOver(ctx, lost[0]), rack.handedOver(ctx, lost[1])}
-		rack.host(back).Kubelet().Start()
+		rack.Host(back).Kubelet().Start()
 		for _, t := range turned {
 			Eventually(t).Should(Receive())
 		}
-		Expect(conditions.Has(rack.machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+		Expect(conditions.Has(rack.Machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		e = explained(ctx, "mhc/"+check.Name)
 		Expect(e.Verdict).To(Equal("2 of 5 are not healthy (2 unhealthy), and 2 are being remediated"))
 
 		for _, name := range lost {
-			rack.host(name).Kubelet().Start()
+			rack.Host(name).Kubelet().Start()
 		}
 		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Verdict }).Should(Equal("All that it selects is healthy"))
 	}, SpecTimeout(specPatience))

@@ -20,7 +20,7 @@ import (
 
 var _ = Describe("Of a check that nobody has claimed", func() {
 	It("claim makes kubemend act within a second, and release gives it back to Cluster API core", func(ctx SpecContext) {
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 		check := rack.checked(ctx, "unclaimed")
 		stance := func() look.Stance { return explained(ctx, "mhc/"+check.Name).Checks[0].Stance }
 		core := func() bool { return conditions.IsFalse(rack.stored(ctx, check.Name), clusterv1.PausedCondition) }
@@ -69,18 +69,18 @@ func sees(ctx context.Context, check *clusterv1.MachineHealthCheck, is func(*clu
 
 var _ = Describe("To somebody who may read no more than Machines and MachineHealthChecks of one namespace", func() {
 	It("explain and status say what they may not read, and go on", func(ctx SpecContext) {
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 		check := rack.checked(ctx, "workers")
 		kubeconfig := reader(ctx, "narrow")
-		name := rack.workerNames(ctx)[0]
+		name := rack.WorkerNames(ctx)[0]
 		narrow := func(args ...string) ran { return mendAs(ctx, kubeconfig, append(args, "-o", "json")...) }
 
 		e := parsed[explain.Explanation](narrow("explain", "machine/"+name))
 		Expect(e.Checks).To(HaveLen(1))
 		Expect(e.Checks[0].Name).To(Equal(check.Name))
 		Expect(e.Notes).To(ContainElements(
-			And(ContainSubstring("BareMetalHosts in namespace "+rack.namespace), ContainSubstring("forbidden")),
-			And(ContainSubstring("Clusters in namespace "+rack.namespace), ContainSubstring("forbidden")),
+			And(ContainSubstring("BareMetalHosts in namespace "+rack.Namespace), ContainSubstring("forbidden")),
+			And(ContainSubstring("Clusters in namespace "+rack.Namespace), ContainSubstring("forbidden")),
 			ContainSubstring("Whether a manager of kubemend runs is not known"),
 		))
 		Expect(e.Verdict).NotTo(ContainSubstring("healthy"), "the node was not seen")
@@ -95,7 +95,7 @@ var _ = Describe("To somebody who may read no more than Machines and MachineHeal
 func reader(ctx context.Context, name string) string {
 	GinkgoHelper()
 	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: rack.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: rack.Namespace, Name: name},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines", "machinehealthchecks"}, Verbs: []string{"get", "list", "watch"},
 		}},
@@ -111,13 +111,13 @@ func reader(ctx context.Context, name string) string {
 	config, content, err := management.User(name)
 	Expect(err).NotTo(HaveOccurred())
 	theirs := clientFor(config)
-	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(rack.namespace)) }).Should(Succeed())
+	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(rack.Namespace)) }).Should(Succeed())
 	return fileWith(content)
 }
 
 var _ = Describe("While no manager runs", Serial, func() {
 	It("status says so, and since when; explain says what a person has to do; and claim is refused", func(ctx SpecContext) {
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 		claimed := rack.checked(ctx, "claimed", func(c *clusterv1.MachineHealthCheck) {
 			c.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 		})

@@ -22,12 +22,12 @@ import (
 )
 
 var _ = Describe("Of a host that is power-cycled", func() {
-	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
 
 	It("explain says in every phase what the remediation says of itself, whatever it is asked about, and history tells it in order", func(ctx SpecContext) {
 		rack.cycled(ctx)
-		name := rack.workerNames(ctx)[0]
-		host := rack.host(name)
+		name := rack.WorkerNames(ctx)[0]
+		host := rack.Host(name)
 		rack.slow(simulator.Times{PowerOff: 5 * time.Second, PowerOn: 5 * time.Second, Boot: 5 * time.Second})
 
 		rack.silence(name)
@@ -36,7 +36,7 @@ var _ = Describe("Of a host that is power-cycled", func() {
 		for _, phase := range []string{"PoweringOff", "PoweringOn", "Booting"} {
 			Expect(heard).To(HaveKey(phase), "%v", heard)
 		}
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 		Eventually(func() []string {
 			return reasons(parsed[chronicle](mend(ctx, "history", "--machine", name, "-o", "json")))
 		}).Should(And(
@@ -47,12 +47,12 @@ var _ = Describe("Of a host that is power-cycled", func() {
 })
 
 var _ = Describe("Of a host whose BMC is dead", func() {
-	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
 
 	It("explain says when it is not waited for any longer", func(ctx SpecContext) {
 		rack.cycled(ctx)
-		name := rack.workerNames(ctx)[0]
-		host := rack.host(name)
+		name := rack.WorkerNames(ctx)[0]
+		host := rack.Host(name)
 		host.Die(true)
 		DeferCleanup(func() { host.Die(false) })
 		stepped := steps(ctx, name)
@@ -74,7 +74,7 @@ var _ = Describe("Of a host whose BMC is dead", func() {
 		Expect(next.At).To(BeTemporally("~", said.At, nearEnough), "from %s to %s", rem.Status.Step, next.Step)
 		AddReportEntry("given up after the announced moment", next.At.Sub(said.At).String())
 		host.Die(false)
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 	}, SpecTimeout(specPatience+2*time.Minute))
 })
 
@@ -87,7 +87,7 @@ type entered struct {
 // steps tells of each step of the remediation of a machine.
 func steps(ctx context.Context, name string) <-chan entered {
 	GinkgoHelper()
-	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(rack.namespace),
+	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(rack.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)
@@ -107,7 +107,7 @@ func steps(ctx context.Context, name string) <-chan entered {
 // cycled makes a check whose remedy is a power cycle, until the spec ends.
 func (w *world) cycled(ctx context.Context) {
 	GinkgoHelper()
-	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "cycle"}}
+	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cycle"}}
 	template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
 	Expect(builders.Apply(ctx, here, template)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, template)).To(Succeed()) })
@@ -150,7 +150,7 @@ func agreements(ctx context.Context, name string, subjects ...string) map[string
 	GinkgoHelper()
 	heard, doubt := map[string]int{}, ""
 	Eventually(func() error {
-		return here.Get(ctx, client.ObjectKey{Namespace: rack.namespace, Name: name}, &mendv1.HostRemediation{})
+		return here.Get(ctx, client.ObjectKey{Namespace: rack.Namespace, Name: name}, &mendv1.HostRemediation{})
 	}).Should(Succeed())
 	for i := 0; ; i++ {
 		before, is := remediationOf(ctx, name)
@@ -181,7 +181,7 @@ func agreements(ctx context.Context, name string, subjects ...string) map[string
 func remediationOf(ctx context.Context, name string) (*mendv1.HostRemediation, bool) {
 	GinkgoHelper()
 	rem := &mendv1.HostRemediation{}
-	err := here.Get(ctx, client.ObjectKey{Namespace: rack.namespace, Name: name}, rem)
+	err := here.Get(ctx, client.ObjectKey{Namespace: rack.Namespace, Name: name}, rem)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return rem, err == nil
 }

@@ -20,15 +20,15 @@ import (
 const nearEnough = time.Second
 
 var _ = Describe("Of a worker whose kubelet falls silent", func() {
-	BeforeEach(func(ctx SpecContext) { rack.allWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
 
 	It("explain says at every step what happens next, and when it does", func(ctx SpecContext) {
 		check := rack.checked(ctx, "workers", builders.Claimed, builders.Patience(12*time.Second))
 		rack.slow(simulator.Times{Boot: 4 * time.Second})
 		wake := rack.theOwnerRests(ctx)
-		before := rack.workerNames(ctx)
+		before := rack.WorkerNames(ctx)
 		lost := before[0]
-		owner := metav1.GetControllerOf(rack.machine(ctx, lost))
+		owner := metav1.GetControllerOf(rack.Machine(ctx, lost))
 		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: nothing is held against it"))
 		turned := rack.handedOver(ctx, lost)
 
@@ -71,7 +71,7 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 		Expect(e.Verdict).To(HavePrefix("Its first node is waited for, and the machine counts as unhealthy from "))
 
 		By("well")
-		rack.allWell(ctx)
+		rack.AllWell(ctx)
 		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
 		Expect(mend(ctx, "explain", "machine/"+lost).complaint).To(ContainSubstring("there is no Machine " + lost))
 	}, SpecTimeout(specPatience))
@@ -99,7 +99,7 @@ func announcements(ctx context.Context, name string) []look.Step {
 func newcomer(ctx context.Context, before []string) (name string) {
 	GinkgoHelper()
 	Eventually(func() bool {
-		for _, name = range rack.workerNames(ctx) {
+		for _, name = range rack.WorkerNames(ctx) {
 			if !slices.Contains(before, name) {
 				return true
 			}
@@ -117,7 +117,7 @@ func starting(ctx context.Context, name string) *explain.Explanation {
 		e = explained(ctx, "machine/"+name)
 		return targetOf(e).Verdict
 	}).WithPolling(time.Millisecond).Should(Equal("starting"))
-	m := rack.machine(ctx, name)
+	m := rack.Machine(ctx, name)
 	Expect(m.Status.NodeRef).To(Equal(clusterv1.MachineNodeReference{}), "the host is slow enough")
 	return e
 }

@@ -43,7 +43,7 @@ var (
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	rack = &world{namespace: "rack", name: "metal", workers: 5, spare: 3}
+	rack = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
 )
 
 func TestCommandLine(t *testing.T) {
@@ -66,18 +66,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	group.Go(func() (err error) {
-		rack.plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
+		rack.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.plane}) })
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.Plane}) })
 	here = clientFor(management.Config())
 	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	hosts, provider = spec.Hardware(management.Config())
 	startManager(ctx)
-	rack.build(ctx)
+	rack.Build(ctx, here, provider)
 }, NodeTimeout(5*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })

@@ -29,33 +29,33 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 	}
 
 	It("takes the request with it, and all that was done for it", func(ctx SpecContext) {
-		name := workerNames(ctx)[0]
-		takesItsTime(hostOf(name))
+		name := metal.WorkerNames(ctx)[0]
+		takesItsTime(metal.Host(name))
 		silence(name)
 		requested(ctx, host, namespace, name)
-		Eventually(hostOf(name).Powered).Should(BeFalse())
+		Eventually(metal.Host(name).Powered).Should(BeFalse())
 
 		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
-		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue), "its host is let go of")
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is let go of")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 
 	It("does so although no manager ran then, as soon as one does", func(ctx SpecContext) {
-		name := workerNames(ctx)[0]
-		takesItsTime(hostOf(name))
+		name := metal.WorkerNames(ctx)[0]
+		takesItsTime(metal.Host(name))
 		silence(name)
 		asked := requested(ctx, host, namespace, name)
-		Eventually(hostOf(name).Powered).Should(BeFalse())
+		Eventually(metal.Host(name).Powered).Should(BeFalse())
 		manager.Kill()
 
 		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
-		Eventually(owners(ctx, asked)).Should(ConsistOf(HaveField("UID", machine(ctx, name).UID)), "the garbage collector is done with it")
+		Eventually(owners(ctx, asked)).Should(ConsistOf(HaveField("UID", metal.Machine(ctx, name).UID)), "the garbage collector is done with it")
 		startManager(ctx)
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
-		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue), "its host is let go of")
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue), "its host is let go of")
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 })

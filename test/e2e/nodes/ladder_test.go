@@ -29,9 +29,9 @@ var _ = Describe("A ladder", func() {
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
 
 	It("whose first remedy fails goes on with the host of the node's Machine, and takes everything back", func(ctx SpecContext) {
-		name := workerNames(ctx)[0]
-		takesItsTime(hostOf(name))
-		identity, began := machine(ctx, name).UID, time.Now()
+		name := metal.WorkerNames(ctx)[0]
+		takesItsTime(metal.Host(name))
+		identity, began := metal.Machine(ctx, name).UID, time.Now()
 		seen := follow(ctx, agent, host)
 
 		silence(name)
@@ -45,17 +45,17 @@ var _ = Describe("A ladder", func() {
 		Expect(second.GetOwnerReferences()).To(And(ContainElement(HaveField("UID", identity)), ContainElement(HaveField("UID", check(ctx, ladder).UID))))
 		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is told before the next one begins")
 
-		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
 		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
-		Expect(changes(hostOf(name).History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
-		Expect(machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+		Expect(changes(metal.Host(name).History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+		Expect(metal.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))
 		nothingIsLeft(ctx)
 	}, SpecTimeout(specPatience))
 
 	It("is not begun while too many nodes are silent, and says the sum", func(ctx SpecContext) {
-		lost := workerNames(ctx)[:3]
+		lost := metal.WorkerNames(ctx)[:3]
 		seen := follow(ctx, agent, host)
 		patient := check(ctx, ladder)
 		before := patient.DeepCopy()
@@ -80,15 +80,15 @@ var _ = Describe("A ladder", func() {
 	}, SpecTimeout(specPatience))
 
 	It("skips and repeats nothing when the manager is killed at any step", func(ctx SpecContext) {
-		name := workerNames(ctx)[0]
-		slow := hostOf(name)
+		name := metal.WorkerNames(ctx)[0]
+		slow := metal.Host(name)
 		takesItsTime(slow)
 		began := time.Now()
 		seen := follow(ctx, agent, host)
 
 		By("killing it while the node is soon unhealthy")
 		silence(name)
-		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionUnknown))
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
 		restartManager(ctx)
 
 		By("killing it while the first remedy is at work, which fails meanwhile")
@@ -104,7 +104,7 @@ var _ = Describe("A ladder", func() {
 		Eventually(slow.Powered).Should(BeFalse())
 		restartManager(ctx)
 
-		Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
 		Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
 		Eventually(seen.all).Should(Equal([]string{"SelfNodeRemediation " + name, "HostRemediation " + name}))

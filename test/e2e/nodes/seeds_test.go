@@ -34,7 +34,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		create(ctx, seed000)
 		Eventually(counts(ctx, sample)).WithTimeout(time.Minute).Should(Equal("5 of 5"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
-		name := workerNames(ctx)[0]
+		name := metal.WorkerNames(ctx)[0]
 
 		longSilent(ctx, name)
 
@@ -50,7 +50,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		Eventually(counts(ctx, sample)).Should(Equal("4 of 4"), "the control plane is not selected")
-		name := workerNames(ctx)[1]
+		name := metal.WorkerNames(ctx)[1]
 
 		longSilent(ctx, name)
 
@@ -77,7 +77,7 @@ func ownedByCheck(ctx context.Context, asked *unstructured.Unstructured) {
 // comesBack waits until a node is well and the requests for it are gone. None of it needed a right that the manager does not have.
 func comesBack(ctx context.Context, name string) {
 	GinkgoHelper()
-	Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+	Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
 	Eventually(none(ctx, providerX, pill)).Should(BeEmpty())
 	Eventually(func() []nhcv1.UnhealthyNode { return check(ctx, sample).Status.UnhealthyNodes }).Should(BeEmpty())
 	Eventually(told(ctx, sample, nhcv1.EventRemediationCreated)).Should(Equal(1))

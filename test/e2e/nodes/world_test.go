@@ -31,53 +31,39 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
-	namespace     = "metal"
-	controlPlanes = 1
-	workers       = 4
+	namespace = "metal"
 	// workerRole is a label that an administrator gives to nodes; no kubelet may give it to itself.
 	workerRole = "node-role.kubernetes.io/worker"
 	// longAgo is when a node fell silent that is silent for longer than any check has patience.
 	longAgo = 30 * time.Minute
 )
 
-// build makes the cluster whose kubeconfig points to the very API server that it is an object of.
+// metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
+var metal = &spec.Site{Namespace: namespace, Name: "itself", ControlPlanes: 1, Workers: 4}
+
+// build makes the cluster, and waits for it.
 func build(ctx context.Context) {
 	GinkgoHelper()
-	cluster := builders.Cluster(namespace, "itself")
-	key := client.ObjectKeyFromObject(cluster)
-	ofManager, err := plane.GrantWorkloadUser(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(provider.Serve(key, plane.Config())).To(Succeed())
-	objects := []client.Object{builders.Namespace(namespace), rig.SharedKubeconfigSecret(key, plane, ofManager), builders.Metal3Cluster(cluster), cluster}
-	objects = append(objects, builders.BareMetalHosts(namespace, "host", controlPlanes+workers)...)
-	objects = append(objects, builders.ControlPlane(cluster, controlPlanes)...)
-	Expect(builders.Apply(ctx, here, append(objects, builders.Workers(cluster, "workers", workers)...)...)).To(Succeed())
+	metal.Plane = plane
+	metal.Build(ctx, here, provider)
 	allWell(ctx)
-	for _, name := range workerNames(ctx) {
+	for _, name := range metal.WorkerNames(ctx) {
 		label := fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, workerRole)
-		Expect(here.Patch(ctx, node(ctx, name), client.RawPatch("application/merge-patch+json", []byte(label)))).To(Succeed())
+		Expect(here.Patch(ctx, metal.Node(ctx, name), client.RawPatch("application/merge-patch+json", []byte(label)))).To(Succeed())
 	}
 }
 
 // allWell waits until every machine runs and every node is ready, and says which machine it is on.
 func allWell(ctx context.Context) {
 	GinkgoHelper()
+	metal.AllWell(ctx)
 	Eventually(func(g Gomega) {
-		list := &clusterv1.MachineList{}
-		g.Expect(here.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
-		g.Expect(list.Items).To(HaveLen(controlPlanes + workers))
-		for _, m := range list.Items {
-			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), m.Name)
-			n := &corev1.Node{}
-			g.Expect(here.Get(ctx, client.ObjectKey{Name: m.Name}, n)).To(Succeed())
-			g.Expect(n.Annotations).To(HaveKeyWithValue(clusterv1.MachineAnnotation, m.Name))
-			g.Expect(readiness(n)).To(Equal(corev1.ConditionTrue), m.Name)
+		for _, name := range slices.Concat(metal.ControlPlaneNames(ctx), metal.WorkerNames(ctx)) {
+			g.Expect(metal.Node(ctx, name).Annotations).To(HaveKeyWithValue(clusterv1.MachineAnnotation, name))
 		}
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
 }
@@ -85,7 +71,7 @@ func allWell(ctx context.Context) {
 // leaveAsFound takes back what a spec did, and looks for what it should not have left.
 func leaveAsFound(ctx context.Context) {
 	GinkgoHelper()
-	for _, name := range workerNames(ctx) {
+	for _, name := range metal.WorkerNames(ctx) {
 		restart(name)
 	}
 	allWell(ctx)
@@ -120,47 +106,6 @@ func nothingIsLeft(ctx context.Context) {
 	}).Should(Succeed())
 }
 
-func workerNames(ctx context.Context) []string {
-	GinkgoHelper()
-	list := &clusterv1.MachineList{}
-	Expect(here.List(ctx, list, client.InNamespace(namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func machine(ctx context.Context, name string) *clusterv1.Machine {
-	GinkgoHelper()
-	m := &clusterv1.Machine{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, m)).To(Succeed())
-	return m
-}
-
-func node(ctx context.Context, name string) *corev1.Node {
-	GinkgoHelper()
-	n := &corev1.Node{}
-	Expect(here.Get(ctx, client.ObjectKey{Name: name}, n)).To(Succeed())
-	return n
-}
-
-// readiness is the status of a node's condition Ready.
-func readiness(n *corev1.Node) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
-}
-
-// ready is the same, of a node that has the name of its machine.
-func ready(ctx context.Context, name string) func() corev1.ConditionStatus {
-	return func() corev1.ConditionStatus { return readiness(node(ctx, name)) }
-}
-
 // silence hangs the kubelets of nodes.
 func silence(names ...string) {
 	GinkgoHelper()
@@ -176,8 +121,8 @@ func silence(names ...string) {
 func longSilent(ctx context.Context, name string) {
 	GinkgoHelper()
 	silence(name)
-	Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionUnknown))
-	n := node(ctx, name)
+	Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
+	n := metal.Node(ctx, name)
 	before := n.DeepCopy()
 	for i := range n.Status.Conditions {
 		if n.Status.Conditions[i].Type == corev1.NodeReady {
@@ -185,13 +130,6 @@ func longSilent(ctx context.Context, name string) {
 		}
 	}
 	Expect(here.Status().Patch(ctx, n, client.StrategicMergeFrom(before))).To(Succeed())
-}
-
-func hostOf(name string) *simulator.Host {
-	GinkgoHelper()
-	h := provider.Host(client.ObjectKey{Namespace: namespace, Name: name})
-	Expect(h).NotTo(BeNil(), name)
-	return h
 }
 
 // check is a NodeHealthCheck as it is.

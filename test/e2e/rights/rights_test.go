@@ -56,7 +56,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	}, SpecTimeout(specPatience))
 
 	It("has a machine replaced", func(ctx SpecContext) {
-		lost := workerNames(ctx)[0]
+		lost := metal.WorkerNames(ctx)[0]
 		silence(lost)
 		By("saying that it is bad, and taking that back when nobody says it any more; and once more, which is the same event again")
 		none := intstr.FromInt32(0)
@@ -71,13 +71,13 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 		By("handing it over to its owner")
 		checked(ctx, "replaced")
-		Eventually(func() []string { return workerNames(ctx) }).Should(And(HaveLen(workers), Not(ContainElement(lost))))
-		allWell(ctx)
+		Eventually(func() []string { return metal.WorkerNames(ctx) }).Should(And(HaveLen(workers), Not(ContainElement(lost))))
+		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
 	It("has a host power-cycled, and its node fenced by a taint", func(ctx SpecContext) {
 		checked(ctx, "ours", builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template))
-		name := workerNames(ctx)[0]
+		name := metal.WorkerNames(ctx)[0]
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "moves"},
 			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "moves", Image: "simulated/moves"}}},
@@ -88,7 +88,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		requested(ctx, request, namespace, name)
 		gone(ctx, request)
 		gone(ctx, pod)
-		allWell(ctx)
+		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
 	It("has a host power-cycled, and its node fenced by deleting it", func(ctx SpecContext) {
@@ -97,17 +97,17 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false")
 		startManager(ctx, "--fencing=delete")
 		checked(ctx, "theirs", builders.RemediatedBy(infrav1.GroupVersion.String(), "Metal3RemediationTemplate", template))
-		name := workerNames(ctx)[1]
+		name := metal.WorkerNames(ctx)[1]
 		annotate(ctx, name, "example.com/row", "7")
 		silence(name)
 		request := &infrav1.Metal3Remediation{}
 		requested(ctx, request, namespace, name)
 		gone(ctx, request)
-		allWell(ctx)
+		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
 	It("looks for itself for what caches do not know", func(ctx SpecContext) {
-		machine := builders.ControlPlaneMachine(cluster, "nowhere", func(m *clusterv1.Machine) {
+		machine := builders.ControlPlaneMachine(metal.Cluster, "nowhere", func(m *clusterv1.Machine) {
 			m.Labels, m.Spec.ClusterName = nil, "nowhere"
 		})
 		Expect(here.Create(ctx, machine)).To(Succeed())
@@ -180,7 +180,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		member.Stop()
 		Eventually(told(ctx, check, nhcv1.EventRemediationSkipped)).Should(Equal(1))
 		member.Start()
-		Eventually(ready(ctx, "member")).Should(Equal(corev1.ConditionTrue))
+		Eventually(metal.Ready).WithArguments(ctx, "member").Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
 
 	It("stores all objects anew when a release stores its kinds in another version", func(ctx SpecContext) {
@@ -266,12 +266,12 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off", "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		checked(ctx, "narrow", builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template))
-		name := workerNames(ctx)[2]
+		name := metal.WorkerNames(ctx)[2]
 		silence(name)
 		request := &mendv1.HostRemediation{}
 		requested(ctx, request, namespace, name)
 		gone(ctx, request)
-		allWell(ctx)
+		metal.AllWell(ctx)
 		manager.Kill()
 		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(spec.LookedFor[0] + " in " + namespace))
 	}, SpecTimeout(specPatience))

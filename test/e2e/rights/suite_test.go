@@ -81,7 +81,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return collected.Rules, err
 	}).ShouldNot(BeEmpty())
 	_, provider = spec.Hardware(plane.Config())
-	build(ctx)
+	metal.Plane = plane
+	metal.Build(ctx, here, provider)
+	metal.AllWell(ctx)
 }, NodeTimeout(5*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })

@@ -3,7 +3,6 @@ package rights
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,82 +17,24 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
-	namespace     = "metal"
-	controlPlanes = 1
-	workers       = 4
+	namespace = "metal"
+	workers   = 4
 	// template is the name of a remediation template of either kind.
 	template = "reboot"
 	// agentTemplate is that of the remediator that brings its rights along.
 	agentTemplate = "self-node-remediation-automatic-strategy-template"
 )
 
-var cluster *clusterv1.Cluster
+// metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
+var metal = &spec.Site{Namespace: namespace, Name: "itself", ControlPlanes: 1, Workers: workers, Spare: 1}
 
 // strategy is as short as the API allows.
 var strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
-
-// build makes the cluster, whose kubeconfig points to the very API server that it is an object of.
-func build(ctx context.Context) {
-	GinkgoHelper()
-	there, err := plane.GrantWorkloadUser(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	cluster = builders.Cluster(namespace, "itself")
-	key := client.ObjectKeyFromObject(cluster)
-	Expect(provider.Serve(key, plane.Config())).To(Succeed())
-	objects := []client.Object{builders.Namespace(namespace), rig.SharedKubeconfigSecret(key, plane, there), builders.Metal3Cluster(cluster), cluster}
-	objects = append(objects, builders.BareMetalHosts(namespace, "host", controlPlanes+workers+1)...)
-	objects = append(objects, builders.ControlPlane(cluster, controlPlanes)...)
-	Expect(builders.Apply(ctx, here, append(objects, builders.Workers(cluster, "workers", workers)...)...)).To(Succeed())
-	allWell(ctx)
-}
-
-// allWell waits until every machine runs and every node of them is ready.
-func allWell(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		list := &clusterv1.MachineList{}
-		g.Expect(here.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})).To(Succeed())
-		g.Expect(list.Items).To(HaveLen(controlPlanes + workers))
-		for i := range list.Items {
-			g.Expect(list.Items[i].Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), list.Items[i].Name)
-			g.Expect(ready(ctx, list.Items[i].Name)()).To(Equal(corev1.ConditionTrue), list.Items[i].Name)
-		}
-	}).Should(Succeed())
-}
-
-func workerNames(ctx context.Context) []string {
-	GinkgoHelper()
-	list := &clusterv1.MachineList{}
-	Expect(here.List(ctx, list, client.InNamespace(namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel})).To(Succeed())
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// ready is the status of a node's condition Ready; empty if there is no such node.
-func ready(ctx context.Context, name string) func() corev1.ConditionStatus {
-	return func() corev1.ConditionStatus {
-		node := &corev1.Node{}
-		if err := here.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			Expect(client.IgnoreNotFound(err)).To(Succeed())
-			return ""
-		}
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				return c.Status
-			}
-		}
-		return ""
-	}
-}
 
 // silence hangs the kubelet of a machine.
 func silence(name string) {
@@ -106,7 +47,7 @@ func silence(name string) {
 // checked makes a check of machines, for as long as the spec runs.
 func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
-	check := builders.MachineHealthCheck(cluster, name, append([]func(*clusterv1.MachineHealthCheck){
+	check := builders.MachineHealthCheck(metal.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
 		builders.Claimed, builders.Patience(2 * time.Second),
 	}, edits...)...)
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
@@ -147,7 +88,7 @@ func stray(ctx context.Context, name string, labels, annotations map[string]stri
 	GinkgoHelper()
 	kubelet := simulator.NewKubelet(here, simulator.KubeletOptions{Node: name, Labels: labels})
 	kubelet.Start()
-	Eventually(ready(ctx, name)).Should(Equal(corev1.ConditionTrue))
+	Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
 	for key, value := range annotations {
 		annotate(ctx, name, key, value)
 	}
