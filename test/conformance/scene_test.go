@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,13 +86,7 @@ func (s *scene) kubeconfig(ctx context.Context, content []byte) {
 func (s *scene) begin(ctx context.Context, edits ...func(*clusterv1.Cluster)) {
 	GinkgoHelper()
 	s.cluster.Labels = map[string]string{clusterv1.WatchLabel: acting}
-	s.cluster.Status = clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
-		Conditions: []metav1.Condition{
-			condition(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour),
-			condition(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, time.Hour),
-		},
-	}
+	s.cluster.Status = builders.Standing()
 	for _, edit := range edits {
 		edit(s.cluster)
 	}
@@ -183,18 +176,10 @@ func (s *scene) nodeReports(ctx context.Context, machine string, kind corev1.Nod
 	node := &corev1.Node{}
 	Expect(there.Get(ctx, client.ObjectKey{Name: s.node(machine)}, node)).To(Succeed())
 	before := node.DeepCopy()
-	since := metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))
-	found := false
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == kind {
-			c.Status, c.Reason, c.LastTransitionTime, c.LastHeartbeatTime, found = status, "Test", since, metav1.Now(), true
-		}
-	}
-	if !found {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: kind, Status: status, Reason: "Test", LastTransitionTime: since, LastHeartbeatTime: metav1.Now(),
-		})
-	}
+	builders.Reports(node, corev1.NodeCondition{
+		Type: kind, Status: status, Reason: "Test", LastHeartbeatTime: metav1.Now(),
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second)),
+	})
 	Expect(there.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 }
 

@@ -7,10 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -63,7 +61,7 @@ var _ = Describe("A thousand machines", func() {
 			bad[machineName(n*many/few)] = true
 		}
 		began := time.Now()
-		Expect(inParallel(few, func(n int) error { return c.silence(ctx, machineName(n*many/few)) })).To(Succeed())
+		spec.AtOnce(writersAtOnce, few, func(n int) { Expect(c.silence(ctx, machineName(n*many/few))).To(Succeed()) })
 		Eventually(func(g Gomega) { g.Expect(c.unhealthy(ctx, g)).To(Equal(bad)) }).Should(Succeed())
 		AddReportEntry("from the first node that turned bad to the last machine that was handed over", time.Since(began).String())
 		Consistently(func(g Gomega) { g.Expect(c.unhealthy(ctx, g)).To(Equal(bad)) }).WithPolling(time.Second).Should(Succeed())
@@ -72,30 +70,15 @@ var _ = Describe("A thousand machines", func() {
 
 func machineName(n int) string { return fmt.Sprintf("machine-%04d", n) }
 
-// inParallel does something for every number below a limit.
-func inParallel(limit int, do func(int) error) error {
-	var group errgroup.Group
-	group.SetLimit(writersAtOnce)
-	for n := range limit {
-		group.Go(func() error { return do(n) })
-	}
-	return group.Wait()
-}
-
 func (c *crowd) buildCluster(ctx context.Context, nodes *rig.ControlPlane) {
 	GinkgoHelper()
 	c.cluster = builders.Cluster(defaultNamespace, quickstart)
 	ofManager, err := nodes.GrantWorkloadUser(ctx, reader)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, c.here, rig.SharedKubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes, ofManager), c.cluster)).To(Succeed())
-	c.cluster.Status = clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
-		Conditions: []metav1.Condition{
-			longSince(clusterv1.ClusterInfrastructureReadyCondition), longSince(clusterv1.ClusterControlPlaneInitializedCondition),
-		},
-	}
+	c.cluster.Status = builders.Standing()
 	Expect(c.here.Status().Update(ctx, c.cluster)).To(Succeed())
-	Expect(inParallel(many, func(n int) error { return c.add(ctx, machineName(n)) })).To(Succeed())
+	spec.AtOnce(writersAtOnce, many, func(n int) { Expect(c.add(ctx, machineName(n))).To(Succeed()) })
 }
 
 // add makes a machine with its node, both well.
@@ -113,7 +96,7 @@ func (c *crowd) add(ctx context.Context, name string) error {
 		return err
 	}
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
-	m.Status.Conditions = []metav1.Condition{longSince(clusterv1.MachineInfrastructureReadyCondition)}
+	m.Status.Conditions = []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	return c.here.Status().Update(ctx, m)
 }
 
@@ -145,10 +128,4 @@ func (c *crowd) unhealthy(ctx context.Context, g Gomega) map[string]bool {
 		g.Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), m.Name)
 	}
 	return found
-}
-
-func longSince(kind string) metav1.Condition {
-	return metav1.Condition{
-		Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // member is a Machine of a scene, with its Metal3Machine, its host and its remediation, all of the same name, and its node.
@@ -84,7 +85,7 @@ func (s *scene) add(ctx context.Context, name string, o *origin, edits []func(*o
 	s.create(ctx, machine)
 	between.SetOwnerReferences(ownedBy(machine)) // as Cluster API does
 	s.create(ctx, between)
-	machine.Status.Conditions = []metav1.Condition{longSince(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue)}
+	machine.Status.Conditions = []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	if !o.noNode {
 		machine.Status.NodeRef.Name = m.node()
 	}
@@ -156,7 +157,7 @@ func (m *member) theNode(ctx context.Context) *corev1.Node {
 
 func (m *member) ready(ctx context.Context) corev1.ConditionStatus {
 	if n := m.theNode(ctx); n != nil {
-		return readyOf(n)
+		return spec.Readiness(n)
 	}
 	return "no node"
 }

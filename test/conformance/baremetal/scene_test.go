@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,13 +55,6 @@ func newScene(ctx context.Context, k kind) *scene {
 	kubeconfig, err := way.Workload(s.namespace)
 	Expect(err).NotTo(HaveOccurred())
 	s.cluster = builders.Cluster(s.namespace, "c1")
-	status := clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
-		Conditions: []metav1.Condition{
-			longSince(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue),
-			longSince(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue),
-		},
-	}
 	s.create(ctx,
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -76,7 +68,7 @@ func newScene(ctx context.Context, k kind) *scene {
 			builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + neighbour}},
 	)
-	s.cluster.Status = status
+	s.cluster.Status = builders.Standing()
 	Expect(here.Status().Update(ctx, s.cluster)).To(Succeed())
 	return s
 }
@@ -104,10 +96,6 @@ func (s *scene) create(ctx context.Context, objects ...client.Object) {
 	for _, o := range objects {
 		Expect(here.Create(ctx, o)).To(Succeed())
 	}
-}
-
-func longSince(kind string, status metav1.ConditionStatus) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))}
 }
 
 // end is to be deferred. It stops all that belongs to the scene, checks that nothing was unsafe, and tells what there is if the spec has
@@ -166,7 +154,7 @@ func (s *scene) tell() string {
 		case *bmov1alpha1.BareMetalHost:
 			_, _ = fmt.Fprintf(&text, "%d host %s: %v on %t %s %s\n", m.revision, o.Name, o.Annotations, o.Status.PoweredOn, o.Status.Provisioning.State, o.Status.ErrorMessage)
 		case *corev1.Node:
-			_, _ = fmt.Fprintf(&text, "%d node %s gone %t: %v %v %v\n", m.revision, o.Name, m.gone, o.Annotations, o.Spec.Taints, readyOf(o))
+			_, _ = fmt.Fprintf(&text, "%d node %s gone %t: %v %v %v\n", m.revision, o.Name, m.gone, o.Annotations, o.Spec.Taints, spec.Readiness(o))
 		case *clusterv1.Machine:
 			_, _ = fmt.Fprintf(&text, "%d machine %s gone %t: %+v\n", m.revision, o.Name, m.gone, o.Status.Conditions)
 		default:
@@ -177,15 +165,6 @@ func (s *scene) tell() string {
 	written, _ := s.plan.Written()
 	_, _ = fmt.Fprintf(&text, "written: %q\n%s", written, s.log.tail())
 	return text.String()
-}
-
-func readyOf(n *corev1.Node) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return ""
 }
 
 // bothKinds is a spec that is told of each kind of remediations, of both at the same time.

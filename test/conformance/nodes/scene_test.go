@@ -314,16 +314,8 @@ func (s *scene) reports(ctx context.Context, name string, kind corev1.NodeCondit
 	GinkgoHelper()
 	s.hears(ctx)
 	n := s.getNode(ctx, name)
-	before, next := n.DeepCopy(), s.condition(kind, status, ago)
-	found := false
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == kind {
-			n.Status.Conditions[i], found = next, true
-		}
-	}
-	if !found {
-		n.Status.Conditions = append(n.Status.Conditions, next)
-	}
+	before := n.DeepCopy()
+	builders.Reports(n, s.condition(kind, status, ago))
 	Expect(here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 

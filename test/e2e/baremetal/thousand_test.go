@@ -12,10 +12,8 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,7 +67,7 @@ var _ = Describe("A thousand hosts", func() {
 		c.watched(ctx)
 		before, began := c.quietCalls(ctx), time.Now()
 
-		Expect(inParallel(few, func(n int) error { return c.fail(ctx, failing(n)) })).To(Succeed())
+		spec.AtOnce(writersAtOnce, few, func(n int) { Expect(c.fail(ctx, failing(n))).To(Succeed()) })
 
 		Eventually(func(g Gomega) {
 			for n := range few {
@@ -104,16 +102,6 @@ func (c *crowd) host(n int) *simulator.Host {
 	return c.hosts.Host(client.ObjectKey{Namespace: c.cluster.Namespace, Name: hostName(n)})
 }
 
-// inParallel does something for every number below a limit.
-func inParallel(limit int, do func(int) error) error {
-	var group errgroup.Group
-	group.SetLimit(writersAtOnce)
-	for n := range limit {
-		group.Go(func() error { return do(n) })
-	}
-	return group.Wait()
-}
-
 // build makes the cluster, and returns when all hosts are on.
 func (c *crowd) build(ctx context.Context, nodes *rig.ControlPlane) {
 	GinkgoHelper()
@@ -121,14 +109,9 @@ func (c *crowd) build(ctx context.Context, nodes *rig.ControlPlane) {
 	ofManager, err := nodes.GrantWorkloadUser(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, c.here, rig.SharedKubeconfigSecret(client.ObjectKeyFromObject(c.cluster), nodes, ofManager), c.cluster)).To(Succeed())
-	c.cluster.Status = clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
-		Conditions: []metav1.Condition{
-			longSince(clusterv1.ClusterInfrastructureReadyCondition), longSince(clusterv1.ClusterControlPlaneInitializedCondition),
-		},
-	}
+	c.cluster.Status = builders.Standing()
 	Expect(c.here.Status().Update(ctx, c.cluster)).To(Succeed())
-	Expect(inParallel(many, func(n int) error { return c.add(ctx, n) })).To(Succeed())
+	spec.AtOnce(writersAtOnce, many, func(n int) { Expect(c.add(ctx, n)).To(Succeed()) })
 	Eventually(func() int {
 		on := 0
 		for n := range many {
@@ -159,7 +142,7 @@ func (c *crowd) add(ctx context.Context, n int) error {
 		}
 	}
 	machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
-	machine.Status.Conditions = []metav1.Condition{longSince(clusterv1.MachineInfrastructureReadyCondition)}
+	machine.Status.Conditions = []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	if err := c.here.Status().Update(ctx, machine); err != nil {
 		return err
 	}
@@ -289,8 +272,4 @@ func (c calls) each(of float64) string {
 		parts = append(parts, fmt.Sprintf("%s %.2f", what, c[what]/of))
 	}
 	return fmt.Sprintf("here %.1f, there %.1f: %s", c.here()/of, c.there()/of, strings.Join(parts, ", "))
-}
-
-func longSince(kind string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}
 }

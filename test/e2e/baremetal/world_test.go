@@ -71,13 +71,12 @@ func (w *world) anIdleWorker(ctx context.Context) (name string, host *simulator.
 func (w *world) silence(ctx context.Context, name string) {
 	GinkgoHelper()
 	w.Host(name).Kubelet().Stop()
-	unheard := corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
-		LastTransitionTime: metav1.NewTime(time.Now().Add(-longAgo)),
-	}
 	node := w.Node(ctx, name)
 	before := node.DeepCopy()
-	node.Status.Conditions = append(slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == unheard.Type }), unheard)
+	builders.Reports(node, corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-longAgo)),
+	})
 	Expect(w.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
 }
 
