@@ -1,21 +1,16 @@
 package conformance
 
 import (
-	"errors"
-	"io"
-	"os"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // docs/security.md recommends it to whoever lets tenants write checks of their own.
@@ -26,16 +21,7 @@ var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func(
 		free := builders.Namespace("policy-free")
 		Expect(here.Create(ctx, tenant)).To(Succeed())
 		Expect(here.Create(ctx, free)).To(Succeed())
-		file, err := os.Open("../../docs/examples/limits-policy.yaml")
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(file.Close)
-		for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-			obj := &unstructured.Unstructured{}
-			err := decoder.Decode(&obj.Object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			Expect(err).NotTo(HaveOccurred())
+		for _, obj := range spec.Manifest("../../docs/examples/limits-policy.yaml") {
 			Expect(here.Create(ctx, obj)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, obj)).To(Succeed()) })
 		}

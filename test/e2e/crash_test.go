@@ -57,7 +57,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 		manager.Kill()
 		startManager(ctx)
 
-		Eventually(metric(ctx, targets, `name="`+check.Name+`"`, `state="unhealthy"`)).Should(Equal("3"))
+		Eventually(spec.Metric(ctx, manager, targets, `name="`+check.Name+`"`, `state="unhealthy"`)).Should(Equal("3"))
 		Consistently(func(g Gomega) {
 			shared.untouched(ctx, before)(g)
 			g.Expect(shared.getCheck(ctx, check.Name).ResourceVersion).To(Equal(stored), "a steady world causes no writes, not even after a start")

@@ -67,7 +67,7 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		Consistently(nothingChanges).WithTimeout(time.Until(startedAt.Add(startup + 3*time.Second))).Should(Succeed())
 		Eventually(func(g Gomega) {
 			nothingChanges(g)
-			g.Expect(metric(ctx, "capi_cluster_cache_connection_up", `="outage"`)(g)).To(Equal("0"))
+			g.Expect(spec.Metric(ctx, manager, "capi_cluster_cache_connection_up", `="outage"`)(g)).To(Equal("0"))
 		}).WithTimeout(outagePatience).Should(Succeed())
 
 		By("marking a machine")

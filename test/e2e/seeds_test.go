@@ -12,6 +12,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // The names that the manifests have.
@@ -36,7 +37,7 @@ var _ = Describe("The checks of the documentation", func() {
 			}
 			judged := map[string]int{workersCheck: int(shared.workers), controlPlaneCheck: shared.controlPlanes}
 			for name, number := range judged {
-				Eventually(metric(ctx, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
+				Eventually(spec.Metric(ctx, manager, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
 			}
 			Consistently(func(g Gomega) {
 				for name := range judged {

@@ -250,23 +250,6 @@ func writers(object client.Object) map[string]string {
 	return fields
 }
 
-// metric is the value of the first series of the manager's metrics that has the name and the labels, or "missing".
-func metric(ctx context.Context, name string, labels ...string) func(Gomega) string {
-	return func(g Gomega) string {
-		text, err := manager.Scrape(ctx)
-		g.Expect(err).NotTo(HaveOccurred())
-		for _, line := range strings.Split(text, "\n") {
-			if !strings.HasPrefix(line, name+"{") {
-				continue
-			}
-			if !slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(line, label) }) {
-				return line[strings.LastIndex(line, " ")+1:]
-			}
-		}
-		return "missing"
-	}
-}
-
 // message is the message of a check's condition.
 func (w *world) message(ctx context.Context, check, kind string) func() string {
 	return func() string { return conditions.GetMessage(w.getCheck(ctx, check), kind) }

@@ -1,11 +1,7 @@
 package baremetal
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,9 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // soon is less than what a turn lasts for which nobody says that it is over, and long enough for a machine that is busy.
@@ -155,7 +150,7 @@ func (w *world) cycled(ctx context.Context, name string, identity types.UID, beg
 // applied creates the objects of a manifest as they are, and then claims the check for kubemend, until the spec ends.
 func applied(ctx context.Context, file string) {
 	GinkgoHelper()
-	for _, object := range testdata(file) {
+	for _, object := range spec.Manifest(filepath.Join("testdata", file)) {
 		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
 		if object.GetKind() != "MachineHealthCheck" {
@@ -166,23 +161,5 @@ func applied(ctx context.Context, file string) {
 		before := check.DeepCopy()
 		builders.Claimed(check)
 		Expect(here.Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
-	}
-}
-
-// testdata reads the documents of a file.
-func testdata(file string) []*unstructured.Unstructured {
-	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("testdata", file))
-	Expect(err).NotTo(HaveOccurred())
-	documents := yaml.NewYAMLToJSONDecoder(bytes.NewReader(content))
-	var all []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := documents.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		Expect(err).NotTo(HaveOccurred())
-		all = append(all, object)
 	}
 }

@@ -1,14 +1,9 @@
 package nodes
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -251,47 +245,15 @@ func told(ctx context.Context, name, reason string) func() int {
 	}
 }
 
-// metric is the value of the first series of the manager's metrics that has the name and the labels, or "missing".
-func metric(ctx context.Context, name string, labels ...string) func(Gomega) string {
-	return func(g Gomega) string {
-		text, err := manager.Scrape(ctx)
-		g.Expect(err).NotTo(HaveOccurred())
-		for _, line := range strings.Split(text, "\n") {
-			if strings.HasPrefix(line, name+"{") && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(line, l) }) {
-				return line[strings.LastIndex(line, " ")+1:]
-			}
-		}
-		return "missing"
-	}
-}
-
 // create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks go when all is well again.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
-	for _, object := range manifest(file) {
+	for _, object := range spec.Manifest(file) {
 		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed(), file)
 		switch object.GetKind() {
 		case "NodeHealthCheck", "Namespace":
 		default:
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
 		}
-	}
-}
-
-// manifest reads the documents of a file.
-func manifest(file string) []*unstructured.Unstructured {
-	GinkgoHelper()
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	documents := yaml.NewYAMLToJSONDecoder(bytes.NewReader(content))
-	var all []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := documents.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		Expect(err).NotTo(HaveOccurred())
-		all = append(all, object)
 	}
 }

@@ -47,7 +47,7 @@ func reach(plane *rig.ControlPlane) *cluster {
 // lead to the manager that is started with start, as if by cert-manager and by a Service.
 func (c *cluster) install(ctx context.Context, manifest []byte) []*unstructured.Unstructured {
 	GinkgoHelper()
-	all := objects(manifest)
+	all := spec.Objects(manifest)
 	for _, o := range all {
 		Expect(c.plane.Trust(o)).To(Succeed())
 		c.apply(ctx, o, installer, client.ForceOwnership)

@@ -61,7 +61,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": first}))
 		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + first))
 
-		kept = objects(read(filepath.Join("testdata", "objects.yaml")))[1]
+		kept = spec.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(kept.GetKind()).To(Equal("HostRemediation"))
 		management.apply(ctx, kept, author)
 	}, SpecTimeout(specPatience))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -27,7 +28,7 @@ var _ = Describe("Objects that are stored in an old version", func() {
 		all := management.install(ctx, shipped)
 		manager := management.start(ctx, "writing")
 		management.belongsTo(ctx, all, "v1beta1")
-		written := objects(read(filepath.Join("testdata", "objects.yaml")))
+		written := spec.Manifest(filepath.Join("testdata", "objects.yaml"))
 		for _, o := range written {
 			management.apply(ctx, o, author)
 		}

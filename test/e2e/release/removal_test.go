@@ -36,7 +36,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		management := newCluster(ctx, rig.ManagementOptions{Controllers: rig.PodControllers()})
 		shipped := management.install(ctx, kustomized(ctx, filepath.Join("config", "standalone")))
 		writing := management.start(ctx, "writing")
-		for _, o := range objects(read(filepath.Join("testdata", "objects.yaml"))) {
+		for _, o := range spec.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GetKind() == "HostRemediation" {
 				o.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
 			}
@@ -69,7 +69,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		Expect(err).NotTo(HaveOccurred())
 		management := reach(plane)
 		Expect(management.initialise(ctx, settings(nil), this)).To(Succeed())
-		request := objects(read(filepath.Join("testdata", "objects.yaml")))[1]
+		request := spec.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(request.GetKind()).To(Equal("HostRemediation"))
 		request.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
 		management.apply(ctx, request, author)

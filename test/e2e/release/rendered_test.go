@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/contract"
 
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // The API server checks every field, Cluster API's webhooks its own kinds, and the manager's webhooks those of kubemend.
@@ -41,7 +42,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
 		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		management.start(ctx, "standalone")
-		for _, o := range objects(read(filepath.Join("testdata", "objects.yaml"))) {
+		for _, o := range spec.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GroupVersionKind().Group == "remediation.medik8s.io" {
 				continue // refers to Cluster API, not the other way round
 			}
@@ -64,7 +65,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		for _, file := range files {
 			shipped := released(this, filepath.Base(file))
 			Expect(shipped).To(BeAnExistingFile(), "it is part of a release")
-			rendered := objects([]byte(clusterctl(ctx, named, "generate", "yaml", "--from", shipped)))
+			rendered := spec.Objects([]byte(clusterctl(ctx, named, "generate", "yaml", "--from", shipped)))
 			Expect(rendered).To(HaveLen(1), shipped)
 			if rendered[0].GetNamespace() == "" && rendered[0].GetKind() != "NodeHealthCheck" {
 				rendered[0].SetNamespace(metav1.NamespaceDefault) // as kubectl does

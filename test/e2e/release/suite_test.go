@@ -9,8 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +19,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -98,23 +94,6 @@ func run(ctx context.Context, folder, program string, args ...string) []byte {
 func kustomized(ctx context.Context, folder string) []byte {
 	GinkgoHelper()
 	return run(ctx, root, filepath.Join(".tools", "bin", "kustomize"), "build", folder)
-}
-
-// objects are all of a manifest, in its order.
-func objects(manifest []byte) []*unstructured.Unstructured {
-	GinkgoHelper()
-	var all []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		Expect(err).NotTo(HaveOccurred())
-		if len(o.Object) > 0 {
-			all = append(all, o)
-		}
-	}
 }
 
 func read(file string) []byte {

@@ -30,7 +30,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -389,11 +388,7 @@ func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
 // create creates the objects of a manifest as they are.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
-	for document := range strings.SplitSeq(string(content), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+	for _, object := range spec.Manifest(file) {
 		Expect(here.Create(ctx, object)).To(Succeed())
 	}
 }

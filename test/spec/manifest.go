@@ -1,0 +1,38 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Manifest are all objects of a file, in its order and as they are.
+func Manifest(file string) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	content, err := os.ReadFile(file)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return Objects(content)
+}
+
+// Objects are all objects of a manifest, in its order and as they are.
+func Objects(manifest []byte) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	var all []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		if len(o.Object) > 0 {
+			all = append(all, o)
+		}
+	}
+}
