@@ -12,7 +12,8 @@ import (
 
 // LongTrue is a condition that has been True for an hour.
 func LongTrue(kind string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))}
+	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: since}
 }
 
 // Standing is the status of a Cluster whose infrastructure and control plane have been there for an hour, where nobody runs who would find that

@@ -160,8 +160,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		m.pod(ctx)
 		m.fails(ctx)
 		m.askedByNodeCheck(ctx)
-		m.comesTo(ctx, "MovingWorkload")
-		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+		m.comesToMove(ctx)
 		s.kill() // so that both are seen at once
 		vanishes(ctx, m.machine(ctx))
 		// So the garbage collector does it, of an object with another owner.

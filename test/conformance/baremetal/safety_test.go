@@ -105,8 +105,7 @@ var _ = Describe("Safety", func() {
 		m.pod(ctx)
 		m.fails(ctx)
 		m.remediate(ctx)
-		m.comesTo(ctx, "MovingWorkload")
-		Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+		m.comesToMove(ctx)
 		m.strip(ctx, m.holdOff(ctx)) // somebody meant well
 		Eventually(m.holds).WithArguments(ctx).Should(BeTrue(), "it is held off again")
 		m.evict(ctx)

@@ -53,31 +53,17 @@ var standstills = []standstill{
 		ends:   "Succeeded", cycles: 1,
 	},
 	{
-		state: "MovingWorkload",
-		add: func(ctx context.Context, s *scene) *member {
-			GinkgoHelper()
-			m := s.worker(ctx, "w")
-			m.pod(ctx)
-			return m
-		},
-		there: func(ctx context.Context, m *member) {
-			m.comesTo(ctx, "MovingWorkload")
-			Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
-		},
+		state:  "MovingWorkload",
+		add:    workerWithPod,
+		there:  func(ctx context.Context, m *member) { m.comesToMove(ctx) },
 		resume: func(ctx context.Context, m *member) { m.evict(ctx) },
 		ends:   "Succeeded", cycles: 1,
 	},
 	{
 		state: "PoweringOn",
-		add: func(ctx context.Context, s *scene) *member {
-			GinkgoHelper()
-			m := s.worker(ctx, "w")
-			m.pod(ctx)
-			return m
-		},
+		add:   workerWithPod,
 		there: func(ctx context.Context, m *member) {
-			m.comesTo(ctx, "MovingWorkload")
-			Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
+			m.comesToMove(ctx)
 			m.host.Die(true)
 			m.evict(ctx)
 			m.comesTo(ctx, "PoweringOn")
@@ -129,6 +115,21 @@ var standstills = []standstill{
 		resume: func(context.Context, *member) {},
 		ends:   "HandedOver", cycles: 2,
 	},
+}
+
+// workerWithPod adds a worker with a pod that has to move.
+func workerWithPod(ctx context.Context, s *scene) *member {
+	GinkgoHelper()
+	m := s.worker(ctx, "w")
+	m.pod(ctx)
+	return m
+}
+
+// comesToMove waits until the workload of a node that is fenced has to move.
+func (m *member) comesToMove(ctx context.Context) {
+	GinkgoHelper()
+	m.comesTo(ctx, "MovingWorkload")
+	Eventually(m.isFenced).WithArguments(ctx).Should(BeTrue())
 }
 
 // holds reports whether a remediation acts on the power of the host.
