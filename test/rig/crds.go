@@ -29,6 +29,7 @@ import (
 const (
 	coreCRDs     = "core/config/crd/bases"
 	coreWebhooks = "core/config/webhook/manifests.yaml"
+	ourCRDs      = "config/crd/bases"
 	ourWebhooks  = "config/webhook/manifests.yaml"
 	// controlPlaneCRDs are served without their controller: core looks into objects of these kinds.
 	controlPlaneCRDs = "controlplane/kubeadm/config/crd/bases"

@@ -24,10 +24,12 @@ type ManagementOptions struct {
 	ControllerManager bool
 	// Controllers are what it runs besides them, such as NodeControllers where nodes of the cluster itself are watched. They imply ControllerManager.
 	Controllers []string
+	// Own adds the kinds that kubemend ships.
+	Own bool
 	// CRDs are more files or folders of CRDs. One of a name that the rig has as well replaces the rig's.
 	CRDs []string
 	// Webhooks has the API server ask kubemend's manager for the defaults of its kinds and for their conversion, that is of those among
-	// CRDs that have several versions. Nobody answers before a manager is started with WebhookFlags.
+	// Own and CRDs that have several versions. Nobody answers before a manager is started with WebhookFlags.
 	Webhooks bool
 	// Audit has the API server note what kubemend asks of it; see Audited.
 	Audit bool
@@ -64,11 +66,15 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	if err != nil {
 		return err
 	}
+	more := o.CRDs
+	if o.Own {
+		more = append([]string{filepath.Join(c.rig.root, ourCRDs)}, more...)
+	}
 	var kinds catalogue
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.boot(booting) })
 	group.Go(func() (err error) {
-		kinds, err = c.rig.readCatalogue(hooks, c.ours, o.CRDs)
+		kinds, err = c.rig.readCatalogue(hooks, c.ours, more)
 		return err
 	})
 	if err := group.Wait(); err != nil {

@@ -1,4 +1,5 @@
-// Package spec is what suites need to tell their specs: several at a time, in the same order each time, with what runs beside them.
+// Package spec is what suites need to tell their specs: several at a time, in the same order each time, with what runs beside them, and where: on a
+// rig, in clusters with simulated hosts.
 package spec
 
 import (

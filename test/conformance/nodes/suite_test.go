@@ -12,7 +12,6 @@
 package nodes
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,11 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/gateway"
@@ -56,7 +53,7 @@ func TestNodeConformance(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{CRDs: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}})
+	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true})
 	Expect(err).NotTo(HaveOccurred())
 
 	for _, add := range []func(*runtime.Scheme) error{
@@ -65,12 +62,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(add(scheme)).To(Succeed())
 	}
 	config := spec.Unhurried(plane.Config())
-	web, err := rest.HTTPClientFor(config)
-	Expect(err).NotTo(HaveOccurred())
-	mapper, err = apiutil.NewDynamicRESTMapper(config, web)
-	Expect(err).NotTo(HaveOccurred())
-	here, err = client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
-	Expect(err).NotTo(HaveOccurred())
+	here, mapper = spec.Mapped(config, scheme)
 	way, err = gateway.New(config, counts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(way.Close)

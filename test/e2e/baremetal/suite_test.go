@@ -32,9 +32,6 @@ import (
 
 const specPatience = 8 * time.Minute
 
-// ownKinds are the CRDs that ship.
-var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
-
 // remediator are the kinds of one that is not there, for NodeHealthChecks.
 var remediator = filepath.Join("..", "..", "..", "docs", "examples", "remediator.yaml")
 
@@ -71,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, CRDs: []string{ownKinds, remediator}, Webhooks: true, Audit: true,
+			Core: true, ControllerManager: true, Own: true, CRDs: []string{remediator}, Webhooks: true, Audit: true,
 		})
 		return err
 	})

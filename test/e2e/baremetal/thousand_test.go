@@ -49,7 +49,7 @@ type crowd struct {
 
 var _ = Describe("A thousand hosts", func() {
 	It("of which a hundred fail together are power-cycled where they failed, in a stated number of API calls", func(ctx SpecContext) {
-		plane, err := control.Management(ctx, rig.ManagementOptions{Name: "many", CRDs: []string{ownKinds}, Audit: true})
+		plane, err := control.Management(ctx, rig.ManagementOptions{Name: "many", Own: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
 		nodes, err := control.Workload(ctx, "many-nodes", rig.WorkloadOptions{Bare: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())

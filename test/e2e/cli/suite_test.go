@@ -7,7 +7,6 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -29,9 +28,6 @@ import (
 )
 
 const specPatience = 4 * time.Minute
-
-// ownKinds are the CRDs that ship.
-var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
 
 // What all specs share.
 var (
@@ -61,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, Controllers: rig.RoleControllers(), CRDs: []string{ownKinds}, Webhooks: true, Audit: true,
+			Core: true, Controllers: rig.RoleControllers(), Own: true, Webhooks: true, Audit: true,
 		})
 		return err
 	})

@@ -36,9 +36,6 @@ const (
 	agentTakes = 3 * time.Second
 )
 
-// ownKinds are the CRDs that ship.
-var ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
-
 // The kinds of requests of the simulated remediators. The first two help, by starting the kubelet again; the agent never does.
 var (
 	providerX = schema.GroupVersionKind{Group: "medik8s.io", Version: "v1alpha1", Kind: "ProviderXRemediation"}
@@ -71,7 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	control = spec.Rig(ctx)
 	var err error
 	plane, err = control.Management(ctx, rig.ManagementOptions{
-		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds}, Webhooks: true, Audit: true,
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane}, providerX.Group, pill.Group, agent.Group) })

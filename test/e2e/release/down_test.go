@@ -32,7 +32,7 @@ var _ = Describe("While no manager runs", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		// The garbage collector looks for new kinds every 30 s only, so they are there before it.
-		management = newCluster(ctx, rig.ManagementOptions{ControllerManager: true, CRDs: []string{filepath.Join(root, "config", "crd", "bases")}})
+		management = newCluster(ctx, rig.ManagementOptions{ControllerManager: true, Own: true})
 		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		manager := management.start(ctx, "writing")
 		written = spec.Manifest(filepath.Join("testdata", "objects.yaml"))

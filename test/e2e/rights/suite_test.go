@@ -34,7 +34,7 @@ import (
 
 const specPatience = 4 * time.Minute
 
-// ownKinds are the CRDs that ship, others those of OpenShift.
+// ownKinds is the folder of the CRDs that ship; others are those of OpenShift.
 var (
 	ownKinds = filepath.Join("..", "..", "..", "config", "crd", "bases")
 	others   = filepath.Join("testdata", "openshift.yaml")
@@ -67,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	control = spec.Rig(ctx)
 	var err error
 	plane, err = control.Management(ctx, rig.ManagementOptions{
-		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), CRDs: []string{ownKinds, others}, Webhooks: true, Audit: true,
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true, CRDs: []string{others}, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	here = spec.Client(plane.Config(), apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
