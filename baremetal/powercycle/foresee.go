@@ -13,8 +13,8 @@ func Foresee(f Facts, p Policy, now time.Time) (at time.Time, next Step) {
 	if step.Do != Wait {
 		return time.Time{}, Step{}
 	}
-	f.Memory = After(f, step, now) // and by that, not by what was remembered before, the next pass looks again
-	for at = Next(f, p, now).Again; !at.IsZero(); at = next.Again {
+	f.Memory = After(f, step, now)
+	for at = step.Again; !at.IsZero(); at = next.Again {
 		if next = Next(f, p, at); !next.same(step) {
 			return at, next
 		}

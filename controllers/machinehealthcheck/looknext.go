@@ -98,23 +98,23 @@ func actsInstead(w *world, t *target) string {
 
 // comesDue is what happens when t is put up with no more. That counts whether its node can be seen by then or not.
 func comesDue(w *world, t *target, is *look.Target, patience *look.Hold) look.Step {
-	next, blind := look.Step{At: patience.Until}, unjudged(w, t)
+	next, blind := look.Step{At: patience.Until, Text: "it counts as unhealthy if nothing changes"}, unjudged(w, t)
 	if who := actsInstead(w, t); who != "" {
-		next.Text = "it counts as unhealthy if nothing changes, and " + who + " acts on it"
+		next.Text += ", and " + who + " acts on it"
 		return next
 	}
 	for _, h := range is.Holds {
 		switch {
 		case h == *patience, blind != nil && h == *blind:
 		case h.Reason == look.NotSeenByYou:
-			next.Text = "it counts as unhealthy if nothing changes" + look.UntoldThen
+			next.Text += look.UntoldThen
 			return next
 		default:
-			next.Text = "it counts as unhealthy if nothing changes; as things stand nothing is done about it then, " + until(&h)
+			next.Text += "; as things stand nothing is done about it then, " + until(&h)
 			return next
 		}
 	}
-	next.Text = "it counts as unhealthy if nothing changes, and kubemend " + is.Would
+	next.Text += ", and kubemend " + is.Would
 	return next
 }
 

@@ -77,13 +77,13 @@ func (w *world) holds(s summary) []look.Hold {
 
 // unusable is why nothing can be made: the check is disabled, or a template of it is not known.
 func (w *world) unusable() look.Hold {
-	if i := slices.IndexFunc(w.remedies, func(m remedy) bool { return m.unread }); i >= 0 && w.disabled == nil {
+	if w.disabled != nil {
+		return look.Hold{Reason: nhcv1.DisabledReason, Text: w.disabled.message, Person: mends[w.disabled.reason]}
+	}
+	if i := slices.IndexFunc(w.remedies, func(m remedy) bool { return m.unread }); i >= 0 {
 		return look.RemedyUnread(w.remedies[i].kind.Kind)
 	}
-	if w.disabled == nil {
-		return look.Hold{Reason: nhcv1.UnreadReason, Text: "A remediation template could not be read for the moment"}
-	}
-	return look.Hold{Reason: nhcv1.DisabledReason, Text: w.disabled.message, Person: mends[w.disabled.reason]}
+	return look.Hold{Reason: nhcv1.UnreadReason, Text: "A remediation template could not be read for the moment"}
 }
 
 // mends are what a person has to do about a check that is disabled, by the reason of its condition.

@@ -86,6 +86,14 @@ func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	})
 }
 
+// replacedBefore has the check list a remediation of a kind that it does not name any more.
+func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1", Remediations: []nhcv1.Remediation{{
+		Resource: corev1.ObjectReference{APIVersion: "remedies.example.com/v1", Kind: "Replace", Namespace: "remedies", Name: "n1", UID: "replace"},
+		Started:  at(time.Minute),
+	}}}}
+}
+
 func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
 	golden.StoriesIn(t, "testdata/rights", map[string]story{
@@ -97,6 +105,10 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRemedies, func(s *scene) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
 		}), machine("w1")},
+		"a node within its time": {aScene(ownNodes(soon), barredFromRemedies), node("n1")},
+		"a node that was remediated otherwise before": {aScene(ownNodes(due, replacedBefore), func(s *scene) {
+			s.barred = append(s.barred, schema.GroupVersionKind{Group: "remedies.example.com", Version: "v1", Kind: "Replace"})
+		}), node("n1")},
 		"a check of nodes": {aScene(ownNodes(due), barredFromRemedies), nodeCheck("own-nodes")},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))

@@ -205,7 +205,7 @@ func (p *page) owner(r Row) string {
 // reason is why nothing is started: that the nodes are out of sight goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
-	case blind(&r.Check), r.Reason == look.NotSeenByYou:
+	case blind(&r.Check):
 		return p.paint.Waits(look.NotSeenByYou)
 	case r.Unseen != "":
 		return p.paint.Waits(unreached(&r.Check))
