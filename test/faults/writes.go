@@ -1,0 +1,178 @@
+// Package faults makes one chosen write of a program fail, or be the last one before the program crashes. The API server is a fake client in
+// memory, so that a campaign can try every write of a remediation in milliseconds.
+//
+// What only a real API server knows (schemas, watches, the connection that breaks) is in package gateway.
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// Fate is what happens to the chosen write.
+type Fate string
+
+// What can happen to a write.
+const (
+	// Refused: the API server answers with an internal error, and nothing is changed.
+	Refused Fate = "refused"
+	// Lost: the write is carried out, and its answer does not arrive.
+	Lost Fate = "carried out, answer lost"
+	// Crash: the write is carried out, and the program dies before it does anything else. Every later call fails with ErrCrashed, until
+	// Restart.
+	Crash Fate = "the last one before a crash"
+)
+
+// Fates are all of them.
+var Fates = []Fate{Refused, Lost, Crash}
+
+// ErrCrashed is the answer to all that a crashed program asks for.
+var ErrCrashed = errors.New("the program has crashed")
+
+var errLost = errors.New("the connection broke before the answer came")
+
+// Write is a write that was carried out.
+type Write struct {
+	Verb        string // create, update, patch or delete
+	Kind        string
+	Name        string
+	Subresource string // empty for the object itself
+}
+
+// String is the write like "patch Machine/m status".
+func (w Write) String() string {
+	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s %s", w.Verb, w.Kind, w.Name, w.Subresource), " ")
+}
+
+// Writes are those of one program. Its zero value lets all of them pass. It is safe for concurrent use.
+type Writes struct {
+	// Ignore are kinds whose writes change nothing that anybody decides by, such as Event.
+	Ignore []string
+
+	mu      sync.Mutex
+	nth     int
+	fate    Fate
+	tried   int
+	struck  bool
+	crashed bool
+	done    []Write
+}
+
+// Choose begins to count anew, and decides the fate of the nth write from here, counted from 1; 0 chooses none.
+func (w *Writes) Choose(nth int, fate Fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nth, w.fate, w.tried, w.struck, w.crashed, w.done = nth, fate, 0, false, false, nil
+}
+
+// Done are the writes that were carried out since Choose, and whether the chosen one was among those that were tried.
+func (w *Writes) Done() (done []Write, struck bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Write(nil), w.done...), w.struck
+}
+
+// Crashed reports whether the program has crashed and was not restarted.
+func (w *Writes) Crashed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.crashed
+}
+
+// Restart lets a new instance of the program go on after a crash.
+func (w *Writes) Restart() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.crashed = false
+}
+
+// Client is the way of the program to the API server behind c. The test and those who are simulated use c itself.
+func (w *Writes) Client(c client.WithWatch) client.WithWatch {
+	scheme := c.Scheme()
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return w.read(func() error { return c.Get(ctx, key, obj, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return w.read(func() error { return c.List(ctx, list, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return w.write(scheme, "create", obj, "", func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return w.write(scheme, "delete", obj, "", func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return w.write(scheme, "update", obj, "", func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return w.write(scheme, "patch", obj, "", func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+			return w.write(scheme, "update", obj, sub, func() error { return c.SubResource(sub).Update(ctx, obj, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.write(scheme, "patch", obj, sub, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
+
+func (w *Writes) read(ask func() error) error {
+	if w.Crashed() {
+		return ErrCrashed
+	}
+	return ask()
+}
+
+// write carries one write out as Choose has it. Only one is carried out at a time, so that the last one before a crash is the last one.
+func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, sub string, carryOut func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.crashed {
+		return ErrCrashed
+	}
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return err
+	}
+	for _, ignored := range w.Ignore {
+		if gvk.Kind == ignored {
+			return carryOut()
+		}
+	}
+	w.tried++
+	chosen := w.tried == w.nth
+	if chosen && w.fate == Refused {
+		w.struck = true
+		return apierrors.NewInternalError(errors.New("the test lets this fail"))
+	}
+	name := obj.GetName()
+	if err := carryOut(); err != nil {
+		if chosen { // what the API server itself refused, a conflict, was no write
+			w.tried--
+		}
+		return err
+	}
+	if name == "" {
+		name = obj.GetName()
+	}
+	w.done = append(w.done, Write{Verb: verb, Kind: gvk.Kind, Name: name, Subresource: sub})
+	if !chosen {
+		return nil
+	}
+	w.struck = true
+	if w.fate == Crash {
+		w.crashed = true
+		return ErrCrashed
+	}
+	return errLost
+}
