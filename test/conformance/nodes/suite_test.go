@@ -48,6 +48,7 @@ func TestNodeConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	spec.InRules(t)
 	RunSpecs(t, "Node conformance")
 }
 

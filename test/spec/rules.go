@@ -1,0 +1,49 @@
+package spec
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/kubemend/kubemend/test/rules"
+)
+
+// InRules fails the test unless the specs of its suite are those that test/RULES.md has for the package. It is for a suite's only Go test,
+// before RunSpecs. All specs count, whatever the focus is: nothing runs for it but the bodies of containers.
+func InRules(t *testing.T) {
+	t.Helper()
+	if ginkgo.GinkgoParallelProcess() != 1 {
+		return // the first of several processes says it
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, folder, err := rules.Root(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := rules.Read(root)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	section, _ := page.Of(folder)
+	section.Folder = folder
+	for _, difference := range section.Differences(specNames()) {
+		t.Error(difference)
+	}
+}
+
+// specNames are the texts of all specs of the suite, each with its containers.
+func specNames() []string {
+	var names []string
+	for _, spec := range ginkgo.PreviewSpecs("names").SpecReports.WithLeafNodeType(types.NodeTypeIt) {
+		names = append(names, strings.Join(append(slices.Clone(spec.ContainerHierarchyTexts), spec.LeafNodeText), rules.Joint))
+	}
+	return names
+}
