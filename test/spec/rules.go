@@ -16,8 +16,9 @@ import (
 // before RunSpecs. All specs count, whatever the focus is: nothing runs for it but the bodies of containers.
 func InRules(t *testing.T) {
 	t.Helper()
+	specs := specNames() // in each of several processes, so that all of them number the specs alike
 	if ginkgo.GinkgoParallelProcess() != 1 {
-		return // the first of several processes says it
+		return
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -32,9 +33,11 @@ func InRules(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	section, _ := page.Of(folder)
-	section.Folder = folder
-	for _, difference := range section.Differences(specNames()) {
+	section, found := page.Of(folder)
+	if !found {
+		t.Fatalf("%s has no section \"## %s\": add one, with the rules that the specs of this suite hold", rules.File, folder)
+	}
+	for _, difference := range section.Differences(specs) {
 		t.Error(difference)
 	}
 }
