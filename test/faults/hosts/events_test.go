@@ -339,13 +339,17 @@ func playAtRandom(t *testing.T, tl tale, k kind, events []event, seed uint64) {
 	e := newEnvironment(t, k, as)
 	e.label = fmt.Sprintf("%s with seed %d", tl.name, seed)
 	for range 6 {
+		if e.writes.Crashed() {
+			e.restart()
+		}
 		e.writes.Choose(1+dice.IntN(8), faults.Fates[dice.IntN(len(faults.Fates))])
 		e.until(time.Duration(1+dice.IntN(120)) * time.Second)
 		events[dice.IntN(len(events))].do(e)
 	}
-	if e.writes.Choose(0, ""); e.writes.Crashed() {
+	if e.writes.Crashed() {
 		e.restart()
 	}
+	e.writes.Choose(0, "")
 	for _, end := range []event{goesOnToo, catchesUp, heals} {
 		end.do(e)
 	}
