@@ -71,10 +71,10 @@ var _ = Describe("Bad input:", func() {
 		s.fails(ctx, "w1")
 		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
 		crds := late.crds()
-		install(ctx, crds...)
+		install(ctx, s.here, crds...)
 		DeferCleanup(func(ctx context.Context) {
 			for _, crd := range crds {
-				Expect(here.Delete(ctx, crd)).To(Succeed())
+				Expect(s.here.Delete(ctx, crd)).To(Succeed())
 			}
 		})
 		s.template(ctx, late, "late")
@@ -256,7 +256,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(req.GetOwnerReferences()).To(ConsistOf(HaveField("UID", c.UID)), "the garbage collector of Kubernetes is to know whose it is")
 		series := map[string]string{"name": s.called("w1"), "remediation": "RebootRemediation"}
 		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(1))
-		Expect(here.Delete(ctx, c)).To(Succeed())
+		Expect(s.here.Delete(ctx, c)).To(Succeed())
 		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(-1))
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 		Eventually(func() string {

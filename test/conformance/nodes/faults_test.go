@@ -39,7 +39,7 @@ type performance struct {
 
 // play lets a node go up a ladder of two steps, of which the second one helps, with the nth write befallen by a fate. It has to come out as
 // given.
-func play(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
+func climb(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
 	s := newScene(ctx, m)
 	defer s.end()
@@ -101,12 +101,12 @@ func play(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaM
 	return is
 }
 
-var _ = Describe("Whatever write fails", func() {
+var _ = Describe("Whatever write fails", needsServer, func() {
 	for turn, m := range []mode{{escalating: true}, {escalating: true, several: true}} {
 		Context(fmt.Sprintf("of a ladder (%s),", m), Ordered, ContinueOnFailure, func() {
 			var plain performance
 			BeforeAll(func(ctx SpecContext) {
-				plain = play(ctx, m, 0, "", HaveField("Counts", Equal([]int{3, 3})))
+				plain = climb(ctx, m, 0, "", HaveField("Counts", Equal([]int{3, 3})))
 				GinkgoWriter.Printf("%d writes: %q\n%+v\n", len(plain.done), plain.done, plain.outcome)
 				Expect(plain.outcome).To(Equal(outcome{
 					Phase: enabled, Counts: []int{3, 3}, Listed: []string{}, Requests: []string{},
@@ -123,7 +123,7 @@ var _ = Describe("Whatever write fails", func() {
 				It(text, func(ctx SpecContext) {
 					var struck atomic.Int32
 					spec.AtOnce(crowd, len(plain.done), func(i int) {
-						if play(ctx, m, i+1, fate(i+1), Equal(plain.outcome)).struck {
+						if climb(ctx, m, i+1, fate(i+1), Equal(plain.outcome)).struck {
 							struck.Add(1)
 						}
 					})
@@ -149,5 +149,5 @@ var _ = Describe("Reads that fail", func() {
 		s.request(ctx, "w1")
 		s.looks("check")
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
-	})
+	}, atServer)
 })

@@ -52,7 +52,7 @@ var _ = Describe("Remediators", func() {
 		if s.several {
 			several(t)
 		}
-		Expect(here.Create(ctx, t)).To(Succeed())
+		Expect(s.here.Create(ctx, t)).To(Succeed())
 		s.check(ctx, "check", s.by(far))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
@@ -84,7 +84,7 @@ var _ = Describe("Remediators", func() {
 		t := reboot.object(s.elsewhere, "soft")
 		t.SetGroupVersionKind(reboot.templates())
 		t.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
-		Expect(here.Create(ctx, t)).To(Succeed())
+		Expect(s.here.Create(ctx, t)).To(Succeed())
 		s.check(ctx, "check", ladder(step, near, far))
 		s.fails(ctx, "w1")
 		s.request(ctx, "w1")

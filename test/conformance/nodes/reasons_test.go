@@ -268,5 +268,5 @@ func (s *scene) deleteTemplate(ctx context.Context, r remediator, name string) {
 	t.SetGroupVersionKind(r.templates())
 	t.SetName(name)
 	t.SetNamespace(s.name)
-	Expect(here.Delete(ctx, t)).To(Succeed())
+	Expect(s.here.Delete(ctx, t)).To(Succeed())
 }

@@ -98,10 +98,17 @@ const yes = "True/Allowed"
 
 // events are the events of a reason about a check, as "Type note", each as often as it was told.
 func (s *scene) events(ctx context.Context, check, reason string) func() []string {
+	if s.memory != nil {
+		return func() []string {
+			GinkgoHelper()
+			Expect(s.memory.Settle()).To(Succeed())
+			return s.notes.of(s, check, reason)
+		}
+	}
 	return func() []string {
 		GinkgoHelper()
 		list := &eventsv1.EventList{}
-		Expect(here.List(ctx, list, client.InNamespace("default"))).To(Succeed())
+		Expect(s.here.List(ctx, list, client.InNamespace("default"))).To(Succeed())
 		found := []string{}
 		for i := range list.Items {
 			e := &list.Items[i]
@@ -124,7 +131,7 @@ func (s *scene) events(ctx context.Context, check, reason string) func() []strin
 func (s *scene) lease(ctx context.Context, node string) *coordinationv1.Lease {
 	GinkgoHelper()
 	l := &coordinationv1.Lease{}
-	err := here.Get(ctx, client.ObjectKey{Namespace: s.leases, Name: "node-" + s.called(node)}, l)
+	err := s.here.Get(ctx, client.ObjectKey{Namespace: s.leases, Name: "node-" + s.called(node)}, l)
 	if client.IgnoreNotFound(err) == nil && err != nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ var _ = Describe("As medik8s does,", func() {
 			Expect(is.Resource).To(Equal(corev1.ObjectReference{
 				APIVersion: "test.kubemend.io/v1alpha1", Kind: "RebootRemediation", Namespace: s.name, Name: req.GetName(), UID: req.GetUID(),
 			}))
-			born := s.births.when(req.GetUID())
+			born := metav1.NewTime(s.born(req))
 			Expect(is.Started.Equal(&born)).To(BeTrue())
 			Expect(is.TemplateName).To(Equal("soft"))
 			Expect(is.TimedOut).To(BeNil())
@@ -107,7 +107,7 @@ var _ = Describe("As medik8s does,", func() {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
 			foreign := reboot.object(s.name, s.called("w3"))
-			Expect(here.Create(ctx, foreign)).To(Succeed())
+			Expect(s.here.Create(ctx, foreign)).To(Succeed())
 			s.check(ctx, "check", s.by(template))
 			s.fails(ctx, "w1")
 			req := s.request(ctx, "w1")
@@ -152,7 +152,7 @@ var _ = Describe("As medik8s does,", func() {
 			foreign := reboot.object(s.name, s.called("w1"))
 			foreign.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: s.called("w1"), nhcv1.TemplateNameAnnotation: "soft"})
 			foreign.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.called("w1"), UID: s.getNode(ctx, "w1").UID}})
-			Expect(here.Create(ctx, foreign)).To(Succeed())
+			Expect(s.here.Create(ctx, foreign)).To(Succeed())
 			s.check(ctx, "check", s.by(template))
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 

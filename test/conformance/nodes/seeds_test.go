@@ -32,7 +32,7 @@ func (s *scene) manifest(ctx context.Context, file string) {
 		u.SetLabels(map[string]string{sceneLabel: s.name})
 		Expect(unstructured.SetNestedField(u.Object, s.name, "spec", "remediationTemplate", "namespace")).To(Succeed())
 	}
-	Expect(builders.Apply(ctx, here, u)).To(Succeed())
+	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
 }
 
 // Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16 to 0.19, 0.21 to 0.23, 2.9, 2.15 (C32, C34), 0.6, 0.12

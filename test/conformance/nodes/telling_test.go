@@ -42,7 +42,7 @@ func (s *scene) heartbeat(ctx context.Context, name string) {
 		n.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(n.Status.Conditions[i].LastHeartbeatTime.Add(time.Second))
 	}
 	n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{name}, SizeBytes: int64(len(n.Status.Images))})
-	Expect(here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 
 var _ = Describe("A check tells", func() {
@@ -61,13 +61,13 @@ var _ = Describe("A check tells", func() {
 			s.looks(c)
 		}
 		s.isQuiet()
-		before, told, looks := s.world(ctx), s.tells.told.Load(), s.controller().Counts()
+		before, told, looks := s.world(ctx), s.tells.told.Load(), s.passes()
 		for _, n := range s.nodes {
 			s.heartbeat(ctx, n)
 			before["node "+n] = s.getNode(ctx, n).ResourceVersion
 		}
 		s.hears(ctx)
-		Consistently(s.controller().Counts).Should(Equal(looks))
+		Consistently(s.passes).Should(Equal(looks))
 		for _, c := range s.checks {
 			s.look(c)
 		}
@@ -152,10 +152,10 @@ var _ = Describe("A check tells", func() {
 // isQuiet waits until the controller has looked at nothing for a while: what it has heard of last, it may look at a moment later.
 func (s *scene) isQuiet() {
 	GinkgoHelper()
-	last := s.controller().Counts()
+	last := s.passes()
 	Eventually(func() bool {
 		before := last
-		last = s.controller().Counts()
+		last = s.passes()
 		return maps.Equal(before, last)
 	}).MustPassRepeatedly(10).Should(BeTrue())
 }
