@@ -80,7 +80,8 @@ func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...
 		builder.WithStatusSubresource(obj)
 	}
 	// The tracker that the builder makes keeps managed fields, which nobody reads here and which cost most of the time.
-	s.raw = builder.WithObjectTracker(testing.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).Build()
+	s.raw = withoutEmptyStatus(
+		builder.WithObjectTracker(testing.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).Build())
 	s.WithWatch = s.intercepted()
 	return s
 }
@@ -156,6 +157,38 @@ func (s *Server) intercepted() client.WithWatch {
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			return s.write(ctx, obj, func(client.Object) error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
+	})
+}
+
+// withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is written.
+func withoutEmptyStatus(c client.WithWatch) client.WithWatch {
+	clean := func(obj runtime.Object) {
+		if u, is := obj.(*unstructured.Unstructured); is && u.Object["status"] == nil {
+			delete(u.Object, "status")
+		}
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			defer clean(obj)
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := c.List(ctx, list, opts...); err != nil {
+				return err
+			}
+			return meta.EachListItem(list, func(o runtime.Object) error {
+				clean(o)
+				return nil
+			})
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			defer clean(obj)
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			defer clean(obj)
+			return c.Update(ctx, obj, opts...)
 		},
 	})
 }

@@ -134,7 +134,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	})
 
 	for _, r := range []remediator{metal3, hosts} {
-		in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
+		everywhere.in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
 			func(ctx context.Context, s *scene) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 3)

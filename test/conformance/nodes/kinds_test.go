@@ -14,7 +14,11 @@ import (
 
 var _ = Describe("Remediators", func() {
 	for text, named := range spec.InOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
-		inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *scene) {
+		where := everywhere
+		if named {
+			where = inMemory
+		}
+		where.inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *scene) {
 			s.workers(ctx, 3)
 			template := s.template(ctx, global, "soft")
 			if named {

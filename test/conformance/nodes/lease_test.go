@@ -42,7 +42,7 @@ func (s *scene) takes(ctx context.Context, node, holder string, length time.Dura
 }
 
 var _ = Describe("The lease on a node", func() {
-	inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

@@ -3,7 +3,6 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,7 +28,12 @@ var (
 )
 
 // onOpenShift is a spec for which OpenShift's kinds are installed; at an API server no other scene may be played then.
-func onOpenShift(text string, m mode, tell func(context.Context, *scene), places ...where) {
+func onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.onOpenShift(text, m, tell)
+}
+
+func (p places) onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
 	crds := func() []*apiextensionsv1.CustomResourceDefinition {
 		return []*apiextensionsv1.CustomResourceDefinition{
@@ -42,10 +46,10 @@ func onOpenShift(text string, m mode, tell func(context.Context, *scene), places
 		s.installs(ctx, crds()...)
 		play(ctx, s, tell)
 	})
-	if !slices.Contains(places, atServer) {
+	if !p.server {
 		return
 	}
-	It(text+" ("+string(atServer)+")", needsServer, func(ctx SpecContext) {
+	It(text+atAServer, needsServer, func(ctx SpecContext) {
 		crds := crds()
 		install(ctx, here, crds...)
 		DeferCleanup(func(ctx context.Context) {
@@ -147,7 +151,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Expect(s.said(fmt.Sprintf(`"NodeName"=%q`, s.called("w1")))()).To(Equal(1))
 		})
 
-	onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
+	everywhere.onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
 		func(ctx context.Context, s *scene) {
 			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
 			Expect(s.here.Create(ctx, handler)).To(Succeed())

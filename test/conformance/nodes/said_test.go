@@ -151,8 +151,11 @@ func (s *scene) holder(ctx context.Context, node string) func() string {
 }
 
 // metric is the value of a series, the sum of a histogram's observations counting as one; -1 if there is none.
-func metric(name string, labels map[string]string) float64 {
+func (s *scene) metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
+	if s.memory != nil {
+		Expect(s.memory.Settle()).To(Succeed())
+	}
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range families {
@@ -186,6 +189,10 @@ func metric(name string, labels map[string]string) float64 {
 // said reports how often the controller has said something in its log.
 func (s *scene) said(text string) func() int {
 	return func() int {
+		GinkgoHelper()
+		if s.memory != nil {
+			Expect(s.memory.Settle()).To(Succeed())
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		n := 0

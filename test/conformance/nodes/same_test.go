@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("As medik8s does,", func() {
-	inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
+	everywhere.inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
 		func(ctx context.Context, s *scene) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -139,10 +139,10 @@ var _ = Describe("As medik8s does,", func() {
 		Expect(flag()).To(BeEmpty())
 		s.clock.Step(2 * time.Minute)
 		Eventually(flag).Should(Equal("flagon"))
-		Eventually(metric).WithArguments("nodehealthcheck_old_remediation_cr", series).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("nodehealthcheck_old_remediation_cr", series).Should(BeEquivalentTo(1))
 		s.clock.Step(48 * time.Hour)
 		s.looks("check")
-		Expect(metric("nodehealthcheck_old_remediation_cr", series)).To(BeEquivalentTo(1))
+		Expect(s.metric("nodehealthcheck_old_remediation_cr", series)).To(BeEquivalentTo(1))
 	})
 
 	inModes("C36, W24: a request that somebody else made keeps the node for them, is not touched, and is told of", modes[:1],
@@ -173,7 +173,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 		})
 
-	inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *scene) {
 		soft, hard := s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
 		s.workers(ctx, 3)
 		s.check(ctx, "one", s.by(soft))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,46 +176,71 @@ func (s *scene) called(name string) string { return s.name + "-" + name }
 // short is the other way round.
 func (s *scene) short(name string) string { return strings.TrimPrefix(name, s.name+"-") }
 
-// where are the places at which a spec is told.
-type where string
+// places are those at which a spec is told: in memory if nothing else is said. One that is told at both is two specs.
+type places struct{ memory, server bool }
 
-const (
+var (
 	// inMemory is for what an API server adds nothing to.
-	inMemory where = "in memory"
+	inMemory = places{memory: true}
 	// atServer is for what only an API server knows: schemas, the status subresource, watches, finalizers, rights, kinds that come and go.
-	atServer where = "at an API server"
+	atServer = places{server: true}
+	// everywhere is for the samples that are told at an API server too. There it is the first mode alone: the others write the same.
+	everywhere = places{memory: true, server: true}
 )
 
-// in is a spec that is told in one mode, in memory if nothing else is said. One that is told at both places is two specs.
-func in(m mode, text string, tell func(context.Context, *scene), places ...where) {
+// in is a spec that is told in one mode.
+func (p places) in(m mode, text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	inModes(text, []mode{m}, tell, places...)
+	p.inModes(text, []mode{m}, tell)
 }
 
 // once is a spec about a check with one template.
-func once(text string, tell func(context.Context, *scene), places ...where) {
+func (p places) once(text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	in(mode{}, text, tell, places...)
+	p.in(mode{}, text, tell)
 }
 
-// inEveryMode is a spec that is told in all modes; at an API server in the first one alone, since it sees no difference.
-func inEveryMode(text string, tell func(context.Context, *scene), places ...where) {
+// inEveryMode is a spec that is told in all modes.
+func (p places) inEveryMode(text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	inModes(text, modes, tell, places...)
+	p.inModes(text, modes, tell)
 }
 
-func inModes(text string, modes []mode, tell func(context.Context, *scene), places ...where) {
+func (p places) inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	if len(places) == 0 || slices.Contains(places, inMemory) {
+	if p.memory {
 		It(text, func(ctx SpecContext) {
 			for _, m := range modes {
 				play(ctx, newSceneInMemory(ctx, m), tell)
 			}
 		})
 	}
-	if slices.Contains(places, atServer) {
-		It(text+" ("+string(atServer)+")", needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
+	if p.server {
+		It(text+atAServer, needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
 	}
+}
+
+// atAServer ends the names of specs that are told at an API server.
+const atAServer = " (at an API server)"
+
+func in(m mode, text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.in(m, text, tell)
+}
+
+func once(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.once(text, tell)
+}
+
+func inEveryMode(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.inEveryMode(text, tell)
+}
+
+func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.inModes(text, modes, tell)
 }
 
 // needsServer labels the specs that need an API server.

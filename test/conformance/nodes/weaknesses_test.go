@@ -206,7 +206,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 			s.looks("check")
 			s.clock.Step(48*time.Hour + time.Minute)
 			Eventually(s.annotation(ctx, req, nhcv1.OldRequestAnnotation)).Should(Equal("flagon"))
-			Eventually(metric).WithArguments("nodehealthcheck_old_remediation_cr", map[string]string{
+			Eventually(s.metric).WithArguments("nodehealthcheck_old_remediation_cr", map[string]string{
 				"name": s.called("w1"), "namespace": s.name,
 			}).Should(BeEquivalentTo(1))
 		})
@@ -277,7 +277,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard", "SelfNodeRemediation/last"}))
 	})
 
-	once("W32: does not adopt what one of the same name has left behind, but ends it and begins anew", func(ctx context.Context, s *scene) {
+	everywhere.once("W32: does not adopt what one of the same name has left behind, but ends it and begins anew", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		template := s.template(ctx, reboot, "soft")
 		c := s.check(ctx, "check", s.by(template))
