@@ -57,6 +57,8 @@ func (w Write) String() string {
 type Writes struct {
 	// Ignore are kinds whose writes change nothing that anybody decides by, such as Event.
 	Ignore []string
+	// Then is called after every write that was carried out, with how many there were since Choose. It must not use the Writes.
+	Then func(n int)
 
 	mu      sync.Mutex
 	nth     int
@@ -171,6 +173,9 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 	}
 	is.Name = obj.GetName() // it may be generated
 	w.done = append(w.done, is)
+	if w.Then != nil {
+		w.Then(len(w.done))
+	}
 	if !chosen {
 		return nil
 	}

@@ -54,6 +54,9 @@ type environment struct {
 	// passes counts the reconciles; the program is restarted before the one of number killBefore.
 	passes, killBefore int
 	killed             bool
+
+	// queued are machines that a tale keeps waiting for their request.
+	queued []string
 }
 
 // work is an object that one of the controllers is to look at.
@@ -235,6 +238,7 @@ func (e *environment) pass(w work) {
 	delete(e.due, w)
 	e.link.follow()
 	result, err := e.reconcile(w)
+	e.count()
 	if e.writes.Crashed() {
 		e.start()
 		return

@@ -31,12 +31,14 @@ type record struct {
 	Turns    map[string][]string
 	Events   map[string]int
 
-	checks []string // of all times
-	log    []string
+	checks   []string // of all times
+	counted  map[string]float64
+	counters map[string]float64
+	log      []string
 }
 
 func newRecord() record {
-	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}}
+	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}, counters: map[string]float64{}}
 }
 
 // recorded is the API server as the program sees it: what it does is recorded, and must be safe.
@@ -157,7 +159,7 @@ type outcome struct {
 func (e *environment) outcome() outcome {
 	o := outcome{
 		Machines: map[string][]string{}, Checks: map[string][]string{}, Turns: e.record.Turns, Did: e.record.Requests, Events: e.record.Events,
-		Counters: e.counters(),
+		Counters: e.record.counters,
 	}
 	machines := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
@@ -220,15 +222,20 @@ func eachItem(list client.ObjectList, do func(client.Object)) error {
 	})
 }
 
-// counters are how many remediations were begun and are over, as metrics have it, of all instances of the program.
-func (e *environment) counters() map[string]float64 {
-	found := map[string]float64{}
+// count adds up how many remediations were begun and are over, as metrics have it, of all instances of the program: a series ends with its check.
+func (e *environment) count() {
+	now := map[string]float64{}
 	for _, c := range machinehealthcheck.Metrics() {
 		if counter, is := c.(*prometheus.CounterVec); is {
-			e.collect(counter, found)
+			e.collect(counter, now)
 		}
 	}
-	return found
+	for what, n := range now {
+		if more := n - e.record.counted[what]; more > 0 {
+			e.record.counters[what] += more
+		}
+	}
+	e.record.counted = now
 }
 
 func (e *environment) collect(from *prometheus.CounterVec, into map[string]float64) {

@@ -89,7 +89,8 @@ var tales = []tale{
 	{"three machines fail of which one may be remediated at a time, by a provider",
 		func(e *environment) {
 			e.machines("m1", "m2", "m3", "m4")
-			e.check("check", byTemplate, func(c *clusterv1.MachineHealthCheck) { oneAtATime(c) })
+			e.check("check", byTemplate, oneAtATime)
+			e.queued = []string{"m2", "m3"}
 		}, []func(*environment){
 			func(e *environment) { e.fail("m1", "m2", "m3") },
 			func(e *environment) { e.recover("m1") },
