@@ -1,253 +1,227 @@
 package conformance
 
 import (
-	"fmt"
+	"context"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/test/crd"
+	"github.com/kubemend/kubemend/test/schemas"
 )
 
-// What each rule says about a remediation, and about a template.
-var (
-	tooShort  = [2]string{"min duration is 100 seconds", "min duration is 100 seconds"}
-	notReboot = [2]string{"is only supported remediation strategy", "only supported remediation strategy is reboot"}
-	noRetry   = [2]string{"is minimum retrylimit", "minimum retry limit is 1"}
+// Specs of NodeHealthChecks.
+const (
+	withTemplate    = `{"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}}`
+	withOwnTemplate = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":"a"}}`
 )
 
-func both(message string) [2]string { return [2]string{message, message} }
-
-// notDuration is what a rule says that cannot read a duration.
-const notDuration = "type conversion error from 'string' to 'google.protobuf.Duration'"
-
-// taken is a spec that is accepted, and what becomes of it; turnedDown is one that is not, and why.
-type (
-	taken      struct{ why, spec, becomes string }
-	turnedDown struct {
-		why, spec string
-		with      [2]string
-	}
-)
-
-var takenNow = []taken{
-	{"no spec", ``, ``},
-	{"an empty spec", `{}`, `{}`},
-	{"a strategy that is null", `{"strategy":null}`, `{}`},
-	{"a type alone", `{"strategy":{"type":"Reboot"}}`, complete},
-	{"the least of everything", `{"strategy":{"retryLimit":1,"timeoutSeconds":100,"type":"Reboot"}}`, ``},
-	{"more than that", `{"strategy":{"retryLimit":7,"timeoutSeconds":1800,"type":"Reboot"}}`, ``},
-	{
-		"a field of the old version, which is dropped",
-		`{"strategy":{"type":"Reboot","timeout":"300s"}}`, complete,
-	},
+func check(name, spec string) *unstructured.Unstructured {
+	return schemas.NodeHealthCheck.Object(name, spec)
 }
 
-var refusedNow = []turnedDown{
-	{"an empty strategy", `{"strategy":{}}`, notReboot},
-	{"another type", `{"strategy":{"type":"Pray"}}`, both(`Unsupported value: "Pray": supported values: "Reboot"`)},
-	{"an empty type", `{"strategy":{"type":""}}`, both(`Unsupported value: "": supported values: "Reboot"`)},
-	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
-	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
-	{"more retries than a number of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000}}`, both("must be of type integer with format int32")},
-	{"a timeout that is too short", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`, tooShort},
-	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
-	{"a timeout of zero", `{"strategy":{"type":"Reboot","timeoutSeconds":0}}`, both("should be greater than or equal to 100")},
-}
-
-// What was taken in v1beta1 comes back as v1beta2 has it.
-var takenOnce = []taken{
-	{"no spec", ``, `{}`},
-	{"an empty spec", `{}`, `{}`},
-	{"a strategy that is null", `{"strategy":null}`, `{}`},
-	{"no timeout", `{"strategy":{"retryLimit":1,"type":"Reboot"}}`, completeOnce},
-	{"the least of everything", `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`, ``},
-	{"a timeout in seconds", `{"strategy":{"retryLimit":3,"timeout":"100s","type":"Reboot"}}`, `{"strategy":{"retryLimit":3,"timeout":"1m40s","type":"Reboot"}}`},
-	{"a timeout with a fraction", `{"strategy":{"retryLimit":1,"timeout":"100.9s","type":"Reboot"}}`, `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`},
-	{"a timeout of zero, which is none", `{"strategy":{"retryLimit":1,"timeout":"0s","type":"Reboot"}}`, completeOnce},
-	{"a timeout of less than a second, which is none", `{"strategy":{"retryLimit":1,"timeout":"999ms","type":"Reboot"}}`, completeOnce},
-	{"more retries than a number of 32 bits", `{"strategy":{"retryLimit":5000000000,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2147483647,"timeout":"10m0s","type":"Reboot"}}`},
-	{"a field of the new version, which is dropped", `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}`, completeOnce},
-}
-
-var refusedOnce = []turnedDown{
-	{"an empty strategy", `{"strategy":{}}`, notReboot},
-	{"another type", `{"strategy":{"type":"Pray","retryLimit":1}}`, notReboot},
-	{"an empty type", `{"strategy":{"type":"","retryLimit":1}}`, notReboot},
-	{"no word on retries", `{"strategy":{"type":"Reboot"}}`, noRetry},
-	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
-	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
-	{"a timeout that is too short", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"99.9s"}}`, tooShort},
-	{"a negative timeout", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"-5m"}}`, tooShort},
-	{"a timeout without a unit", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"300"}}`, both(notDuration)},
-	{"a timeout in prose", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"five minutes"}}`, both(notDuration)},
-	{"a timeout that is a number", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":300}}`, both(`must be of type string: "integer"`)},
-}
-
-// acceptances and refusals have every entry for a remediation and for its template.
-func acceptances() (entries []TableEntry) {
-	add := func(p provider, rows []taken) {
-		for _, row := range rows {
-			if row.becomes == "" {
-				row.becomes = row.spec
-			}
-			entries = append(entries,
-				Entry(fmt.Sprintf("%s %s: %s", p.apiVersion, p.kind, row.why), manifest(p.remediation), row.spec, row.becomes),
-				Entry(fmt.Sprintf("%s %sTemplate: %s", p.apiVersion, p.kind, row.why), manifest(p.madeFrom), row.spec, row.becomes))
-		}
-	}
-	add(metal3Old, takenOnce)
-	for _, p := range ofThisTime {
-		add(p, takenNow)
-	}
-	return entries
-}
-
-func refusals() (entries []TableEntry) {
-	add := func(p provider, rows []turnedDown) {
-		for _, row := range rows {
-			entries = append(entries,
-				Entry(fmt.Sprintf("%s %s: %s", p.apiVersion, p.kind, row.why), manifest(p.remediation), row.spec, row.with[0]),
-				Entry(fmt.Sprintf("%s %sTemplate: %s", p.apiVersion, p.kind, row.why), manifest(p.madeFrom), row.spec, row.with[1]))
-		}
-	}
-	add(metal3Old, refusedOnce)
-	for _, p := range ofThisTime {
-		add(p, refusedNow)
-	}
-	return entries
-}
-
-var _ = Describe("Kinds of remediation", Ordered, ContinueOnFailure, func() {
+// What the definitions answer is in the tables of test/schemas, and asked in process. Here an API server answers some of the same requests, and
+// those for which there has to be one.
+var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 	var kinds *catalog
 
 	BeforeAll(func(ctx SpecContext) { kinds = newCatalog(ctx) })
 
-	Context("by their schemas alone", func() {
-		DescribeTable("accept", func(ctx SpecContext, object manifest, spec, becomes string) {
-			o := object("a", spec)
-			Expect(kinds.Create(ctx, o, client.DryRunAll)).To(Succeed())
-			Expect(specOf(o)).To(Equal(becomes))
-		}, acceptances())
-
-		DescribeTable("refuse", func(ctx SpecContext, object manifest, spec, with string) {
-			Expect(kinds.Create(ctx, object("a", spec), client.DryRunAll)).To(MatchError(ContainSubstring(with)))
-		}, refusals())
-
-		It("refuse an empty template and an empty spec of one", func(ctx SpecContext) {
-			for _, p := range append([]provider{metal3Old}, ofThisTime...) {
-				o := p.madeFrom("a", "")
-				o.Object["spec"] = map[string]any{}
-				Expect(kinds.Create(ctx, o, client.DryRunAll)).To(MatchError(ContainSubstring("spec.template: Required value")))
-				o.Object["spec"] = map[string]any{"template": map[string]any{}}
-				Expect(kinds.Create(ctx, o, client.DryRunAll)).To(MatchError(ContainSubstring("spec.template.spec: Required value")))
-			}
+	Context("with their conversion", func() {
+		It("are answered for like in process", func(ctx SpecContext) {
+			inProcess, err := schemas.Serve(crdManifests)
+			Expect(err).NotTo(HaveOccurred())
+			kinds.answersLike(ctx, inProcess, someOf(slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks("testdata")), 20))
 		})
 
-		It("name the field that is wrong", func(ctx SpecContext) {
-			for _, p := range ofThisTime {
-				Expect(kinds.Create(ctx, p.remediation("a", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`), client.DryRunAll)).
-					To(MatchError(ContainSubstring(`spec.strategy.timeoutSeconds: Invalid value: min duration is 100 seconds`)))
-				Expect(kinds.Create(ctx, p.madeFrom("a", `{"strategy":{"type":"Reboot","retryLimit":0}}`), client.DryRunAll)).
-					To(MatchError(ContainSubstring(`spec.template.spec.strategy.retryLimit: Invalid value: minimum retry limit is 1`)))
-			}
-			Expect(kinds.Create(ctx, metal3Old.remediation("a", `{"strategy":{"type":"Pray","retryLimit":1}}`), client.DryRunAll)).
-				To(MatchError(ContainSubstring(`spec.strategy.type: Invalid value: is only supported remediation strategy`)))
-		})
-
-		It("tell of fields that they do not have, if asked to", func(ctx SpecContext) {
-			o := metal3New.madeFrom("a", `{"strategy":{"type":"Reboot","timeout":"300s"}}`)
-			Expect(kinds.Create(ctx, o, client.DryRunAll, client.FieldValidation("Strict"))).
-				To(MatchError(ContainSubstring(`unknown field "spec.template.spec.strategy.timeout"`)))
-		})
-
-		It("refuse a change as they refuse a new object", func(ctx SpecContext) {
-			for _, p := range ofThisTime {
-				o := p.remediation("changes", `{"strategy":{"type":"Reboot"}}`)
-				Expect(kinds.Create(ctx, o)).To(Succeed())
-				before := o.DeepCopy()
-				Expect(unstructured.SetNestedField(o.Object, int64(5), "spec", "strategy", "timeoutSeconds")).To(Succeed())
-				Expect(kinds.Patch(ctx, o, client.MergeFrom(before))).To(MatchError(ContainSubstring("min duration is 100 seconds")))
-			}
+		It("leave alone what was stored before it was refused, and refuse a change like a new object (seed 2.4)", func(ctx SpecContext) {
+			const older = `{"minHealthy":1,"maxUnhealthy":1,"unhealthyConditions":[]}`
+			kinds.unruled(ctx, func() {
+				Eventually(func() error { return kinds.Create(ctx, check("old", older)) }).Should(Succeed())
+			})
+			Expect(kinds.Create(ctx, check("new", older), client.DryRunAll)).NotTo(Succeed())
+			Expect(kinds.Status().Patch(ctx, check("old", ""), client.RawPatch(client.Merge.Type(), []byte(`{"status":{"phase":"Disabled"}}`)))).To(Succeed())
+			Expect(kinds.set(ctx, "old", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+			Expect(kinds.set(ctx, "old", `{"spec":{"pauseRequests":["for the test"]}}`)).
+				To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
 		})
 	})
 
-	Context("with the webhook that completes templates", func() {
-		BeforeAll(func(ctx SpecContext) { kinds.complete(ctx) })
+	Context("with all webhooks", func() {
+		const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
 
-		DescribeTable("take the templates of the documentation of CAPM3 as they are",
-			func(ctx SpecContext, file, becomes string) {
-				o := testdata(file)
-				kinds.namespace(ctx, o.GetNamespace())
-				Expect(kinds.Create(ctx, o, client.FieldValidation("Strict"))).To(Succeed())
-				Expect(specOf(kinds.as(ctx, metal3New, o))).To(Equal(becomes))
-			},
-			Entry("for workers", "seed-003-workers.yaml", `{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`),
-			Entry("for control planes", "seed-003-control-plane.yaml", `{"strategy":{"retryLimit":1,"timeoutSeconds":300,"type":"Reboot"}}`),
-		)
-
-		DescribeTable("C9: are converted from v1beta1 and back", func(ctx SpecContext, old, now, back string) {
-			for _, o := range []*unstructured.Unstructured{metal3Old.remediation("", old), metal3Old.madeFrom("", old)} {
-				o.SetGenerateName("converted-")
-				Expect(kinds.Create(ctx, o)).To(Succeed())
-				Expect(specOf(kinds.as(ctx, metal3New, o))).To(Equal(now))
-				Expect(specOf(kinds.as(ctx, metal3Old, o))).To(Equal(back))
-			}
-		},
-			Entry("with a timeout", `{"strategy":{"type":"Reboot","retryLimit":2,"timeout":"300s"}}`,
-				`{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`),
-			Entry("without one, which is the default", `{"strategy":{"type":"Reboot","retryLimit":2}}`,
-				`{"strategy":{"retryLimit":2,"timeoutSeconds":600,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2,"timeout":"10m0s","type":"Reboot"}}`),
-			Entry("with a fraction of a second", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"100.9s"}}`,
-				`{"strategy":{"retryLimit":1,"timeoutSeconds":100,"type":"Reboot"}}`, `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`),
-			Entry("with more retries than a number of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000,"timeout":"300s"}}`,
-				`{"strategy":{"retryLimit":2147483647,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2147483647,"timeout":"5m0s","type":"Reboot"}}`),
-			Entry("with nothing in the spec", `{}`, `{}`, `{}`),
-		)
-
-		DescribeTable("complete a template that gives empty values", func(ctx SpecContext, p provider, spec, becomes string) {
-			o := p.madeFrom("a", spec)
-			Expect(kinds.Create(ctx, o, client.DryRunAll)).To(Succeed())
-			Expect(specOf(o)).To(Equal(becomes))
-		},
-			Entry("in v1beta2", metal3New, `{"strategy":{"type":"","retryLimit":0,"timeoutSeconds":0}}`, complete),
-			Entry("in v1beta1", metal3Old, `{"strategy":{"type":"","retryLimit":0,"timeout":"0s"}}`, completeOnce),
-			Entry("of ours", hostsOwn, `{"strategy":{"type":"","retryLimit":-3,"timeoutSeconds":0}}`, complete),
-			Entry("in v1beta2, with an empty strategy", metal3New, `{"strategy":{}}`, complete),
-			Entry("in v1beta1, with an empty strategy", metal3Old, `{"strategy":{}}`, completeOnce),
-			Entry("of ours, with an empty strategy", hostsOwn, `{"strategy":{}}`, complete),
-			Entry("W30: in v1beta2, with an empty spec", metal3New, `{}`, `{}`),
-			Entry("W30: in v1beta1, with an empty spec", metal3Old, `{}`, `{}`),
-			Entry("W30: of ours, with an empty spec", hostsOwn, `{}`, `{}`),
-		)
-
-		DescribeTable("still refuse what is wrong in a template", func(ctx SpecContext, p provider, spec, with string) {
-			Expect(kinds.Create(ctx, p.madeFrom("a", spec), client.DryRunAll)).To(MatchError(ContainSubstring(with)))
-		},
-			Entry("a short timeout, in v1beta2", metal3New, `{"strategy":{"timeoutSeconds":99}}`, tooShort[1]),
-			Entry("a short timeout, in v1beta1", metal3Old, `{"strategy":{"timeout":"99s"}}`, tooShort[1]),
-			Entry("a short timeout, of ours", hostsOwn, `{"strategy":{"timeoutSeconds":99}}`, tooShort[1]),
-			Entry("another type, in v1beta1", metal3Old, `{"strategy":{"type":"Pray"}}`, notReboot[1]),
-			Entry("another type, in v1beta2", metal3New, `{"strategy":{"type":"Pray"}}`, `Unsupported value: "Pray"`),
-		)
-
-		It("do not complete a remediation: that of v1beta1 without retries is refused", func(ctx SpecContext) {
-			o := metal3Old.remediation("a", `{"strategy":{"type":"Reboot"}}`)
-			Expect(kinds.Create(ctx, o, client.DryRunAll)).To(MatchError(ContainSubstring(noRetry[0])))
+		BeforeAll(func(ctx SpecContext) {
+			kinds.complete(ctx)
+			kinds.validate(ctx)
 		})
 
-		It("keep the whole status in both versions", func(ctx SpecContext) {
-			o := metal3New.remediation("status", `{"strategy":{"type":"Reboot"}}`)
-			Expect(kinds.Create(ctx, o)).To(Succeed())
-			status := parsed(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z","message":"Handed to its owner",
-				"conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
-			o.Object["status"] = status
-			Expect(kinds.Status().Update(ctx, o)).To(Succeed())
-			for _, p := range []provider{metal3Old, metal3New} {
-				Expect(kinds.as(ctx, p, o).Object["status"]).To(Equal(any(status)), p.apiVersion)
+		It("are answered for like in process", func(ctx SpecContext) {
+			inProcess, err := schemas.ServeCompleted(crdManifests)
+			Expect(err).NotTo(HaveOccurred())
+			kinds.answersLike(ctx, inProcess, slices.Concat(someOf(schemas.CompletedTemplates(), 4), schemas.DocumentedTemplates("testdata")))
+		})
+
+		It("C9: are converted from v1beta1 and back, with their status", func(ctx SpecContext) {
+			row := schemas.Conversions[0]
+			for _, stored := range []*unstructured.Unstructured{
+				schemas.Metal3V1Beta1.Object("converted", row.Old), schemas.Metal3V1Beta1.Template().Object("converted", row.Old),
+			} {
+				Expect(kinds.Create(ctx, stored)).To(Succeed())
+				Expect(schemas.Spec(kinds.as(ctx, schemas.Metal3V1Beta2, stored))).To(Equal(row.New))
+				Expect(schemas.Spec(kinds.as(ctx, schemas.Metal3V1Beta1, stored))).To(Equal(row.Back))
 			}
+			remediation := kinds.as(ctx, schemas.Metal3V1Beta2, schemas.Metal3V1Beta1.Object("converted", ""))
+			status := schemas.JSON(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z","message":"Handed to its owner",
+				"conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
+			remediation.Object["status"] = status
+			Expect(kinds.Status().Update(ctx, remediation)).To(Succeed())
+			for _, k := range []schemas.Kind{schemas.Metal3V1Beta1, schemas.Metal3V1Beta2} {
+				Expect(kinds.as(ctx, k, remediation).Object["status"]).To(Equal(any(status)), k.String())
+			}
+		})
+
+		It("C02: take a part of the status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, check("shown", withTemplate))).To(Succeed())
+			Expect(kinds.columns(ctx, "shown")).To(Equal(map[string]any{
+				"Name": "shown", "Phase": nil, "Observed": nil, "Healthy": nil, "Remediating": nil, "Reason": nil, "Age": "0s",
+			}))
+			const remediation = `{"resource":{"name":"a"},"started":"2026-01-01T12:00:00Z"}`
+			for _, part := range []string{
+				`{"status":{"observedNodes":6}}`,
+				`{"status":{"unhealthyNodes":[{"name":"a"}]}}`,
+				`{"status":{"phase":"Remediating","reason":"NHC is remediating 2 nodes","healthyNodes":3,"unhealthyNodes":[
+					{"name":"listed"},{"name":"first","remediations":[` + remediation + `]},{"name":"second","remediations":[` + remediation + `]}]}}`,
+			} {
+				o := check("shown", "")
+				Expect(kinds.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(part)))).To(Succeed())
+				Expect(o.Object["status"]).To(SatisfyAll(HaveKeyWithValue("observedNodes", int64(6)), Not(HaveKey("inFlightRemediations"))))
+			}
+			Expect(kinds.columns(ctx, "shown")).To(SatisfyAll(
+				HaveKeyWithValue("Phase", "Remediating"), HaveKeyWithValue("Observed", int64(6)), HaveKeyWithValue("Healthy", int64(3)),
+				HaveKeyWithValue("Remediating", "first"), HaveKeyWithValue("Reason", "NHC is remediating 2 nodes"),
+			))
+		})
+
+		It("C20, W8, seed 2.4: stay as they are while a request is at work, and no longer", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, check("busy", withOwnTemplate))).To(Succeed())
+			request := schemas.Host.Object("node-1", `{}`)
+			Expect(kinds.Create(ctx, request)).To(Succeed())
+			kinds.remediate(ctx, "busy", request)
+
+			Expect(kinds.set(ctx, "busy", storage)).To(deniedBy(onWrite, "selector update"))
+			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate","name":"b"}}}`)).
+				To(deniedBy(onWrite, "remediation template update"))
+			Expect(kinds.Delete(ctx, check("busy", ""))).To(deniedBy(onDelete, "deletion"))
+			Expect(kinds.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
+
+			Expect(kinds.Delete(ctx, request)).To(Succeed())
+			Expect(kinds.set(ctx, "busy", storage)).To(Succeed())
+			request.SetResourceVersion("")
+			request.SetUID("")
+			Expect(kinds.Create(ctx, request)).To(Succeed(), "another one of the same name")
+			kinds.remediate(ctx, "busy", another.object("Gone", "default", "node-1"))
+			Expect(kinds.Delete(ctx, check("busy", ""))).To(Succeed(), "the kind of the request has gone")
+		})
+
+		It("stay as they are while nobody knows whether a request is there", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, check("unknown", withOwnTemplate))).To(Succeed())
+			kinds.remediate(ctx, "unknown", provider{"v1", ""}.object("ConfigMap", "default", "node-1")) // of which the program may see none
+			cannot := func(webhook string) types.GomegaMatcher {
+				return MatchError(SatisfyAll(
+					HavePrefix(`admission webhook "`+webhook+`" denied the request: cannot find out whether a remediation is running: `+
+						`list ConfigMap: configmaps is forbidden: User "validator" cannot list resource "configmaps"`),
+					HaveSuffix("; try again when kubemend can list ConfigMap (v1)"),
+				))
+			}
+			Expect(kinds.set(ctx, "unknown", storage)).To(cannot(onWrite))
+			Expect(kinds.Delete(ctx, check("unknown", ""))).To(cannot(onDelete))
+			Expect(kinds.set(ctx, "unknown", `{"spec":{"pauseRequests":["for the test"]}}`)).To(Succeed())
+
+			kinds.grant(ctx, &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{Name: "remediator"},
+				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+			})
+			Eventually(kinds.set).WithArguments(ctx, "unknown", storage).Should(Succeed())
+			Expect(kinds.Delete(ctx, check("unknown", ""))).To(Succeed())
+		})
+
+		It("C18: may use two templates of a kind if all templates of that kind say so", func(ctx SpecContext) {
+			pair := kinds.twoTemplates()
+			duplicate := MatchError(ContainSubstring(
+				"Using multiple templates of same kind is not supported for this template: duplicate template kind: HostRemediationTemplate"))
+			Expect(kinds.Create(ctx, pair, client.DryRunAll)).To(duplicate)
+			for _, name := range []string{"b", "c"} {
+				kinds.allowMultiple(ctx, name)
+			}
+			Expect(kinds.Create(ctx, pair, client.DryRunAll)).To(Succeed())
+		})
+
+		It("are warned about, and accepted (seed 0.9)", func(ctx SpecContext) {
+			Expect(kinds.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}})).To(Succeed())
+			Expect(kinds.Create(ctx, check("workers", `{"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}},`+withOwnTemplate[1:]))).To(Succeed())
+			kinds.warnings = nil
+			Expect(kinds.Create(ctx, check("slips", `{"maxUnhealthy":"0%","unhealthyConditions":[{"type":"Ready","status":"unknown","duration":"5m"}],`+withTemplate[1:]))).To(Succeed())
+			Expect(kinds.warnings).To(ContainElements(
+				"spec.selector is empty: all nodes of the cluster are watched, also those of the control plane",
+				`spec.unhealthyConditions[0].status is "unknown", which no node's condition ever is: Unknown is meant`,
+				"spec.maxUnhealthy 0% allows no remediation, not even of a single node",
+				"remediation template RebootTemplate default/a does not exist: the check will be Disabled until it does",
+				"NodeHealthChecks slips and workers select the same nodes, such as node-1: whichever is first remediates, and the other one waits",
+			))
+			kinds.warnings = nil
+			Expect(kinds.set(ctx, "slips", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+			Expect(kinds.warnings).To(BeEmpty(), "nothing has changed that could be a slip")
 		})
 	})
 })
+
+// The validating webhooks.
+const onWrite, onDelete = "vnodehealthcheck.kb.io", "delete.nodehealthcheck.remediation.medik8s.io"
+
+func deniedBy(webhook, change string) types.GomegaMatcher {
+	return MatchError(`admission webhook "` + webhook + `" denied the request: ` + change +
+		" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
+}
+
+// someOf is every nth of the rows.
+func someOf(rows []schemas.Row, n int) []schemas.Row {
+	var some []schemas.Row
+	for i := 0; i < len(rows); i += n {
+		some = append(some, rows[i])
+	}
+	return some
+}
+
+// answersLike compares the answers of the API server with those that are computed in process.
+func (c *catalog) answersLike(ctx context.Context, inProcess *crd.Server, rows []schemas.Row) {
+	GinkgoHelper()
+	for _, row := range rows {
+		want := answer(inProcess.Create(ctx, row.Object))
+		options := []client.CreateOption{client.DryRunAll}
+		if row.Strict {
+			want = answer(inProcess.CreateStrictly(ctx, row.Object))
+			options = append(options, client.FieldValidation("Strict"))
+		}
+		o := row.Object.DeepCopy()
+		c.namespace(ctx, o.GetNamespace())
+		err := c.Create(ctx, o, options...)
+		Expect(row.Check(o, err)).To(BeEmpty(), row.Name)
+		Expect(answer(o, err)).To(Equal(want), row.Name)
+	}
+}
+
+// answer is why an object is refused, or the spec with which it is accepted.
+func answer(o *unstructured.Unstructured, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return schemas.Spec(o)
+}

@@ -2,22 +2,19 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"encoding/pem"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,9 +24,13 @@ import (
 
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
+	templates "github.com/kubemend/kubemend/controllers/hostremediation/admission"
+	checks "github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/schemas"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // Where the generated manifests are, seen from here.
@@ -37,67 +38,6 @@ const (
 	crdManifests     = "../../config/crd/bases"
 	webhookManifests = "../../config/webhook/manifests.yaml"
 )
-
-// The kinds that kubemend defines, in every version.
-var (
-	metal3Old  = provider{v1beta1.GroupVersion.String(), "Metal3Remediation"}
-	metal3New  = provider{v1beta2.GroupVersion.String(), "Metal3Remediation"}
-	hostsOwn   = provider{mendv1.GroupVersion.String(), "HostRemediation"}
-	ofThisTime = []provider{metal3New, hostsOwn}
-)
-
-// manifest makes an object of that name with that spec.
-type manifest func(name, spec string) *unstructured.Unstructured
-
-// A strategy in which everything is the default, in v1beta2 and in v1beta1.
-const (
-	complete     = `{"strategy":{"retryLimit":1,"timeoutSeconds":600,"type":"Reboot"}}`
-	completeOnce = `{"strategy":{"retryLimit":1,"timeout":"10m0s","type":"Reboot"}}`
-)
-
-// remediation is a manifest of the kind; spec is JSON, and there is none if it is empty.
-func (p provider) remediation(name, spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	o := p.object(p.kind, "default", name)
-	if spec != "" {
-		o.Object["spec"] = parsed(spec)
-	}
-	return o
-}
-
-// madeFrom is a manifest of the kind's template that embeds this spec, and nothing at all if it is empty.
-func (p provider) madeFrom(name, spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	o := p.object(p.kind+"Template", "default", name)
-	if spec != "" {
-		o.Object["spec"] = map[string]any{"template": map[string]any{"spec": parsed(spec)}}
-	}
-	return o
-}
-
-func parsed(content string) map[string]any {
-	GinkgoHelper()
-	var o map[string]any
-	Expect(utiljson.Unmarshal([]byte(content), &o)).To(Succeed()) // which makes integers of integers, as the API server does
-	return o
-}
-
-// specOf is the spec of a remediation, or the one that a template embeds, as JSON; empty if there is none.
-func specOf(o *unstructured.Unstructured) string {
-	GinkgoHelper()
-	fields := []string{"spec"}
-	if strings.HasSuffix(o.GetKind(), "Template") {
-		fields = []string{"spec", "template", "spec"}
-	}
-	spec, found, err := unstructured.NestedMap(o.Object, fields...)
-	Expect(err).NotTo(HaveOccurred())
-	if !found {
-		return ""
-	}
-	content, err := json.Marshal(spec)
-	Expect(err).NotTo(HaveOccurred())
-	return string(content)
-}
 
 // catalog is a control plane that serves the generated CRDs, with their conversion. That of the other specs has simulated ones
 // of the same names.
@@ -108,7 +48,16 @@ type catalog struct {
 	// Where the API server reaches the program's webhooks.
 	url       string
 	authority []byte
+
+	// warnings are those of the API server since they were last emptied.
+	warnings []string
 }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (c *catalog) HandleWarningHeader(_ int, _, text string) { c.warnings = append(c.warnings, text) }
+
+// validator is the user as whom the webhooks read.
+const validator = "validator"
 
 func newCatalog(ctx context.Context) *catalog {
 	GinkgoHelper()
@@ -117,33 +66,43 @@ func newCatalog(ctx context.Context) *catalog {
 	DeferCleanup(plane.StopAPIServer) // nobody else needs it, and others need the memory
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme, mendv1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1beta1.AddToScheme, v1beta2.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	c := &catalog{plane: plane}
-	c.Client, err = client.New(plane.Config(), client.Options{Scheme: scheme})
+	config := plane.Config()
+	config.WarningHandler = c
+	c.Client, err = client.New(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	c.serveWebhooks()
+	c.serveWebhooks(ctx)
 	c.convert(ctx)
 	return c
 }
 
-// as returns a stored object in the version of p.
-func (c *catalog) as(ctx context.Context, p provider, stored *unstructured.Unstructured) *unstructured.Unstructured {
+// as returns a stored object in the version of k.
+func (c *catalog) as(ctx context.Context, k schemas.Kind, stored *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
-	o := p.object(stored.GetKind(), stored.GetNamespace(), stored.GetName())
+	o := schemas.Kind{APIVersion: k.APIVersion, Kind: stored.GetKind()}.Object(stored.GetName(), "")
 	Expect(c.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 	return o
 }
 
-// serveWebhooks serves the program's own webhooks until the specs end. The rig leads webhooks to Cluster API core only, so
-// they are served from here.
-func (c *catalog) serveWebhooks() {
+// serveWebhooks serves the program's own webhooks until the specs end, under the rights that the program ships with. The rig leads webhooks to
+// Cluster API core only, so they are served from here.
+func (c *catalog) serveWebhooks(ctx context.Context) {
 	GinkgoHelper()
-	m, err := ctrl.NewManager(c.plane.Config(), ctrl.Options{Scheme: c.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	config, _, err := c.plane.User(validator)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(admission.SetUp(m)).To(Succeed())
+	content, err := os.ReadFile("../../config/rbac/role.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
+	c.grant(ctx, role)
+	m, err := ctrl.NewManager(config, ctrl.Options{Scheme: c.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(templates.SetUp(m)).To(Succeed())
+	Expect(checks.SetUp(m)).To(Succeed())
 	server := httptest.NewTLSServer(m.GetWebhookServer().WebhookMux())
 	DeferCleanup(server.Close)
 	c.url = server.URL
@@ -166,52 +125,69 @@ func (c *catalog) convert(ctx context.Context) {
 		}
 		Expect(c.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
 	}
-	spec := `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`
-	for _, object := range []manifest{metal3Old.remediation, metal3Old.madeFrom} {
-		Eventually(c.tried).WithArguments(ctx, object, spec).Should(Equal(spec), "without conversion the timeout is lost")
+	strategy := `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`
+	for _, kind := range []schemas.Kind{schemas.Metal3V1Beta1, schemas.Metal3V1Beta1.Template()} {
+		Eventually(c.tried).WithArguments(ctx, kind.Object("tried", strategy)).Should(Equal(strategy), "without conversion the timeout is lost")
 	}
 }
 
 // complete registers the generated webhooks, at the address where they are served, and returns when the API server asks them.
 func (c *catalog) complete(ctx context.Context) {
 	GinkgoHelper()
-	content, err := os.ReadFile(webhookManifests)
-	Expect(err).NotTo(HaveOccurred())
 	hooks := &admissionv1.MutatingWebhookConfiguration{}
-	Expect(yaml.UnmarshalStrict(content, hooks)).To(Succeed())
+	generated(hooks, "MutatingWebhookConfiguration")
 	for i := range hooks.Webhooks {
-		to := &hooks.Webhooks[i].ClientConfig
-		to.URL, to.CABundle = ptr.To(c.url+*to.Service.Path), c.authority
-		to.Service = nil
+		c.lead(&hooks.Webhooks[i].ClientConfig)
 	}
 	Expect(c.Create(ctx, hooks)).To(Succeed())
-	for _, p := range ofThisTime {
-		Eventually(c.tried).WithArguments(ctx, manifest(p.madeFrom), `{"strategy":{}}`).Should(Equal(complete))
+	for _, k := range schemas.Current {
+		Eventually(c.tried).WithArguments(ctx, k.Template().Object("tried", `{"strategy":{}}`)).Should(Equal(schemas.Complete))
 	}
 }
 
-// tried is what would become of a spec, or why it is refused.
-func (c *catalog) tried(ctx context.Context, object manifest, spec string) string {
-	o := object("tried", spec)
-	if err := c.Create(ctx, o, client.DryRunAll); err != nil {
-		return err.Error()
+// validate does the same with the generated validation of NodeHealthChecks.
+func (c *catalog) validate(ctx context.Context) {
+	GinkgoHelper()
+	hooks := &admissionv1.ValidatingWebhookConfiguration{}
+	generated(hooks, "ValidatingWebhookConfiguration")
+	for i := range hooks.Webhooks {
+		c.lead(&hooks.Webhooks[i].ClientConfig)
 	}
-	return specOf(o)
+	Expect(c.Create(ctx, hooks)).To(Succeed())
+	resembling := `{"selector":{"matchExpressions":[{"key":"a","operator":"Resembles","values":["b"]}]},` + withTemplate[1:]
+	Eventually(c.tried).WithArguments(ctx, check("asked", resembling)).Should(ContainSubstring("Invalid selector"))
+}
+
+// generated reads the object of that kind from the generated manifests.
+func generated(into any, kind string) {
+	GinkgoHelper()
+	for _, o := range spec.Manifest(webhookManifests) {
+		if o.GetKind() == kind {
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)).To(Succeed())
+			return
+		}
+	}
+	Fail("no " + kind + " in " + webhookManifests)
+}
+
+// lead makes the API server find a webhook where it is served.
+func (c *catalog) lead(to *admissionv1.WebhookClientConfig) {
+	to.URL, to.CABundle = ptr.To(c.url+*to.Service.Path), c.authority
+	to.Service = nil
+}
+
+// tried is what would become of the spec of an object, or why it is refused.
+func (c *catalog) tried(ctx context.Context, o *unstructured.Unstructured) string {
+	o = o.DeepCopy()
+	return answer(o, c.Create(ctx, o, client.DryRunAll))
 }
 
 // namespace makes one, if it is not there.
 func (c *catalog) namespace(ctx context.Context, name string) {
 	GinkgoHelper()
+	if name == "" {
+		return
+	}
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	Expect(client.IgnoreAlreadyExists(c.Create(ctx, n))).To(Succeed())
-}
-
-// testdata reads a manifest of one object.
-func testdata(file string) *unstructured.Unstructured {
-	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("testdata", file))
-	Expect(err).NotTo(HaveOccurred())
-	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal(content, &o.Object)).To(Succeed())
-	return o
 }

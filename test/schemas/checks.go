@@ -1,0 +1,200 @@
+package schemas
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// NodeHealthCheck is the kind of checks of nodes.
+var NodeHealthCheck = Kind{nhcv1.GroupVersion.String(), "NodeHealthCheck"}
+
+// Parts of specs of checks.
+const (
+	oneTemplate  = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
+	bothDefaults = `"unhealthyConditions":[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`
+)
+
+func specWith(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
+
+// templateWith is a reference of these fields.
+func templateWith(fields string) string { return `"remediationTemplate":{` + fields + `}` }
+
+// condition is the only unhealthy condition, with this status and duration.
+func condition(status, duration string) string {
+	return fmt.Sprintf(`"unhealthyConditions":[{"type":"Ready","status":%q,"duration":%q}]`, status, duration)
+}
+
+// steps is escalatingRemediations of the given ones.
+func steps(each ...string) string {
+	return `"escalatingRemediations":[` + strings.Join(each, ",") + `]`
+}
+
+// step is one with a template of that kind.
+func step(kind string, order int, timeout string) string {
+	return fmt.Sprintf(`{"remediationTemplate":{"apiVersion":"test.io/v1","kind":%q,"namespace":"default","name":"a"},"order":%d,"timeout":%q}`,
+		kind, order, timeout)
+}
+
+// stepWith is one with the template that these fields name.
+func stepWith(template string, order int) string {
+	return fmt.Sprintf(`{"remediationTemplate":{%s},"order":%d,"timeout":"60s"}`, template, order)
+}
+
+// differentSteps are n steps, all of different order and template.
+func differentSteps(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = step(fmt.Sprintf("Reboot%dTemplate", i), i, "1m")
+	}
+	return all
+}
+
+// sameSteps are as many steps as there may be, with one template.
+func sameSteps(kind string) []string {
+	all := make([]string, 20)
+	for i := range all {
+		all[i] = step(kind, i, "1m")
+	}
+	return all
+}
+
+// NodeHealthChecks are requests for checks, while no webhook is there.
+func NodeHealthChecks() []Row {
+	var rows []Row
+	for _, row := range slices.Concat(acceptedChecks, acceptedSteps) {
+		rows = append(rows, Row{Name: "NodeHealthCheck: " + row.name, Object: NodeHealthCheck.Object("a", row.spec), Strict: true})
+	}
+	for _, row := range slices.Concat(refusedChecks, refusedSteps) {
+		rows = append(rows, Row{Name: "NodeHealthCheck: seed 2.4: " + row.name, Object: NodeHealthCheck.Object("a", row.spec), Refused: row.with})
+	}
+	return append(rows, Row{
+		Name: "NodeHealthCheck: C01, C03, seed 0.14: default conditions, and a template that does not exist", Object: NodeHealthCheck.Object("defaults", specWith(oneTemplate)),
+		Becomes: specWith(oneTemplate, bothDefaults),
+	})
+}
+
+// DocumentedChecks are requests with the manifests of the documentation, which are in that folder.
+func DocumentedChecks(folder string) []Row {
+	return []Row{{
+		Name: "NodeHealthCheck: seed 000", Strict: true, Object: Documented(folder + "/seed-000.yaml"),
+		Becomes: specWith(bothDefaults,
+			templateWith(`"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate","name":"group-x","namespace":"default"`)),
+	}, {
+		Name: "NodeHealthCheck: seed 000 with all options", Strict: true, Object: Documented(folder + "/seed-000-optional.yaml"),
+		Becomes: specWith(condition("False", "300s"), `"maxUnhealthy":"49%"`,
+			`"selector":{"matchLabels":{"kubernetes.io/os":"linux"},
+				"matchExpressions":[{"key":"another-node-label-key","operator":"In","values":["another-node-label-value"]}]}`,
+			templateWith(`"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate","name":"group-x","namespace":"default"`)),
+	}, {
+		Name: "NodeHealthCheck: seed 001", Strict: true, Object: Documented(folder + "/seed-001.yaml"),
+		Becomes: specWith(bothDefaults, `"minHealthy":"51%","pauseRequests":["<pause-test-cluster>"]`,
+			`"selector":{"matchExpressions":[{"key":"node-role.kubernetes.io/worker","operator":"Exists"}]}`,
+			templateWith(`"apiVersion":"poison-pill.medik8s.io/v1alpha1","kind":"PoisonPillRemediationTemplate","name":"group-x","namespace":"openshift-operators"`)),
+	}}
+}
+
+type (
+	acceptedCheck struct{ name, spec string }
+	refusedCheck  struct{ name, spec, with string }
+)
+
+var acceptedChecks = []acceptedCheck{
+	{"one template and nothing else", specWith(oneTemplate)},
+	{"C10: a template with all that can be said beside it", specWith(oneTemplate, `"minHealthy":"51%"`, condition("False", "1h30m"),
+		`"stormCooldownDuration":"5m","healthyDelay":"-1s","pauseRequests":["for the test"]`)},
+	{"C10, seed 0.8: steps instead of one template", specWith(steps(step("RebootTemplate", 1, "60s"), step("ReplaceTemplate", 2, "1h")))},
+	{"C13, seed 0.11: neither threshold, which medik8s refuses", specWith(oneTemplate)},
+	{"C14: maxUnhealthy alone", specWith(oneTemplate, `"maxUnhealthy":2`)},
+	{"C16, seed 0.9, 0.10, 1.8: an empty selector, which medik8s refuses", specWith(oneTemplate, `"selector":{}`)},
+	{"C05: a percentage", specWith(oneTemplate, `"minHealthy":"30%"`)},
+	{"C05: a percentage of unhealthy nodes", specWith(oneTemplate, `"maxUnhealthy":"30%"`)},
+	{"all of the percentages there are", specWith(oneTemplate, `"minHealthy":"100%"`)},
+	{"no healthy node at all", specWith(oneTemplate, `"minHealthy":0`)},
+	{"the largest number", specWith(oneTemplate, `"maxUnhealthy":2147483647`)},
+	{"steps of negative order", specWith(steps(step("RebootTemplate", -1, "60s"), step("ReplaceTemplate", 0, "60s")))},
+	{"steps out of order", specWith(steps(step("RebootTemplate", 7, "60s"), step("ReplaceTemplate", 3, "60s")))},
+	{"as many steps as there may be", specWith(steps(differentSteps(20)...))},
+	{"a template beside an empty list of steps", specWith(oneTemplate, steps())},
+	{"minHealthy with a template that deletes machines", specWith(`"minHealthy":1`,
+		steps(step("MachineDeletionRemediationTemplate", 1, "60s")))},
+	{"no conditions, which are the default then", specWith(oneTemplate)},
+	{"a condition that no node can have", specWith(oneTemplate, condition("Perhaps", "0s"))},
+	{"the longest duration", specWith(oneTemplate, `"healthyDelay":"2562047h"`)},
+	{"the longest negative one", specWith(oneTemplate, `"healthyDelay":"-2562047h"`)},
+}
+
+var refusedChecks = []refusedCheck{
+	{"C12: both thresholds", specWith(oneTemplate, `"minHealthy":"51%","maxUnhealthy":"49%"`),
+		"spec: Invalid value: minHealthy and maxUnhealthy cannot be specified at the same time"},
+	{"C11: a negative minHealthy", specWith(oneTemplate, `"minHealthy":-1`), "spec.minHealthy: Invalid value: -1: minHealthy must not be negative: -1"},
+	{"C11: a negative maxUnhealthy", specWith(oneTemplate, `"maxUnhealthy":-7`), "spec.maxUnhealthy: Invalid value: -7: maxUnhealthy must not be negative: -7"},
+	{"C04: more than all healthy", specWith(oneTemplate, `"minHealthy":"150%"`), "spec.minHealthy: Invalid value"},
+	{"C04: more than all unhealthy", specWith(oneTemplate, `"maxUnhealthy":"150%"`), "spec.maxUnhealthy: Invalid value"},
+	{"a number that no client could read", specWith(oneTemplate, `"minHealthy":2147483648`), "spec.minHealthy: Invalid value: 2147483648: minHealthy must be at most 2147483647"},
+	{"another such number", specWith(oneTemplate, `"maxUnhealthy":2147483648`), "spec.maxUnhealthy: Invalid value: 2147483648: maxUnhealthy must be at most 2147483647"},
+	{"C15: maxUnhealthy with a template that deletes machines",
+		specWith(`"maxUnhealthy":1`, templateWith(`"apiVersion":"test.io/v1","kind":"MachineDeletionRemediationTemplate","name":"a"`)),
+		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate"},
+	{"C15: the same however it is written",
+		specWith(`"maxUnhealthy":1`, templateWith(`"apiVersion":"test.io/v1","kind":"machinedeletionREMEDIATIONTemplate","name":"a"`)),
+		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate"},
+	{"C15: maxUnhealthy with a step that deletes machines",
+		specWith(`"maxUnhealthy":1`, steps(step("RebootTemplate", 1, "60s"), step("MachineDeletionremediationTemplate", 2, "60s"))),
+		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate escalating remediation"},
+	{"C17, seed 0.8: neither a template nor steps", specWith(`"minHealthy":1`),
+		"spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"C17: an empty list of steps", specWith(steps()),
+		"spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"C17: an empty spec", specWith(), "spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"C17: no spec", ``, "spec: Invalid value: Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"C17: both a template and steps", specWith(oneTemplate, steps(step("RebootTemplate", 1, "60s"))),
+		"spec: Invalid value: RemediationTemplate and EscalatingRemediations usage is mutual exclusive"},
+	{"C18: two steps of one order",
+		specWith(steps(step("RebootTemplate", 3, "60s"), step("FenceTemplate", 5, "60s"), step("ReplaceTemplate", 5, "60s"))),
+		"spec.escalatingRemediations: Invalid value: EscalatingRemediation Order must be unique: found duplicate order 5"},
+	{"C18: a step of less than a minute", specWith(steps(step("RebootTemplate", 1, "60s"), step("FenceTemplate", 2, "59s"))),
+		`spec.escalatingRemediations[1].timeout: Invalid value: "59s": EscalatingRemediation Timeout must be at least one minute: found timeout 59s`},
+	{"C18: a step of almost a minute", specWith(steps(step("RebootTemplate", 1, "0.99m"))),
+		`spec.escalatingRemediations[0].timeout: Invalid value: "0.99m": EscalatingRemediation Timeout must be at least one minute: found timeout 0.99m`},
+	{"more steps than there may be", specWith(steps(differentSteps(21)...)), "spec.escalatingRemediations: Too many: 21: must have at most 20 items"},
+	{"W21: a kind that is not one of templates", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"Reboot","name":"a"`)),
+		"spec.remediationTemplate.kind: Invalid value: " +
+			"kind of the remediation template must be the kind of the remediation followed by Template: found kind Reboot"},
+	{"W21: a kind that is nothing but Template", specWith(steps(step("Template", 1, "60s"))),
+		"spec.escalatingRemediations[0].remediationTemplate.kind: Invalid value: " +
+			"kind of the remediation template must be the kind of the remediation followed by Template: found kind Template"},
+	{"W21: a kind that is shorter than Template", specWith(steps(step("Foo", 1, "60s"))),
+		"kind of the remediation template must be the kind of the remediation followed by Template: found kind Foo"},
+	{"a template of no kind", specWith(templateWith(`"apiVersion":"test.io/v1","name":"a"`)),
+		"spec.remediationTemplate.kind: Invalid value: kind of the remediation template must be set"},
+	{"a template of an empty kind", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"","name":"a"`)),
+		"spec.remediationTemplate.kind: Invalid value: kind of the remediation template must be set"},
+	{"a template of no version", specWith(templateWith(`"kind":"RebootTemplate","name":"a"`)),
+		"spec.remediationTemplate.apiVersion: Invalid value: apiVersion of the remediation template must be set"},
+	{"a template without a name", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","name":""`)),
+		"spec.remediationTemplate.name: Invalid value: name of the remediation template must be set"},
+	{"a step whose template is nothing", specWith(steps(`{"remediationTemplate":{},"order":1,"timeout":"60s"}`)),
+		"spec.escalatingRemediations[0].remediationTemplate.name: Invalid value: name of the remediation template must be set"},
+	{"a step without a template", specWith(steps(`{"order":1,"timeout":"60s"}`)), "spec.escalatingRemediations[0].remediationTemplate: Required value"},
+	{"a step without an order", specWith(steps(`{"remediationTemplate":{},"timeout":"60s"}`)), "spec.escalatingRemediations[0].order: Required value"},
+	{"a step without a timeout", specWith(steps(`{"remediationTemplate":{},"order":1}`)), "spec.escalatingRemediations[0].timeout: Required value"},
+	{"W34: no unhealthy condition at all", specWith(oneTemplate, `"unhealthyConditions":[]`),
+		"spec.unhealthyConditions: Invalid value: unhealthyConditions must not be empty: no node would ever be unhealthy"},
+	{"one condition twice", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":"False","duration":"1s"},{"type":"Ready","status":"False","duration":"2s"}]`),
+		"spec.unhealthyConditions[1]: Duplicate value"},
+	{"a duration without a unit", specWith(oneTemplate, condition("False", "300")), "spec.unhealthyConditions[0].duration: Invalid value"},
+	{"a negative duration", specWith(oneTemplate, condition("False", "-5m")), "spec.unhealthyConditions[0].duration: Invalid value"},
+	{"a duration that no client could read", specWith(oneTemplate, condition("False", "9999999h")),
+		`spec.unhealthyConditions[0].duration: Invalid value: "string": ` + notDuration + " evaluating rule: duration must be at most 2562047h"},
+	{"a cooldown that no client could read", specWith(oneTemplate, `"stormCooldownDuration":"9999999h"`),
+		notDuration + " evaluating rule: stormCooldownDuration must be at most 2562047h"},
+	{"a delay that no client could read", specWith(oneTemplate, `"healthyDelay":"-9999999h"`),
+		notDuration + " evaluating rule: healthyDelay must be at most 2562047h"},
+	{"a negative cooldown", specWith(oneTemplate, `"stormCooldownDuration":"-1s"`), "spec.stormCooldownDuration: Invalid value"},
+	{"a condition of a truth value, as YAML reads False without quotation marks",
+		specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":false,"duration":"300s"}]`),
+		`spec.unhealthyConditions[0].status: Invalid value: "boolean": spec.unhealthyConditions[0].status in body must be of type string: "boolean"`},
+}

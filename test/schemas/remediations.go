@@ -1,0 +1,227 @@
+package schemas
+
+import (
+	"slices"
+
+	"github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// The kinds of remediations, in every version. Each has a Template.
+var (
+	Metal3V1Beta1 = Kind{v1beta1.GroupVersion.String(), "Metal3Remediation"}
+	Metal3V1Beta2 = Kind{v1beta2.GroupVersion.String(), "Metal3Remediation"}
+	Host          = Kind{mendv1.GroupVersion.String(), "HostRemediation"}
+
+	// Current are those with the fields of v1beta2.
+	Current = []Kind{Metal3V1Beta2, Host}
+)
+
+// A strategy in which everything is the default, in the current versions and in v1beta1.
+const (
+	Complete        = `{"strategy":{"retryLimit":1,"timeoutSeconds":600,"type":"Reboot"}}`
+	CompleteV1Beta1 = `{"strategy":{"retryLimit":1,"timeout":"10m0s","type":"Reboot"}}`
+)
+
+// notDuration is the message of a rule that cannot read a duration.
+const notDuration = "type conversion error from 'string' to 'google.protobuf.Duration'"
+
+// What each rule says about a remediation, and about a template.
+var (
+	tooShort  = [2]string{"min duration is 100 seconds", "min duration is 100 seconds"}
+	notReboot = [2]string{"is only supported remediation strategy", "only supported remediation strategy is reboot"}
+	noRetry   = [2]string{"is minimum retrylimit", "minimum retry limit is 1"}
+)
+
+func both(message string) [2]string { return [2]string{message, message} }
+
+// accepted is a spec and what becomes of it, nothing if it stays as it is; refused is a spec and why.
+type (
+	accepted struct{ name, spec, becomes string }
+	refused  struct {
+		name, spec string
+		with       [2]string
+	}
+)
+
+var acceptedNow = []accepted{
+	{"no spec", ``, Absent},
+	{"an empty spec", `{}`, ``},
+	{"a strategy that is null", `{"strategy":null}`, `{}`},
+	{"a type alone", `{"strategy":{"type":"Reboot"}}`, Complete},
+	{"the minimum of every number", `{"strategy":{"retryLimit":1,"timeoutSeconds":100,"type":"Reboot"}}`, ``},
+	{"more than the minimum", `{"strategy":{"retryLimit":7,"timeoutSeconds":1800,"type":"Reboot"}}`, ``},
+	{"a field of v1beta1, which is dropped", `{"strategy":{"type":"Reboot","timeout":"300s"}}`, Complete},
+}
+
+var refusedNow = []refused{
+	{"an empty strategy", `{"strategy":{}}`, notReboot},
+	{"another type", `{"strategy":{"type":"Pray"}}`, both(`Unsupported value: "Pray": supported values: "Reboot"`)},
+	{"an empty type", `{"strategy":{"type":""}}`, both(`Unsupported value: "": supported values: "Reboot"`)},
+	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
+	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
+	{"more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000}}`, both("must be of type integer with format int32")},
+	{"a timeout that is too short", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`, tooShort},
+	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
+	{"a timeout of zero", `{"strategy":{"type":"Reboot","timeoutSeconds":0}}`, both("should be greater than or equal to 100")},
+}
+
+// What is accepted in v1beta1 comes back as it is stored, in v1beta2.
+var acceptedV1Beta1 = []accepted{
+	{"no spec", ``, `{}`},
+	{"an empty spec", `{}`, ``},
+	{"a strategy that is null", `{"strategy":null}`, `{}`},
+	{"no timeout", `{"strategy":{"retryLimit":1,"type":"Reboot"}}`, CompleteV1Beta1},
+	{"the minimum of every number", `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`, ``},
+	{"a timeout in seconds", `{"strategy":{"retryLimit":3,"timeout":"100s","type":"Reboot"}}`, `{"strategy":{"retryLimit":3,"timeout":"1m40s","type":"Reboot"}}`},
+	{"a timeout with a fraction", `{"strategy":{"retryLimit":1,"timeout":"100.9s","type":"Reboot"}}`, `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`},
+	{"a timeout of zero, which is none", `{"strategy":{"retryLimit":1,"timeout":"0s","type":"Reboot"}}`, CompleteV1Beta1},
+	{"a timeout of less than a second, which is none", `{"strategy":{"retryLimit":1,"timeout":"999ms","type":"Reboot"}}`, CompleteV1Beta1},
+	{
+		"more retries than an integer of 32 bits",
+		`{"strategy":{"retryLimit":5000000000,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2147483647,"timeout":"10m0s","type":"Reboot"}}`,
+	},
+	{"a field of v1beta2, which is dropped", `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}`, CompleteV1Beta1},
+}
+
+var refusedV1Beta1 = []refused{
+	{"an empty strategy", `{"strategy":{}}`, notReboot},
+	{"another type", `{"strategy":{"type":"Pray","retryLimit":1}}`, notReboot},
+	{"an empty type", `{"strategy":{"type":"","retryLimit":1}}`, notReboot},
+	{"no retry limit", `{"strategy":{"type":"Reboot"}}`, noRetry},
+	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
+	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
+	{"a timeout that is too short", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"99.9s"}}`, tooShort},
+	{"a negative timeout", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"-5m"}}`, tooShort},
+	{"a timeout without a unit", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"300"}}`, both(notDuration)},
+	{"a timeout in prose", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"five minutes"}}`, both(notDuration)},
+	{"a timeout that is a number", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":300}}`, both(`must be of type string: "integer"`)},
+}
+
+// Remediations are requests for remediations and for their templates, while no webhook but the conversion is there.
+func Remediations() []Row {
+	rows := rowsOf(Metal3V1Beta1, acceptedV1Beta1, refusedV1Beta1)
+	for _, k := range Current {
+		rows = slices.Concat(rows, rowsOf(k, acceptedNow, refusedNow), pathsOf(k))
+	}
+	for _, k := range append([]Kind{Metal3V1Beta1}, Current...) {
+		rows = append(rows, emptyTemplates(k)...)
+	}
+	return append(rows, Row{
+		Name: "v1beta1 Metal3Remediation: the message names the field that is wrong", Object: Metal3V1Beta1.Object("a", `{"strategy":{"type":"Pray","retryLimit":1}}`),
+		Refused: `spec.strategy.type: Invalid value: is only supported remediation strategy`,
+	}, Row{
+		Name: "v1beta2 Metal3RemediationTemplate: an unknown field, if asked to be strict", Strict: true,
+		Object:  Metal3V1Beta2.Template().Object("a", `{"strategy":{"type":"Reboot","timeout":"300s"}}`),
+		Refused: `unknown field "spec.template.spec.strategy.timeout"`,
+	})
+}
+
+// rowsOf has every row for a remediation and for its template.
+func rowsOf(k Kind, good []accepted, bad []refused) []Row {
+	var rows []Row
+	for i, kind := range []Kind{k, k.Template()} {
+		for _, row := range good {
+			if row.becomes == "" {
+				row.becomes = row.spec
+			}
+			rows = append(rows, Row{Name: kind.String() + ": " + row.name, Object: kind.Object("a", row.spec), Becomes: row.becomes})
+		}
+		for _, row := range bad {
+			rows = append(rows, Row{Name: kind.String() + ": " + row.name, Object: kind.Object("a", row.spec), Refused: row.with[i]})
+		}
+	}
+	return rows
+}
+
+func pathsOf(k Kind) []Row {
+	return []Row{{
+		Name: k.String() + ": the message names the field that is wrong", Object: k.Object("a", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`),
+		Refused: `spec.strategy.timeoutSeconds: Invalid value: min duration is 100 seconds`,
+	}, {
+		Name: k.Template().String() + ": the message names the field that is wrong", Object: k.Template().Object("a", `{"strategy":{"type":"Reboot","retryLimit":0}}`),
+		Refused: `spec.template.spec.strategy.retryLimit: Invalid value: minimum retry limit is 1`,
+	}}
+}
+
+func emptyTemplates(k Kind) []Row {
+	withoutTemplate, withoutSpec := k.Template().Object("a", ""), k.Template().Object("a", "")
+	withoutTemplate.Object["spec"] = map[string]any{}
+	withoutSpec.Object["spec"] = map[string]any{"template": map[string]any{}}
+	return []Row{
+		{Name: k.Template().String() + ": a spec without a template", Object: withoutTemplate, Refused: "spec.template: Required value"},
+		{Name: k.Template().String() + ": a template without a spec", Object: withoutSpec, Refused: "spec.template.spec: Required value"},
+	}
+}
+
+// CompletedTemplates are requests while the webhook is there that completes templates.
+func CompletedTemplates() []Row {
+	var rows []Row
+	for _, row := range []struct {
+		kind                Kind
+		name, spec, becomes string
+	}{
+		{Metal3V1Beta2, "empty values", `{"strategy":{"type":"","retryLimit":0,"timeoutSeconds":0}}`, Complete},
+		{Metal3V1Beta1, "empty values", `{"strategy":{"type":"","retryLimit":0,"timeout":"0s"}}`, CompleteV1Beta1},
+		{Host, "empty values, and less than no retry", `{"strategy":{"type":"","retryLimit":-3,"timeoutSeconds":0}}`, Complete},
+		{Metal3V1Beta2, "an empty strategy", `{"strategy":{}}`, Complete},
+		{Metal3V1Beta1, "an empty strategy", `{"strategy":{}}`, CompleteV1Beta1},
+		{Host, "an empty strategy", `{"strategy":{}}`, Complete},
+		{Metal3V1Beta2, "W30: an empty spec", `{}`, `{}`},
+		{Metal3V1Beta1, "W30: an empty spec", `{}`, `{}`},
+		{Host, "W30: an empty spec", `{}`, `{}`},
+	} {
+		k := row.kind.Template()
+		rows = append(rows, Row{Name: k.String() + ": " + row.name + " is completed", Object: k.Object("a", row.spec), Becomes: row.becomes})
+	}
+	for _, row := range []struct {
+		kind             Kind
+		name, spec, with string
+	}{
+		{Metal3V1Beta2.Template(), "a short timeout", `{"strategy":{"timeoutSeconds":99}}`, tooShort[1]},
+		{Metal3V1Beta1.Template(), "a short timeout", `{"strategy":{"timeout":"99s"}}`, tooShort[1]},
+		{Host.Template(), "a short timeout", `{"strategy":{"timeoutSeconds":99}}`, tooShort[1]},
+		{Metal3V1Beta1.Template(), "another type", `{"strategy":{"type":"Pray"}}`, notReboot[1]},
+		{Metal3V1Beta2.Template(), "another type", `{"strategy":{"type":"Pray"}}`, `Unsupported value: "Pray"`},
+		{Metal3V1Beta1, "no retry limit, as a remediation is not completed", `{"strategy":{"type":"Reboot"}}`, noRetry[0]},
+	} {
+		rows = append(rows, Row{Name: row.kind.String() + ": " + row.name + " is still refused", Object: row.kind.Object("a", row.spec), Refused: row.with})
+	}
+	return rows
+}
+
+// DocumentedTemplates are requests with the templates of the documentation of CAPM3, whose manifests are in that folder.
+func DocumentedTemplates(folder string) []Row {
+	return []Row{{
+		Name: "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for workers", Strict: true, Object: Documented(folder + "/seed-003-workers.yaml"),
+		Becomes: `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
+	}, {
+		Name: "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for control planes", Strict: true, Object: Documented(folder + "/seed-003-control-plane.yaml"),
+		Becomes: `{"strategy":{"retryLimit":1,"timeout":"5m0s","type":"Reboot"}}`,
+	}}
+}
+
+// Conversion is a spec in v1beta1, what it is in v1beta2, and what comes back of it in v1beta1.
+type Conversion struct{ Name, Old, New, Back string }
+
+// Conversions are for remediations and for their templates.
+var Conversions = []Conversion{
+	{
+		"C9: with a timeout", `{"strategy":{"type":"Reboot","retryLimit":2,"timeout":"300s"}}`,
+		`{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
+	},
+	{
+		"C9: without one, which is the default", `{"strategy":{"type":"Reboot","retryLimit":2}}`,
+		`{"strategy":{"retryLimit":2,"timeoutSeconds":600,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2,"timeout":"10m0s","type":"Reboot"}}`,
+	},
+	{
+		"C9: with a fraction of a second", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"100.9s"}}`,
+		`{"strategy":{"retryLimit":1,"timeoutSeconds":100,"type":"Reboot"}}`, `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`,
+	},
+	{
+		"C9: with more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000,"timeout":"300s"}}`,
+		`{"strategy":{"retryLimit":2147483647,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2147483647,"timeout":"5m0s","type":"Reboot"}}`,
+	},
+	{"C9: with nothing in the spec", `{}`, `{}`, `{}`},
+}
