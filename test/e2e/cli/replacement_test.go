@@ -16,8 +16,8 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// nearEnough is how near to the announced moment the announced event has to happen. What is announced is at least 8 s away; how exactly the
-// manager keeps its word on a quiet machine is measured by make bench, since a busy one may be late.
+// nearEnough is how near to the announced moment the announced event has to happen. What is announced is at least 8 s away, and a busy machine may
+// be late; the report entries of the specs say by how much.
 const nearEnough = 5 * time.Second
 
 var _ = Describe("Of a worker whose kubelet falls silent", func() {
