@@ -56,9 +56,22 @@ MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -no
 # Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
 CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
-# Modules with tests: `go test ./...` does not look into other modules. They are run one after the other, as one stream for one summary.
-TEST_MODULES = . test/observability
-EACH_TEST_MODULE = failed=0; for module in $(TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; exit $$failed
+# The tests of all packages run at the same time, as many packages as PARALLEL says. Suites on the rig mostly wait for somebody, so more of them
+# run than there are cores, beside the packages that compute. `go test` starts packages in the order in which they are named: those that take longest
+# come first, so that nothing runs alone at the end.
+PARALLEL ?= 6
+PACKAGES ?= ./test/e2e/baremetal ./test/e2e ./test/e2e/... ./test/conformance/... ./...
+
+# `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages. All of it is one
+# stream, for one summary.
+OTHER_TEST_MODULES = $(if $(filter file,$(origin PACKAGES)),test/observability)
+EACH_TEST_MODULE = failed=0; \
+	$(GO) test -json "$$@" $(PACKAGES) || failed=1; \
+	for module in $(OTHER_TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; \
+	exit $$failed
+
+# `make verify` runs go vet, so go test need not run its part of it once more.
+GO_TEST_FLAGS = -count=1 -vet=off
 
 # Everything outside test/, and the checks of the code itself directly in test/: no control plane, so seconds.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/')
@@ -97,13 +110,13 @@ demo: bin/manager rig-control-planes ## Show repairs on a real control plane, fr
 ##@ Test
 
 .PHONY: test
-test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
+test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name", PACKAGES=./test/e2e/...)
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
-		bash -c '$(EACH_TEST_MODULE)' go-test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
+		bash -c '$(EACH_TEST_MODULE)' go-test $(GO_TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(GO_TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 .PHONY: bench
 bench: build rig-control-planes ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
