@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,18 +33,19 @@ func (b *builder) asset(ctx context.Context, p program) (path, version, why stri
 		return "", "", "", err
 	}
 	path = filepath.Join(folder, p.name)
-	if _, err := os.Stat(path); err != nil {
-		return "", "", "has no " + p.name, nil
+	version, failed := ask(ctx, path)
+	major, minor := numbers(pinned)
+	switch {
+	case errors.Is(failed, os.ErrNotExist):
+		why = "has no " + p.name
+	case failed != nil:
+		why = fmt.Sprintf("has a file %s that does not say its version (%v)", p.name, failed)
+	case !p.usable(version, pinned):
+		why = fmt.Sprintf("has %s %s, the rig needs v%d.%d", p.name, version, major, minor)
+	default:
+		return path, version, "", nil
 	}
-	version, err = ask(ctx, path)
-	if err != nil {
-		return "", "", fmt.Sprintf("has a file %s that does not say its version (%v)", p.name, err), nil
-	}
-	if !p.usable(version, pinned) {
-		major, minor := numbers(pinned)
-		return "", "", fmt.Sprintf("has %s %s, the rig needs v%d.%d", p.name, version, major, minor), nil
-	}
-	return path, version, "", nil
+	return "", "", why, nil
 }
 
 // ours reports whether the folder is one that we write to: a link to itself would be of no use to anybody.

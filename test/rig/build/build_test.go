@@ -45,6 +45,13 @@ func (y *yard) write(name, content string) {
 	}
 }
 
+func (y *yard) remove(folder, name string) {
+	y.Helper()
+	if err := os.Remove(filepath.Join(y.root, ".rig", folder, name)); err != nil {
+		y.Fatal(err)
+	}
+}
+
 // asset is a program that says its version, in a folder of its own.
 func (y *yard) asset(name, says string) {
 	y.Helper()
@@ -154,10 +161,10 @@ func TestWhatAProgramIsMadeOfDecidesWhetherItIsBuilt(t *testing.T) {
 		"its source":             {func(y *yard) { y.write("test/rig/capi/main.go", "package other") }, []string{"capi-core"}},
 		"a new file":             {func(y *yard) { y.write("test/rig/leash/more.go", "package main") }, []string{"leash"}},
 		"a test":                 {func(y *yard) { y.write("test/rig/leash/more_test.go", "package main") }, nil},
-		"the program is removed": {func(y *yard) { _ = os.Remove(filepath.Join(y.root, ".rig/built/etcd")) }, []string{"etcd"}},
-		"its link is removed":    {func(y *yard) { _ = os.Remove(filepath.Join(y.root, ".rig/bin/etcd")) }, nil},
+		"the program is removed": {func(y *yard) { y.remove("built", "etcd") }, []string{"etcd"}},
+		"its link is removed":    {func(y *yard) { y.remove("bin", "etcd") }, nil},
 		"it was not linked": {func(y *yard) {
-			_ = os.Remove(filepath.Join(y.root, ".rig/bin/etcd"))
+			y.remove("bin", "etcd")
 			y.write(".rig/bin/etcd", "built elsewhere")
 		}, nil},
 	} {

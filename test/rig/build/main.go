@@ -36,7 +36,7 @@ func main() {
 	what := flag.String("what", "", "What the command makes.")
 	usually := flag.Duration("usually", 0, "How long the command takes on two cores, if nothing is cached.")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "build [-root FOLDER] PROGRAM...\nbuild -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "build [-root FOLDER] PROGRAM...\nbuild -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -59,7 +59,7 @@ func main() {
 	case interrupted:
 		os.Exit(128 + int(syscall.SIGINT))
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", say.name, err)
+		say.line("%v", err)
 		os.Exit(exitCode(err))
 	}
 }
