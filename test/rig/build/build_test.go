@@ -21,8 +21,11 @@ type yard struct {
 	root   string
 	assets string
 	broken error
-	asked  []string
-	said   bytes.Buffer
+	// meanwhile happens while it compiles.
+	meanwhile func()
+
+	asked []string
+	said  bytes.Buffer
 }
 
 func newYard(t *testing.T) *yard {
@@ -76,11 +79,14 @@ func (y *yard) compile(_ context.Context, _ string, args ...string) error {
 		if p.output != "" {
 			output = p.output
 		}
-		if err := os.WriteFile(filepath.Join(into, output), []byte("built "+p.name), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(into, output), []byte("#!/bin/sh\necho 3.6.8 # built "+p.name), 0o700); err != nil {
 			return err
 		}
 	}
 	y.asked = append(y.asked, strings.Join(made, " "))
+	if y.meanwhile != nil {
+		y.meanwhile()
+	}
 	return y.broken
 }
 
@@ -103,7 +109,7 @@ func (y *yard) mustProvide(names ...string) (asked []string, said string) {
 	return asked, said
 }
 
-// in reports what is found as a program in .rig/bin: "built etcd", or the name of an asset's script.
+// in reports what is found as a program in .rig/bin: "built etcd", "asset" or "missing".
 func (y *yard) in(name string) string {
 	content, err := os.ReadFile(filepath.Join(y.root, ".rig", "bin", name))
 	switch {
@@ -111,10 +117,11 @@ func (y *yard) in(name string) string {
 		return "missing"
 	case err != nil:
 		y.Fatal(err)
-	case strings.HasPrefix(string(content), "#!"):
-		return "asset"
 	}
-	return string(content)
+	if _, of, ours := strings.Cut(string(content), "# built "); ours {
+		return "built " + of
+	}
+	return "asset"
 }
 
 func (y *yard) equal(what string, got, want any) {
@@ -165,7 +172,7 @@ func TestWhatAProgramIsMadeOfDecidesWhetherItIsBuilt(t *testing.T) {
 		"its link is removed":    {func(y *yard) { y.remove("bin", "etcd") }, nil},
 		"it was not linked": {func(y *yard) {
 			y.remove("bin", "etcd")
-			y.write(".rig/bin/etcd", "built elsewhere")
+			y.write(".rig/bin/etcd", "of an older layout")
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +208,25 @@ func TestABuildThatFailsLeavesNothingThatLooksFinished(t *testing.T) {
 	y.broken = nil
 	asked, _ := y.mustProvide("etcd", "leash")
 	y.equal("built after that", asked, []string{"etcd"})
+}
+
+func TestAProgramThatCouldNotBePutInPlaceIsBuiltAgain(t *testing.T) {
+	y := newYard(t)
+	before := "module some\n\nrequire go.etcd.io/etcd/server/v3 v3.6.8\nrequire k8s.io/kubernetes v1.36.3\n"
+	y.write("test/rig/kube/go.mod", before)
+	y.mustProvide("etcd")
+	y.write("test/rig/kube/go.mod", before+"require more v1.0.0\n")
+	y.meanwhile = func() { y.write(".rig/bin/etcd/in-the-way", "") }
+	if _, _, err := y.provide("etcd"); err == nil {
+		t.Error("nothing stands in the way of the link")
+	}
+	y.meanwhile = nil
+	if err := os.RemoveAll(filepath.Join(y.root, ".rig", "bin", "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	y.write("test/rig/kube/go.mod", before) // what is in .rig/built now is of the other go.mod
+	asked, _ := y.mustProvide("etcd")
+	y.equal("built", asked, []string{"etcd"})
 }
 
 func TestAProgramThatTheRigHasNotIsAnError(t *testing.T) {
