@@ -97,8 +97,11 @@ func (b *builder) link(p program, target string) (bool, error) {
 		return false, nil
 	}
 	made := fmt.Sprintf("%s.%d", link, os.Getpid())
-	if err := errors.Join(os.Symlink(target, made), os.Rename(made, link)); err != nil {
+	if err := os.Symlink(target, made); err != nil {
 		return false, fmt.Errorf("link %s: %w", p.name, err)
+	}
+	if err := os.Rename(made, link); err != nil {
+		return false, errors.Join(fmt.Errorf("link %s: %w", p.name, err), remove(made))
 	}
 	return true, nil
 }
