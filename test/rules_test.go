@@ -207,7 +207,7 @@ func filesIn(all []testFile, folder string) []testFile {
 	return slices.DeleteFunc(slices.Clone(all), func(f testFile) bool { return filepath.ToSlash(filepath.Dir(f.path)) != folder })
 }
 
-var ofTheMap = []string{"test/rules_test.go", "test/rules/rules_test.go"}
+var ofTheMap = []string{"test/rules_test.go", "test/rules/rules.go", "test/rules/rules_test.go"}
 
 // testFiles reads all files with tests but those of the map itself, whose names are examples.
 func testFiles(t *testing.T) []testFile {
@@ -221,7 +221,7 @@ func testFiles(t *testing.T) []testFile {
 			return skipAsGoDoes(path, entry.Name())
 		}
 		from, err := filepath.Rel(root, path)
-		if err != nil || !strings.HasSuffix(path, "_test.go") || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
+		if err != nil || !tests(filepath.ToSlash(from)) || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
 			return err
 		}
 		f, err := readTestFile(path)
@@ -233,6 +233,11 @@ func testFiles(t *testing.T) []testFile {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// tests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
+func tests(file string) bool {
+	return strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
 }
 
 func readTestFile(path string) (testFile, error) {
