@@ -36,11 +36,15 @@ func (e *environment) run(script []cue, over func(*environment) bool) {
 	for range manyMoments {
 		e.settle()
 		if len(script) > 0 && !e.writes.Crashed() && script[0].when(e) {
+			if e.first < 0 {
+				done, _ := e.writes.Done()
+				e.first = len(done)
+			}
 			script[0].do(e)
 			script = script[1:]
 			continue
 		}
-		if len(script) == 0 && !e.writes.Crashed() && over(e) {
+		if len(script) == 0 && !e.writes.Crashed() && e.last == nil && over(e) {
 			e.lasts()
 			return
 		}
