@@ -171,7 +171,7 @@ var orders = [][]event{
 	{goesOff, podsLeave, goesOn, lags, catchesUp},
 	{goesOff, podsLeave, goesOn, breaks, heals},
 	{goesOff, podsLeave, goesOn, recovers, cancels},
-	{goesOff, podsLeave, goesOn, pauses, cancels},
+	{goesOff, goesOn, pauses, goesOnToo, cancels},
 	{goesOff, podsLeave, goesOn, lags, catchesUp, restarts},
 }
 
@@ -224,14 +224,15 @@ func permute(events []event, with func([]event)) {
 func playInOrder(t *testing.T, k kind, order []event) {
 	t.Helper()
 	var names []string
-	mayRecycle, cancelled := false, false
+	mayRecycle, cancelled, leave := false, false, true
 	for _, ev := range order {
 		names = append(names, ev.name)
 		mayRecycle = mayRecycle || ev.name == pauses.name
 		cancelled = cancelled || ev.name == cancels.name
+		leave = leave && ev.name != podsLeave.name
 	}
 	e := newEnvironment(t, k, settings{mayRecycle: mayRecycle, box: func(b *box) {
-		b.ignores[simulator.Off], b.ignores[simulator.On], b.e.pods.stuck = true, true, true
+		b.ignores[simulator.Off], b.ignores[simulator.On], b.e.pods.stuck = true, true, !leave
 	}})
 	e.label = strings.Join(names, ", ")
 	for _, ev := range order {

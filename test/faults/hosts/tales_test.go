@@ -121,10 +121,10 @@ var tales = []tale{
 	{name: "two power cycles in vain, after which the owner is asked", again: true, settings: settings{box: mute(-1)}, ends: "HandedOver", cycles: 2},
 	{name: "a power cycle with the node deleted", settings: settings{fencing: fence.Delete}, ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle with the node deleted", again: true, settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
-	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2, stays: true},
 	{
 		name: "two resets in vain, after which the owner is asked", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
-		ends: "HandedOver", cycles: 2,
+		ends: "HandedOver", cycles: 2, stays: true,
 	},
 	{
 		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.failure = "no route to the BMC" }},
@@ -168,7 +168,7 @@ var tales = []tale{
 func interrupted() []tale {
 	var all []tale
 	for _, s := range standstills {
-		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles, script: []cue{s.there(s.resume)}}
+		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles, script: []cue{s.there(s.resume)}, stays: s.state == "Rebooting"}
 		cancelled := goesOn
 		cancelled.name, cancelled.ends, cancelled.stays = "one that is cancelled while "+s.state, "", true
 		cancelled.cycles = map[string]int{"Preparing": 0, "PoweringOff": 0, "Rebooting": 0}[s.state]
