@@ -106,6 +106,8 @@ type environment struct {
 	// label says which run of a campaign this is; last is the last error of the controller.
 	label string
 	last  error
+	// first is how many writes there were before the first cue; negative before it.
+	first int
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety
@@ -133,7 +135,7 @@ type settings struct {
 // newEnvironment is one in which the node has failed and its remediation was created.
 func newEnvironment(t *testing.T, k kind, as settings) *environment {
 	t.Helper()
-	e := &environment{t: t, kind: k, as: as, clock: clocktesting.NewFakePassiveClock(noon)}
+	e := &environment{t: t, kind: k, as: as, first: -1, clock: clocktesting.NewFakePassiveClock(noon)}
 	if e.as.fencing == "" {
 		e.as.fencing = fence.Taint
 	}
