@@ -64,15 +64,21 @@ type change struct {
 	was, is client.Object
 }
 
-// New returns a server of these kinds. Those that are not in the scheme are unstructured.
-func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
-	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
+// Register makes those of the kinds unstructured that are not in the scheme.
+func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	for _, kind := range kinds {
 		if !scheme.Recognizes(kind.GroupVersionKind) {
 			scheme.AddKnownTypeWithName(kind.GroupVersionKind, &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 		}
+	}
+}
+
+// New returns a server of these kinds, which have to be in the scheme.
+func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
+	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
+	for _, kind := range kinds {
 		s.kinds = append(s.kinds, kind)
 		if !kind.Later {
 			s.Install(kind.GroupVersionKind)
@@ -274,7 +280,7 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 	if err := do(was); err != nil {
 		return err
 	}
-	is := s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
+	is := s.written(ctx, kind, was, obj)
 	if is != nil && was != nil && !sameSpec(was, is) {
 		patch := fmt.Sprintf(`{"metadata":{"generation":%d}}`, was.GetGeneration()+1)
 		if err := s.raw.Patch(ctx, is, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -289,6 +295,17 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 	s.store.set(kind, client.ObjectKeyFromObject(obj), is)
 	s.changes = append(s.changes, change{kind, was, is})
 	return nil
+}
+
+// written is an object after a write that has answered with obj; nil if there is none.
+func (s *Server) written(ctx context.Context, kind schema.GroupVersionKind, was, obj client.Object) client.Object {
+	answered := obj.GetResourceVersion() != "" && (was == nil || obj.GetResourceVersion() != was.GetResourceVersion())
+	if ending := was != nil && was.GetDeletionTimestamp() != nil; !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
+		return s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
+	}
+	is := obj.DeepCopyObject().(client.Object)
+	is.GetObjectKind().SetGroupVersionKind(kind)
+	return is
 }
 
 // stored is an object as it is stored; nil if there is none.

@@ -175,6 +175,7 @@ func exchanging(e *environment) {
 	req := e.first()
 	e.passes(time.Second)
 	ref := e.template(hard.kind, hard.name, false)
+	e.safety.exchanged = true
 	e.says(req, nhcv1.SucceededCondition, metav1.ConditionTrue)
 	e.changes("check", one(ref))
 	e.awaits("the other request", func() bool { return len(e.requests()) == 2 })
