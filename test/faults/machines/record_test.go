@@ -239,9 +239,11 @@ func (e *environment) count() {
 }
 
 func (e *environment) collect(from *prometheus.CounterVec, into map[string]float64) {
-	all := make(chan prometheus.Metric, 10_000)
-	from.Collect(all)
-	close(all)
+	all := make(chan prometheus.Metric)
+	go func() {
+		from.Collect(all)
+		close(all)
+	}()
 	for m := range all {
 		d := &dto.Metric{}
 		e.must(m.Write(d))
