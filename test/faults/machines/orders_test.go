@@ -62,17 +62,17 @@ var orders = []struct {
 	{"an owner acts, a check becomes strict, and the manager is restarted",
 		[]func(*clusterv1.MachineHealthCheck){oneAtATime}, []happening{m1Fails, m2Fails, ownerActs, fewer, restart}},
 	{"a check is paused and unpaused, and the manager is restarted",
-		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, m1Recovers, checkPaused, checkUnpaused, restart}},
-	{"a Cluster is paused and unpaused while its link is down",
-		nil, []happening{m1Fails, linkDown, clusterPaused, clusterActive, linkUp}},
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, checkPaused, checkUnpaused, restart}},
+	{"a Cluster is paused and unpaused while a machine recovers",
+		nil, []happening{m1Fails, m1Recovers, clusterPaused, clusterActive}},
 	{"the caches lag behind own writes, and the request is gone",
-		[]func(*clusterv1.MachineHealthCheck){byTemplate, oneAtATime}, []happening{m1Fails, m2Fails, cacheStops, cacheGoesOn, requestGone}},
+		[]func(*clusterv1.MachineHealthCheck){byTemplate, oneAtATime}, []happening{m1Fails, m2Fails, cacheStops, requestGone}},
 	{"the caches lag behind own writes, and a machine recovers",
-		[]func(*clusterv1.MachineHealthCheck){oneAtATime}, []happening{m1Fails, m2Fails, cacheStops, cacheGoesOn, m1Recovers}},
+		[]func(*clusterv1.MachineHealthCheck){oneAtATime}, []happening{m1Fails, m2Fails, cacheStops, m1Recovers, cacheGoesOn}},
 	{"a check with a template is edited twice",
-		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, m2Fails, fewer, toOwner, m1Recovers}},
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, m2Fails, fewer, toOwner}},
 	{"a person marks a machine, and wants it left alone",
-		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{marked, m2Fails, leftAlone, linkDown, restart}},
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{marked, leftAlone, linkDown, restart}},
 }
 
 func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
@@ -80,7 +80,7 @@ func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
 	for _, set := range orders {
 		t.Run(set.name, func(t *testing.T) {
 			t.Parallel()
-			all := permutations(set.events)
+			all, tried := permutations(set.events), 0
 			for _, order := range all {
 				names := make([]string, 0, len(order))
 				for _, h := range order {
@@ -88,7 +88,7 @@ func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
 				}
 				t.Run(strings.Join(names, ", then "), func(t *testing.T) {
 					e := newEnvironment(t)
-					e.machines("m1", "m2", "m3")
+					e.machines("m1", "m2")
 					e.check("check", set.check...)
 					e.start()
 					e.settle(time.Second)
@@ -99,9 +99,10 @@ func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
 						e.isRight()
 					}
 					e.calmsDown()
+					tried++
 				})
 			}
-			t.Logf("%s: %d orders of %d", set.name, len(all), len(all))
+			t.Logf("%d orders of %d", tried, len(all))
 		})
 	}
 }
@@ -182,7 +183,7 @@ func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, 
 func (e *environment) calmsDown() {
 	e.t.Helper()
 	e.catchUp()
-	e.there.cutAt, e.there.backAt = time.Time{}, e.clock.Now()
+	e.reconnect()
 	e.pauseCluster(false)
 	e.edit("check", unpaused)
 	machines := &clusterv1.MachineList{}
