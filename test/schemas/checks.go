@@ -197,4 +197,24 @@ var refusedChecks = []refusedCheck{
 	{"a condition of a truth value, as YAML reads False without quotation marks",
 		specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":false,"duration":"300s"}]`),
 		`spec.unhealthyConditions[0].status: Invalid value: "boolean": spec.unhealthyConditions[0].status in body must be of type string: "boolean"`},
+	{"a condition without a type", specWith(oneTemplate, `"unhealthyConditions":[{"status":"False","duration":"5m"}]`), "spec.unhealthyConditions[0].type: Required value"},
+	{"a condition without a status", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","duration":"5m"}]`), "spec.unhealthyConditions[0].status: Required value"},
+	{"a condition without a duration", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":"False"}]`), "spec.unhealthyConditions[0].duration: Required value"},
+	{
+		"a condition of an empty type", specWith(oneTemplate, `"unhealthyConditions":[{"type":"","status":"False","duration":"5m"}]`),
+		"spec.unhealthyConditions[0].type: Invalid value",
+	},
+	{"a condition of an empty status", specWith(oneTemplate, condition("", "5m")), "spec.unhealthyConditions[0].status: Invalid value"},
+	{"a delay without a unit", specWith(oneTemplate, `"healthyDelay":"300"`), "spec.healthyDelay in body should match"},
+	{"a threshold that is a truth value", specWith(oneTemplate, `"minHealthy":true`), "spec.minHealthy"},
+	{"a selector without a key", specWith(oneTemplate, `"selector":{"matchExpressions":[{"operator":"Exists"}]}`), "spec.selector.matchExpressions[0].key: Required value"},
+	{"a selector without an operator", specWith(oneTemplate, `"selector":{"matchExpressions":[{"key":"a"}]}`), "spec.selector.matchExpressions[0].operator: Required value"},
+	{
+		"a step with a template of no version", specWith(steps(stepWith(`"kind":"RebootTemplate","name":"a"`, 1))),
+		"spec.escalatingRemediations[0].remediationTemplate.apiVersion: Invalid value: apiVersion of the remediation template must be set",
+	},
+	{
+		"a step with a template of no kind", specWith(steps(stepWith(`"apiVersion":"test.io/v1","name":"a"`, 1))),
+		"spec.escalatingRemediations[0].remediationTemplate.kind: Invalid value: kind of the remediation template must be set",
+	},
 }

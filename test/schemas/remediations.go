@@ -60,10 +60,12 @@ var refusedNow = []refused{
 	{"another type", `{"strategy":{"type":"Pray"}}`, both(`Unsupported value: "Pray": supported values: "Reboot"`)},
 	{"an empty type", `{"strategy":{"type":""}}`, both(`Unsupported value: "": supported values: "Reboot"`)},
 	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
+	{"no retry, by the minimum as well as by the rule", `{"strategy":{"type":"Reboot","retryLimit":0}}`, both("should be greater than or equal to 1")},
 	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
 	{"more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000}}`, both("must be of type integer with format int32")},
 	{"a timeout that is too short", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`, tooShort},
 	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
+	{"a timeout of more seconds than an integer of 32 bits", `{"strategy":{"type":"Reboot","timeoutSeconds":5000000000}}`, both("must be of type integer with format int32")},
 	{"a timeout of zero", `{"strategy":{"type":"Reboot","timeoutSeconds":0}}`, both("should be greater than or equal to 100")},
 }
 
