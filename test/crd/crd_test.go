@@ -88,7 +88,10 @@ func TestAnswers(t *testing.T) {
 			`Box.test.io "a" is invalid: [spec.colour: Unsupported value: "green": supported values: "red", "blue", <nil>: Invalid value: null: ` +
 				`some validation rules were not checked because the object was invalid; correct the existing errors to complete validation]`,
 		},
-		{"a name that cannot be one is refused", `metadata: {name: A}, spec: {}`, `Box.test.io "A" is invalid: metadata.name: Invalid value: "A": a lowercase RFC 1123`},
+		{
+			"a name that cannot be one is refused", `metadata: {name: A}, spec: {}`,
+			`Box.test.io "A" is invalid: metadata.name: Invalid value: "A": a lowercase RFC 1123`,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			expect(t, row.want)(served(t).Create(t.Context(), box(t, "v2", row.given)))
@@ -141,7 +144,10 @@ func TestAnUpdateIsRefusedForWhatItChanges(t *testing.T) {
 	for _, row := range []struct{ name, was, is, want string }{
 		{"what was wrong and stays is accepted", `spec: {size: 101}`, `spec: {size: 101, tags: [a]}`, `{size: 101, tags: [a]}`},
 		{"what becomes wrong is refused", `spec: {size: 1}`, `spec: {size: 101}`, `Box.test.io "a" is invalid: spec.size: Invalid value: 101`},
-		{"a rule of an object that changes is evaluated", `spec: {size: 13}`, `spec: {size: 13, tags: [a]}`, `Box.test.io "a" is invalid: spec: Invalid value: nobody wants 13`},
+		{
+			"a rule of an object that changes is evaluated", `spec: {size: 13}`, `spec: {size: 13, tags: [a]}`,
+			`Box.test.io "a" is invalid: spec: Invalid value: nobody wants 13`,
+		},
 		{"a set that had an element twice may keep it", `spec: {size: 1, tags: [a, a]}`, `spec: {size: 2, tags: [a, a]}`, `{size: 2, tags: [a, a]}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
