@@ -12,7 +12,7 @@ func TestAMissingProgramIsNamedWhenItIsNeeded(t *testing.T) {
 	g := expecting(t)
 	root, err := moduleRoot()
 	g.Expect(err).NotTo(HaveOccurred())
-	real, err := binariesOf(root).find(leash)
+	provided, err := binariesOf(root).find(leash)
 	g.Expect(err).NotTo(HaveOccurred())
 	folder := t.TempDir()
 	t.Setenv(BinariesEnv, folder)
@@ -20,9 +20,9 @@ func TestAMissingProgramIsNamedWhenItIsNeeded(t *testing.T) {
 	_, err = Start(t.Context(), Options{})
 	g.Expect(err).To(MatchError(And(ContainSubstring("leash"), ContainSubstring("run make rig-control-planes"))))
 
-	real, err = filepath.Abs(real)
+	provided, err = filepath.Abs(provided)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.Symlink(real, filepath.Join(folder, "leash"))).To(Succeed())
+	g.Expect(os.Symlink(provided, filepath.Join(folder, "leash"))).To(Succeed())
 	r := started(t) // which needs the leash alone
 	_, err = r.Workload(t.Context(), "workload", WorkloadOptions{})
 	g.Expect(err).To(MatchError(And(MatchRegexp("find (etcd|kube-apiserver)"), ContainSubstring("run make rig-control-planes"))))
