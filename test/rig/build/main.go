@@ -26,7 +26,7 @@ const (
 	// assetsEnv is the variable of envtest: setup-envtest prints its value.
 	assetsEnv = "KUBEBUILDER_ASSETS"
 	// quietFor is how long a command of the second form may take before a line says that it runs.
-	quietFor = 2 * time.Second
+	quietFor = 3 * time.Second
 	// remindEvery is the time between two lines about one build.
 	remindEvery = 30 * time.Second
 )
