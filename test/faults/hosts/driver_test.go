@@ -44,7 +44,7 @@ func (e *environment) run(script []cue, over func(*environment) bool) {
 			script = script[1:]
 			continue
 		}
-		if len(script) == 0 && !e.writes.Crashed() && e.last == nil && over(e) {
+		if len(script) == 0 && !e.writes.Crashed() && e.last == nil && e.box.order == "" && over(e) {
 			e.lasts()
 			return
 		}
