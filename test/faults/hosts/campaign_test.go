@@ -86,14 +86,14 @@ func everyWrite(t *testing.T, all *figures) {
 		for turn, k := range kinds {
 			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
-				plain := tl.play(t, k, "undisturbed", 0, "")
+				plain := tl.play(t, k, "undisturbed")
 				tl.check(t, plain)
 				for _, fate := range faults.Fates {
 					for nth := tl.from(plain) + 1; nth <= len(plain.done); nth++ {
 						// After every second crash the controllers run again a minute later, when the host is off.
 						downtime := time.Duration((nth+turn)%2) * time.Minute
 						label := fmt.Sprintf("write %d (%s) was %s", nth, plain.done[nth-1], fate)
-						is := tl.play(t, k, label, nth, fate, func(s *settings) { s.downtime = downtime })
+						is := tl.retold(plain, label, nth, fate, downtime)
 						if !is.struck {
 							t.Fatalf("%s: it never came to that", label)
 						}

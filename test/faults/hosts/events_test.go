@@ -98,7 +98,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 	if tl.ends == "gone" {
 		tl.ends = ""
 	}
-	p := tl.play(t, k, i.name+" while "+s.state, 0, "")
+	p := tl.play(t, k, i.name+" while "+s.state)
 	if len(p.Orphans) > 0 {
 		t.Errorf("orphans are left: %q\n%s", p.Orphans, p.story())
 	}
@@ -254,7 +254,7 @@ func playInOrder(t *testing.T, k kind, order []event) {
 		e.until(between)
 		ev.do(e)
 	}
-	e.run(nil, func(e *environment) bool {
+	e.run(func(e *environment) bool {
 		if cancelled {
 			return e.remediation() == nil
 		}
@@ -295,23 +295,23 @@ func everyMoment(t *testing.T, all *figures) {
 			for _, k := range kinds {
 				t.Run(fmt.Sprintf("%s: %s by a %s", b.event.name, tl.name, k.Kind.Kind), func(t *testing.T) {
 					t.Parallel()
-					plain := tl.play(t, k, "undisturbed", 0, "")
+					plain := tl.play(t, k, "undisturbed")
 					for nth := 1; nth <= len(plain.done); nth++ {
 						as := tl.settings
 						as.mayRecycle = slices.Contains([]string{pauses.name, released.name, lags.name, switchedOff.name}, b.event.name)
-						e := newEnvironment(t, k, as)
+						from, at := plain.before(nth)
+						e := from.fork(as)
 						e.label = fmt.Sprintf("%s after write %d (%s)", b.event.name, nth, plain.done[nth-1])
 						e.writes.Then = func(n int) {
-							if n == nth {
+							if n == at {
 								b.event.do(e)
 								e.alarm = e.clock.Now().Add(5 * time.Minute)
 							}
 						}
-						var script []cue
 						if b.end.do != nil {
-							script = []cue{{func(e *environment) bool { return !e.alarm.IsZero() && !e.clock.Now().Before(e.alarm) }, b.end.do}}
+							e.script = []cue{{func(e *environment) bool { return !e.alarm.IsZero() && !e.clock.Now().Before(e.alarm) }, b.end.do}}
 						}
-						e.run(script, ended)
+						e.run(ended)
 						e.holds(false)
 						all.add(b.event.name, k, 1)
 					}
@@ -369,6 +369,6 @@ func playAtRandom(t *testing.T, tl tale, k kind, events []event, seed uint64) {
 	for _, end := range []event{goesOnToo, catchesUp, heals} {
 		end.do(e)
 	}
-	e.run(nil, ended)
+	e.run(ended)
 	e.holds(false)
 }

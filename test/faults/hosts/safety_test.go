@@ -20,9 +20,9 @@ import (
 
 // safety is what has to be remembered to see whether something was unsafe.
 type safety struct {
-	// moving says that the remediation is just being replaced by one of another UID; bare, that the test has taken its finalizer away.
-	moving, bare bool
-	fenced       bool
+	// moving says that the remediation is just being replaced by one of another UID.
+	moving bool
+	fenced bool
 }
 
 // check looks for what must not be so at any moment. It is called after every change of an object.
@@ -36,7 +36,7 @@ func (e *environment) check(at place) {
 		e.fault("the node was fenced while its host was on, or not held off")
 	}
 	e.safety.fenced = isFenced
-	if holds := h != nil && held(h) || isFenced && !e.unreachable(); holds && !e.kept() && !e.safety.moving && !e.safety.bare {
+	if holds := h != nil && held(h) || isFenced && !e.unreachable(); holds && !e.kept() && !e.safety.moving {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
 	}
 	if rem := e.remediation(); rem != nil && h != nil && held(h) && reportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
