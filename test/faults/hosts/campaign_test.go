@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/faults"
@@ -85,14 +86,14 @@ func everyWrite(t *testing.T, all *figures) {
 		for turn, k := range kinds {
 			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
-				plain := tl.play(t, k, "undisturbed", 0, "")
+				plain := tl.play(t, k, "undisturbed")
 				tl.check(t, plain)
 				for _, fate := range faults.Fates {
 					for nth := tl.from(plain) + 1; nth <= len(plain.done); nth++ {
 						// After every second crash the controllers run again a minute later, when the host is off.
 						downtime := time.Duration((nth+turn)%2) * time.Minute
 						label := fmt.Sprintf("write %d (%s) was %s", nth, plain.done[nth-1], fate)
-						is := tl.play(t, k, label, nth, fate, func(s *settings) { s.downtime = downtime })
+						is := tl.retold(plain, label, nth, fate, downtime)
 						if !is.struck {
 							t.Fatalf("%s: it never came to that", label)
 						}
@@ -121,6 +122,12 @@ func (tl tale) check(t *testing.T, plain performance) {
 	}
 	if plain.Pods > 0 && !tl.stays {
 		t.Errorf("%d pods and volumes are left", plain.Pods)
+	}
+	_, asked := plain.Conditions[clusterv1.MachineOwnerRemediatedCondition]
+	if _, before := plain.Conditions["v1beta1 "+string(clusterv1.MachineOwnerRemediatedV1Beta1Condition)]; asked != (plain.State == "HandedOver") || asked != before {
+		if plain.State != "" {
+			t.Errorf("the owner of the machine was asked: %t", asked)
+		}
 	}
 	if n := plain.node(); n != nil && (n.Labels["example.org/rack"] != "7" || n.Annotations["example.org/note"] != "keep") {
 		t.Errorf("the node has lost its labels or annotations: %v %v", n.Labels, n.Annotations)

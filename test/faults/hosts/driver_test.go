@@ -31,20 +31,21 @@ func in(state string, attempt int) func(*environment) bool {
 
 // run lets everybody act, until the remediation has ended and everybody is at rest. What is in the script happens in that order, each at a
 // moment at which everybody is at rest.
-func (e *environment) run(script []cue, over func(*environment) bool) {
+func (e *environment) run(over func(*environment) bool) {
 	e.t.Helper()
 	for range manyMoments {
 		e.settle()
-		if len(script) > 0 && !e.writes.Crashed() && script[0].when(e) {
+		if len(e.script) > 0 && !e.writes.Crashed() && e.script[0].when(e) {
 			if e.first < 0 {
 				done, _ := e.writes.Done()
 				e.first = len(done)
 			}
-			script[0].do(e)
-			script = script[1:]
+			now := e.script[0]
+			e.script = e.script[1:]
+			now.do(e)
 			continue
 		}
-		if len(script) == 0 && !e.writes.Crashed() && e.last == nil && over(e) {
+		if len(e.script) == 0 && !e.writes.Crashed() && e.last == nil && e.box.order == "" && over(e) {
 			e.lasts()
 			return
 		}
@@ -52,7 +53,7 @@ func (e *environment) run(script []cue, over func(*environment) bool) {
 			break
 		}
 	}
-	e.t.Fatalf("it does not end (%d cues left)\n%s", len(script), e.story())
+	e.t.Fatalf("it does not end (%d cues left)\n%s", len(e.script), e.story())
 }
 
 // settle lets everybody act until nobody does anything more at this moment.
@@ -88,6 +89,7 @@ func (e *environment) reconcile(now time.Time) bool {
 	if heard == e.seen && (e.due.IsZero() || now.Before(e.due)) {
 		return false
 	}
+	e.keep()
 	e.seen = heard
 	before := e.management.all + e.work.all
 	result, err := e.controller.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: theHost})
