@@ -74,7 +74,7 @@ EACH_TEST_MODULE = failed=0; \
 GO_TEST_FLAGS = -count=1 -vet=off
 
 # Everything outside test/, the checks of the code itself directly in test/, and the campaigns in memory: no control plane, so seconds.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/' ; $(GO) list ./test/faults/...)
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/' ; $(GO) list ./test/faults/... ./test/conformance/nodes)
 
 include test/rig/rig.mk
 

@@ -146,7 +146,9 @@ func (s *Server) intercepted() client.WithWatch {
 		},
 		Create: s.create,
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return s.write(ctx, obj, func(was client.Object) error {
+			which := obj.DeepCopyObject().(client.Object)
+			which.SetResourceVersion("") // what is deleted is not answered with
+			return s.write(ctx, which, func(was client.Object) error {
 				options := client.DeleteOptions{}
 				if options.ApplyOptions(opts); options.Preconditions != nil && options.Preconditions.UID != nil && was != nil && was.GetUID() != *options.Preconditions.UID {
 					return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("the UID in the precondition is another one"))

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -17,10 +18,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The campaigns have run when this is called: their tests come first, since tests run in the order of their files and these run to their end.
-func TestFiguresOfNodeHealthCheckFailuresAreDocumented(t *testing.T) {
-	if len(campaigns.of) < len(tales) || len(orderCounts) < len(orders) {
-		t.Skip("not all campaigns were run")
+// The figures are those of the campaigns that this test runs.
+func TestFaultsOfNodeHealthChecksAreDocumented(t *testing.T) {
+	t.Run("whatever fails, the end is the same", everyWrite)
+	t.Run("in every order, the rules hold", everyOrder)
+	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return // there are no figures of what was not tried
 	}
 	var b strings.Builder
 	b.WriteString("| Remediation | Writes that failed, same end | Kills of the manager, same end |\n|---|---|---|\n")
@@ -38,5 +41,6 @@ func TestFiguresOfNodeHealthCheckFailuresAreDocumented(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %d of %d |\n", name, orderCounts[name], orderCounts[name])
 	}
 	fmt.Fprintf(&b, "| **all** | %d of %d |\n", total, total)
+	t.Log("\n" + b.String())
 	faults.Document(t, "nodes", b.String())
 }
