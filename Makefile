@@ -60,8 +60,8 @@ CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODU
 TEST_MODULES = . test/observability
 EACH_TEST_MODULE = failed=0; for module in $(TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; exit $$failed
 
-# Everything outside test/, and the checks of the code itself directly in test/: no control plane, so seconds.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/')
+# Everything outside test/, the checks of the code itself directly in test/, and the campaigns in memory: no control plane, so seconds.
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/' ; $(GO) list ./test/faults/...)
 
 ##@ Use
 

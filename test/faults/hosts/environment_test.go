@@ -1,7 +1,7 @@
 // Package hosts tries the remediation of hosts with every fault and in every order of events, for both kinds of remediations, in memory.
 //
 // Real are the controllers of package hostremediation, with the state machine of a power cycle and the adapters that ask hosts and fence
-// nodes. Imitated are the API servers (controller-runtime's fake client), and those who obey: the Bare Metal Operator, by the rules of package
+// nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the rules of package
 // simulator, with host and kubelet, and the controllers of the workload cluster. All of them live by one clock, which only moves when nobody
 // has anything left to do. Informers, schemas and connections are not here: what only an API server knows is in test/conformance/baremetal.
 package hosts
@@ -50,7 +50,6 @@ var (
 	clusterKey   = client.ObjectKey{Namespace: "ns", Name: "c1"}
 	scheme       = newScheme()
 	mapper       = newMapper(scheme)
-	withStatus   = []client.Object{&infrav1.Metal3Remediation{}, &mendv1.HostRemediation{}, &clusterv1.Machine{}, &clusterv1.Cluster{}, &bmov1alpha1.BareMetalHost{}}
 	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its machine, of what is between the two, and of the remediation
 	theNode      = client.ObjectKey{Name: "node-w"}
 	theNeighbour = "neighbour" // the name of a host and of a node that no remediation is about
@@ -107,6 +106,8 @@ type environment struct {
 	// label says which run of a campaign this is; last is the last error of the controller.
 	label string
 	last  error
+	// first is how many writes there were before the first cue; negative before it.
+	first int
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety
@@ -134,7 +135,7 @@ type settings struct {
 // newEnvironment is one in which the node has failed and its remediation was created.
 func newEnvironment(t *testing.T, k kind, as settings) *environment {
 	t.Helper()
-	e := &environment{t: t, kind: k, as: as, clock: clocktesting.NewFakePassiveClock(noon)}
+	e := &environment{t: t, kind: k, as: as, first: -1, clock: clocktesting.NewFakePassiveClock(noon)}
 	if e.as.fencing == "" {
 		e.as.fencing = fence.Taint
 	}
@@ -227,7 +228,7 @@ func (e *environment) begin() {
 func (e *environment) start() {
 	e.management.cache.catchUp()
 	e.work.cache.catchUp()
-	live := e.writes.Client(e.management.WithWatch)
+	live := e.writes.Client(e.management)
 	crashed := func() error {
 		if e.writes.Crashed() {
 			return faults.ErrCrashed
@@ -235,7 +236,7 @@ func (e *environment) start() {
 		return nil
 	}
 	behind := client.WithFieldOwner(cached{live, e.management.cache, crashed}, mendv1.FieldOwner)
-	view := site{e: e, live: e.writes.Client(e.work.WithWatch)}
+	view := site{e: e, live: e.writes.Client(e.work)}
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes:   fence.NewNodes(view, func(client.ObjectKey, string) {}),

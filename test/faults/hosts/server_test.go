@@ -1,30 +1,32 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -33,12 +35,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// server is the API server of a cluster, in memory: the fake client, and what that leaves out.
+// server is the API server of a cluster, in memory. It heeds what the controllers rely on: versions and UIDs as preconditions, finalizers,
+// and the status as a resource of its own. It does what controller-runtime's fake client does, and the UIDs, in a tenth of the time, which is
+// what most of a campaign is spent on; TestTheServerIsAsStrictAsTheFakeClient compares the two.
 type server struct {
-	client.WithWatch
-	scheme *runtime.Scheme
+	client.WithWatch // nil: what is not below is not asked for
+	scheme           *runtime.Scheme
+	mapper           meta.RESTMapper
 	// is is what there is. The objects are shared: read only.
-	is map[place]client.Object
+	is      map[place]client.Object
+	version int
 	// wakes counts the changes of what the controllers watch, all counts every change.
 	wakes, all int
 	cache      *informers
@@ -52,114 +58,266 @@ type place struct {
 	key  client.ObjectKey
 }
 
-// newServer returns an API server that has these objects. Its tracker keeps no managed fields: nobody here asks for them, and they take most
-// of the time of the fake client.
+// newServer returns an API server that has these objects, with their status.
 func newServer(scheme *runtime.Scheme, mapper meta.RESTMapper, objects ...client.Object) *server {
-	s := &server{scheme: scheme, is: map[place]client.Object{}, cache: &informers{scheme: scheme, has: map[place]client.Object{}}, after: func(place) {}}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithStatusSubresource(withStatus...).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder()))
-	s.WithWatch = interceptor.NewClient(builder.Build(), s.strict())
+	s := &server{
+		scheme: scheme, mapper: mapper, is: map[place]client.Object{}, cache: &informers{scheme: scheme, has: map[place]client.Object{}},
+		after: func(place) {},
+	}
 	for _, o := range objects {
-		if err := s.changed(context.Background(), s.WithWatch, o, nil); err != nil {
-			panic(err) // what is there can be read
-		}
+		s.store(placeOf(scheme, o), o.DeepCopyObject().(client.Object))
 	}
 	return s
 }
 
-// strict is what an API server heeds and the fake client does not: the UID of an object that is meant. It also tells of every change.
-func (s *server) strict() interceptor.Funcs {
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return s.changed(ctx, c, o, c.Create(ctx, o, opts...))
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return s.changed(ctx, c, o, c.Update(ctx, o, opts...))
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := sameUID(ctx, c, o, patch); err != nil {
-				return err
-			}
-			return s.changed(ctx, c, o, c.Patch(ctx, o, patch, opts...))
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			wanted := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
-			if wanted != nil && wanted.UID != nil {
-				if err := hasUID(ctx, c, o, *wanted.UID); err != nil {
-					return err
-				}
-			}
-			return s.changed(ctx, c, o, c.Delete(ctx, o))
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return s.changed(ctx, c, o, c.SubResource(sub).Update(ctx, o, opts...))
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			if err := sameUID(ctx, c, o, patch); err != nil {
-				return err
-			}
-			return s.changed(ctx, c, o, c.SubResource(sub).Patch(ctx, o, patch, opts...))
-		},
-	}
+// Scheme, RESTMapper and GroupVersionKindFor are about the kinds.
+func (s *server) Scheme() *runtime.Scheme     { return s.scheme }
+func (s *server) RESTMapper() meta.RESTMapper { return s.mapper }
+
+// GroupVersionKindFor is the kind of an object.
+func (s *server) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(o, s.scheme)
 }
 
-// sameUID refuses a patch that is meant for another object of the same name, as an API server does and the fake client does not.
-func sameUID(ctx context.Context, c client.Client, o client.Object, patch client.Patch) error {
+// Get reads an object.
+func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	kind := placeOf(s.scheme, into).kind
+	return give(s.is[place{kind, key}], kind, key, into)
+}
+
+// List reads the objects of a kind. Of fields it knows the node of a pod.
+func (s *server) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	return list(s.scheme, s.is, into, opts)
+}
+
+// Create makes an object, without a status.
+func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	at := placeOf(s.scheme, o)
+	if s.is[at] != nil {
+		return apierrors.NewAlreadyExists(resource(at.kind), at.key.Name)
+	}
+	is := o.DeepCopyObject().(client.Object)
+	if status := statusOf(is); status.IsValid() {
+		status.SetZero()
+	}
+	s.store(at, is)
+	return give(is, at.kind, at.key, o)
+}
+
+// Delete deletes an object, or only says that it is to be deleted, if finalizers keep it.
+func (s *server) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
+	at := placeOf(s.scheme, o)
+	was := s.is[at]
+	if was == nil {
+		return apierrors.NewNotFound(resource(at.kind), at.key.Name)
+	}
+	if wanted := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions; wanted != nil && wanted.UID != nil && *wanted.UID != was.GetUID() {
+		return conflict(at, "the UID in the precondition differs")
+	}
+	is := was.DeepCopyObject().(client.Object)
+	if is.GetDeletionTimestamp() == nil {
+		is.SetDeletionTimestamp(&metav1.Time{Time: noon})
+	}
+	s.replace(at, was, is)
+	return nil
+}
+
+// Update writes all of an object but its status.
+func (s *server) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	return s.update(o, false)
+}
+
+// Patch merges a patch into all of an object but its status.
+func (s *server) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	return s.patch(o, patch, false)
+}
+
+// Status writes the status.
+func (s *server) Status() client.SubResourceWriter { return s.SubResource("status") }
+
+// SubResource writes a status: there is no other.
+func (s *server) SubResource(string) client.SubResourceClient { return statuses{s: s} }
+
+type statuses struct {
+	client.SubResourceClient // nil: what is not below is not asked for
+	s                        *server
+}
+
+// Update writes the status of an object.
+func (w statuses) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	return w.s.update(o, true)
+}
+
+// Patch merges a patch into the status of an object.
+func (w statuses) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return w.s.patch(o, patch, true)
+}
+
+func (s *server) update(o client.Object, status bool) error {
+	at := placeOf(s.scheme, o)
+	return s.write(at, o, status, o.DeepCopyObject().(client.Object))
+}
+
+func (s *server) patch(o client.Object, patch client.Patch, status bool) error {
+	at := placeOf(s.scheme, o)
+	was := s.is[at]
+	if was == nil {
+		return apierrors.NewNotFound(resource(at.kind), at.key.Name)
+	}
+	if patch.Type() != types.MergePatchType {
+		return fmt.Errorf("patch %s %s: %s is not known here", at.kind.Kind, at.key, patch.Type())
+	}
 	data, err := patch.Data(o)
 	if err != nil {
 		return err
 	}
-	var meant struct {
-		Metadata struct {
-			UID types.UID `json:"uid"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(data, &meant); err != nil || meant.Metadata.UID == "" {
+	var changes map[string]any
+	if err := json.Unmarshal(data, &changes); err != nil {
 		return err
 	}
-	return hasUID(ctx, c, o, meant.Metadata.UID)
-}
-
-func hasUID(ctx context.Context, c client.Client, o client.Object, uid types.UID) error {
-	is := o.DeepCopyObject().(client.Object)
-	if err := c.Get(ctx, client.ObjectKeyFromObject(o), is); err != nil {
-		return err
-	}
-	if is.GetUID() != uid {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, o.GetName(), errors.New("the UID in the precondition differs"))
-	}
-	return nil
-}
-
-// changed notes what has become of an object.
-func (s *server) changed(ctx context.Context, c client.Client, o client.Object, err error) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(was)
 	if err != nil {
 		return err
 	}
-	at := placeOf(s.scheme, o)
 	typed, err := s.scheme.New(at.kind)
 	if err != nil {
 		return err
 	}
 	is := typed.(client.Object)
-	is.GetObjectKind().SetGroupVersionKind(at.kind)
-	was := s.is[at]
-	switch err := c.Get(ctx, at.key, is); {
-	case client.IgnoreNotFound(err) != nil:
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(merged(content, changes), is); err != nil {
 		return err
-	case err != nil:
+	}
+	return s.write(at, o, status, is)
+}
+
+// merged is base with a merge patch on it (RFC 7386).
+func merged(base, patch map[string]any) map[string]any {
+	for key, value := range patch {
+		below, more := value.(map[string]any)
+		switch is, has := base[key].(map[string]any); {
+		case value == nil:
+			delete(base, key)
+		case more && has:
+			base[key] = merged(is, below)
+		case more:
+			base[key] = merged(map[string]any{}, below)
+		default:
+			base[key] = value
+		}
+	}
+	return base
+}
+
+// write makes an object be what it is to be: its status, or all but that.
+func (s *server) write(at place, o client.Object, status bool, is client.Object) error {
+	was := s.is[at]
+	switch {
+	case was == nil:
+		return apierrors.NewNotFound(resource(at.kind), at.key.Name)
+	case is.GetUID() != was.GetUID() && is.GetUID() != "":
+		return conflict(at, "the UID in the precondition differs")
+	case is.GetResourceVersion() != was.GetResourceVersion() && is.GetResourceVersion() != "":
+		return conflict(at, "the object has been modified")
+	}
+	next := is
+	if status {
+		next = was.DeepCopyObject().(client.Object)
+		statusOf(next).Set(statusOf(is))
+	} else if kept := statusOf(next); kept.IsValid() {
+		kept.Set(statusOf(was.DeepCopyObject().(client.Object)))
+		next.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	}
+	next.SetUID(was.GetUID())
+	next.SetResourceVersion(was.GetResourceVersion())
+	s.replace(at, was, next)
+	if now := s.is[at]; now != nil {
+		next = now
+	}
+	return give(next, at.kind, at.key, o)
+}
+
+// replace stores what has changed, and nothing if nothing has. What is to be deleted goes with its last finalizer.
+func (s *server) replace(at place, was, is client.Object) {
+	switch {
+	case is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0:
+		s.store(at, nil)
+	case !equality.Semantic.DeepEqual(was, is):
+		s.store(at, is)
+	}
+}
+
+// store stores an object in a new version; nil is none. It tells everybody.
+func (s *server) store(at place, is client.Object) {
+	was := s.is[at]
+	if is == nil {
 		delete(s.is, at)
-	default:
+	} else {
+		s.version++
+		is.SetResourceVersion(strconv.Itoa(s.version))
+		is.SetManagedFields(nil)
 		s.is[at] = is
 	}
-	s.cache.hear(at, s.is[at])
+	s.cache.hear(at, is)
 	s.all++
-	if heard(was, s.is[at]) {
+	if heard(was, is) {
 		s.wakes++
 	}
 	s.after(at)
+}
+
+// statusOf is the field Status of a typed object; no value if it has none.
+func statusOf(o client.Object) reflect.Value {
+	v := reflect.ValueOf(o).Elem()
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName("Status")
+}
+
+func resource(kind schema.GroupVersionKind) schema.GroupResource {
+	return schema.GroupResource{Group: kind.Group, Resource: kind.Kind}
+}
+
+func conflict(at place, why string) error {
+	return apierrors.NewConflict(resource(at.kind), at.key.Name, errors.New(why))
+}
+
+// give copies an object, or its metadata, into what somebody reads it into.
+func give(is client.Object, kind schema.GroupVersionKind, key client.ObjectKey, into client.Object) error {
+	if is == nil {
+		return apierrors.NewNotFound(resource(kind), key.Name)
+	}
+	if partial, only := into.(*metav1.PartialObjectMetadata); only {
+		partial.Name, partial.Namespace, partial.UID, partial.ResourceVersion = is.GetName(), is.GetNamespace(), is.GetUID(), is.GetResourceVersion()
+		partial.Annotations, partial.OwnerReferences = maps.Clone(is.GetAnnotations()), is.GetOwnerReferences()
+		return nil
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(is.DeepCopyObject()).Elem())
 	return nil
+}
+
+func list(scheme *runtime.Scheme, all map[place]client.Object, into client.ObjectList, opts []client.ListOption) error {
+	kind, err := apiutil.GVKForObject(into, scheme)
+	if err != nil {
+		return err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	var items []runtime.Object
+	for at, o := range all {
+		pod, _ := o.(*corev1.Pod)
+		switch {
+		case at.kind != kind, options.Namespace != "" && options.Namespace != at.key.Namespace:
+		case options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())):
+		case options.FieldSelector != nil && !options.FieldSelector.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName}):
+		default:
+			items = append(items, o.DeepCopyObject())
+		}
+	}
+	slices.SortFunc(items, func(a, b runtime.Object) int {
+		return cmp.Compare(a.(client.Object).GetName(), b.(client.Object).GetName())
+	})
+	return meta.SetList(into, items)
 }
 
 // heard reports whether a change wakes the controllers. What they write of how a remediation goes does not. Nor do pods and volumes: the
@@ -240,38 +398,6 @@ func (i *informers) GetByKey(name string) (any, bool, error) {
 	return node, has, nil
 }
 
-func (i *informers) get(at client.ObjectKey, into client.Object) error {
-	kind := placeOf(i.scheme, into).kind
-	is, has := i.has[place{kind, at}]
-	if !has {
-		return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, at.Name)
-	}
-	if partial, only := into.(*metav1.PartialObjectMetadata); only {
-		partial.Name, partial.Namespace, partial.UID = is.GetName(), is.GetNamespace(), is.GetUID()
-		partial.Annotations, partial.OwnerReferences = is.GetAnnotations(), is.GetOwnerReferences()
-		return nil
-	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(is.DeepCopyObject()).Elem())
-	return nil
-}
-
-func (i *informers) list(into client.ObjectList, opts []client.ListOption) error {
-	kind, err := apiutil.GVKForObject(into, i.scheme)
-	if err != nil {
-		return err
-	}
-	kind.Kind = kind.Kind[:len(kind.Kind)-len("List")]
-	options := (&client.ListOptions{}).ApplyOptions(opts)
-	var items []runtime.Object
-	for at, o := range i.has {
-		inside := at.kind == kind && (options.Namespace == "" || options.Namespace == at.key.Namespace)
-		if inside && (options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(o.GetLabels()))) {
-			items = append(items, o.DeepCopyObject())
-		}
-	}
-	return meta.SetList(into, items)
-}
-
 // cached is the way of a program to an API server behind whose caches it reads.
 type cached struct {
 	client.WithWatch // which writes, and reads past the caches
@@ -284,7 +410,8 @@ func (c cached) Get(_ context.Context, at client.ObjectKey, into client.Object, 
 	if err := c.crashed(); err != nil {
 		return err
 	}
-	return c.cache.get(at, into)
+	kind := placeOf(c.cache.scheme, into).kind
+	return give(c.cache.has[place{kind, at}], kind, at, into)
 }
 
 // List reads from the cache.
@@ -292,5 +419,5 @@ func (c cached) List(_ context.Context, into client.ObjectList, opts ...client.L
 	if err := c.crashed(); err != nil {
 		return err
 	}
-	return c.cache.list(into, opts)
+	return list(c.cache.scheme, c.cache.has, into, opts)
 }
