@@ -11,8 +11,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/test/faults"
 )
 
@@ -29,7 +31,28 @@ func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 		e.wake()
 		e.settle(wait)
 	}
+	e.isRight()
+	e.noOrphans()
 	return e
+}
+
+// noOrphans checks that every request is one of a check that still needs it, and that nothing bad is said of a machine that no check judges.
+func (e *environment) noOrphans() {
+	e.t.Helper()
+	machines := &clusterv1.MachineList{}
+	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		check, req := e.checkOf(m), e.requestOf(m.Name)
+		maker, _ := request.MadeBy(req)
+		if req.GetUID() != "" && (check == nil || check.Name != maker.Name || !check.Spec.Remediation.TemplateRef.IsDefined()) {
+			e.t.Errorf("the request for machine %s is orphaned: %s", m.Name, e.record.history())
+		}
+		if check == nil && (statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" ||
+			statusOf(m, clusterv1.MachineExternallyRemediatedCondition) != "none") {
+			e.t.Errorf("no check judges machine %s, and it is said to be %q: %s", m.Name, said(m.Status.Conditions), e.record.history())
+		}
+	}
 }
 
 func undisturbed(*environment) {}
