@@ -56,12 +56,27 @@ MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -no
 # Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
 CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
-# Modules with tests: `go test ./...` does not look into other modules. They are run one after the other, as one stream for one summary.
-TEST_MODULES = . test/observability
-EACH_TEST_MODULE = failed=0; for module in $(TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; exit $$failed
+# The tests of all packages run at the same time, as many packages as PARALLEL says. Suites on the rig mostly wait for somebody, so more of them
+# run than there are cores, beside the packages that compute. `go test` starts packages in the order in which they are named: those that take longest
+# come first, so that nothing runs alone at the end.
+PARALLEL ?= 6
+PACKAGES ?= ./test/e2e/baremetal ./test/e2e ./test/e2e/... ./test/conformance/... ./...
+
+# `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages. All of it is one
+# stream, for one summary.
+OTHER_TEST_MODULES = $(if $(filter file,$(origin PACKAGES)),test/observability)
+EACH_TEST_MODULE = failed=0; \
+	$(GO) test -json "$$@" $(PACKAGES) || failed=1; \
+	for module in $(OTHER_TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; \
+	exit $$failed
+
+# `make verify` runs go vet, so go test need not run its part of it once more.
+GO_TEST_FLAGS = -count=1 -vet=off
 
 # Everything outside test/, and the checks of the code itself directly in test/: no control plane, so seconds.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/')
+
+include test/rig/rig.mk
 
 ##@ Use
 
@@ -75,31 +90,36 @@ help: ## List the targets (the default)
 		}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the manager, and the commands below cmd/, into bin/
-	$(GO) build -ldflags '$(LDFLAGS)' -o bin/manager .
-	$(if $(wildcard cmd/*),$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...)
+build: bin/manager ## Build the manager, and the commands below cmd/, into bin/
+	@$(call announced,the commands,20s) $(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+# go knows whether it is up to date.
+.PHONY: bin/manager
+bin/manager: $(RIG_BUILD)
+	@$(call announced,the manager,1m40s) $(GO) build -ldflags '$(LDFLAGS)' -o $@ .
 
 .PHONY: run
 run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
 	$(GO) run -ldflags '$(LDFLAGS)' . $(ARGS)
 
 .PHONY: demo
-demo: build rig ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
-	$(GO) run ./test/demo
+demo: bin/manager rig-control-planes ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
+	@$(call announced,the demo,10s) $(GO) build -o .rig/demo ./test/demo
+	@.rig/demo
 
 ##@ Test
 
 .PHONY: test
-test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
+test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name", PACKAGES=./test/e2e/...)
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
-		bash -c '$(EACH_TEST_MODULE)' go-test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
+		bash -c '$(EACH_TEST_MODULE)' go-test $(GO_TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(GO_TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 .PHONY: bench
-bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
+bench: build rig-control-planes ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
 	$(GO) run ./test/bench -write docs/benchmarks.md $(ARGS)
 
 ##@ Generate and check
@@ -286,30 +306,24 @@ release: ## Write all that a release ships to out/, with checksums (VERSION=v0.1
 .PHONY: tools
 tools: $(CONTROLLER_GEN) $(GOLANGCI_LINT) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) $(RELEASE_TOOLS) ## Build the pinned tools into .tools/bin/
 
-# Recipe and prerequisites of `rig` are in test/rig/rig.mk.
-.PHONY: rig
-rig: ## Build etcd, kube-apiserver and the other parts of the test rig into .rig/bin/
-include test/rig/rig.mk
+# Their recipes are in test/rig/rig.mk.
+.PHONY: rig rig-control-planes
+rig: ## Build etcd, kube-apiserver and the other parts of the test rig into .rig/bin/, or take them from KUBEBUILDER_ASSETS
+rig-control-planes: ## Build those alone that a control plane needs, without clusterctl
 
 .PHONY: clean
 clean: ## Remove all that was built: bin/, out/, .rig/, .tools/
 	rm -rf bin out .rig .tools
 
-# The name of the program that a package makes: of a path that ends with a major version, the part before.
-program = $(notdir $(patsubst %/v5,%,$(1)))
+# Those of one module are built by one command: they share most of what is compiled, and are linked side by side. golangci-lint is large, and only
+# `make verify` needs it.
+TOOL_SOURCES := hack/tools/go.mod hack/tools/go.sum
+$(CONTROLLER_GEN) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) &: $(TOOL_SOURCES) | $(RIG_BUILD)
+	@$(call announced,the tools,40s) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$(TOOLS)/ sigs.k8s.io/controller-tools/cmd/controller-gen \
+		gotest.tools/gotestsum go.uber.org/mock/mockgen sigs.k8s.io/kustomize/kustomize/v5
 
-define tool
-$(TOOLS)/$(call program,$(1)): hack/tools/go.mod hack/tools/go.sum
-	$(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$$@ $(1)
-endef
-$(eval $(call tool,sigs.k8s.io/controller-tools/cmd/controller-gen))
-$(eval $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint))
-$(eval $(call tool,gotest.tools/gotestsum))
-$(eval $(call tool,go.uber.org/mock/mockgen))
-$(eval $(call tool,sigs.k8s.io/kustomize/kustomize/v5))
+$(GOLANGCI_LINT): $(TOOL_SOURCES) | $(RIG_BUILD)
+	@$(call announced,golangci-lint,1m) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-define release-tool
-$(TOOLS)/$(1): hack/release/go.mod hack/release/go.sum $(wildcard hack/release/$(1)/*.go)
-	$(GO) -C hack/release build -ldflags '-s -w' -o $(CURDIR)/$$@ ./$(1)
-endef
-$(foreach tool,$(notdir $(RELEASE_TOOLS)),$(eval $(call release-tool,$(tool))))
+$(RELEASE_TOOLS) &: hack/release/go.mod hack/release/go.sum $(filter-out %_test.go,$(wildcard hack/release/*/*.go)) | $(RIG_BUILD)
+	@$(call announced,the programs of a release,30s) $(GO) -C hack/release build -ldflags '-s -w' -o $(CURDIR)/$(TOOLS)/ ./...

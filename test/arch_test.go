@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -345,15 +344,7 @@ func watchedByTilt(t *testing.T) []string {
 // listPackages returns our packages and all they depend on.
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps",
-		"-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
-	cmd.Dir = root
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.String())
-	}
+	out := goOutput(t, root, "list", "-deps", "-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
 	var pkgs []pkg
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg

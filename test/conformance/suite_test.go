@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	spec.InRules(t)
 	RunSpecs(t, "Conformance")
 }
 

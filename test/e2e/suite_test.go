@@ -59,6 +59,7 @@ func TestEndToEnd(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(6 * time.Second)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
+	spec.InRules(t)
 	RunSpecs(t, "End to end")
 }
 

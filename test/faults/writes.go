@@ -57,9 +57,12 @@ func (w Write) String() string {
 type Writes struct {
 	// Ignore are kinds whose writes change nothing that anybody decides by, such as Event.
 	Ignore []string
+	// Then is called after every write that was carried out, with how many there were since Choose. It must not use the Writes.
+	Then func(n int)
 
 	mu      sync.Mutex
 	nth     int
+	only    Write // what alone is counted; the zero value counts all
 	fate    Fate
 	tried   int
 	struck  bool
@@ -68,10 +71,13 @@ type Writes struct {
 }
 
 // Choose begins to count anew, and decides the fate of the nth write from here, counted from 1; 0 chooses none.
-func (w *Writes) Choose(nth int, fate Fate) {
+func (w *Writes) Choose(nth int, fate Fate) { w.ChooseOf(Write{}, nth, fate) }
+
+// ChooseOf is Choose that counts only writes like that one. What is written at the same time has no order, and yet each of it can be chosen.
+func (w *Writes) ChooseOf(only Write, nth int, fate Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.nth, w.fate, w.tried, w.struck, w.crashed, w.done = nth, fate, 0, false, false, nil
+	w.nth, w.only, w.fate, w.tried, w.struck, w.crashed, w.done = nth, only, fate, 0, false, false, nil
 }
 
 // Done are the writes that were carried out since Choose, and whether the chosen one was among those that were tried.
@@ -149,23 +155,27 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 			return carryOut()
 		}
 	}
-	w.tried++
-	chosen := w.tried == w.nth
+	is := Write{Verb: verb, Kind: gvk.Kind, Name: obj.GetName(), Subresource: sub}
+	counted := w.only == Write{} || w.only == is
+	if counted {
+		w.tried++
+	}
+	chosen := counted && w.tried == w.nth && !w.struck
 	if chosen && w.fate == Refused {
 		w.struck = true
 		return apierrors.NewInternalError(errors.New("the test lets this fail"))
 	}
-	name := obj.GetName()
 	if err := carryOut(); err != nil {
 		if chosen { // what the API server itself refused, a conflict, was no write
 			w.tried--
 		}
 		return err
 	}
-	if name == "" {
-		name = obj.GetName()
+	is.Name = obj.GetName() // it may be generated
+	w.done = append(w.done, is)
+	if w.Then != nil {
+		w.Then(len(w.done))
 	}
-	w.done = append(w.done, Write{Verb: verb, Kind: gvk.Kind, Name: name, Subresource: sub})
 	if !chosen {
 		return nil
 	}

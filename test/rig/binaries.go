@@ -17,11 +17,9 @@ const (
 
 	// BinariesEnv names a folder to take the programs from, instead of .rig/bin beside go.mod.
 	BinariesEnv = "KUBEMEND_RIG_BIN"
-	// assetsEnv is envtest's variable: where it is set, etcd and kube-apiserver are taken from there.
-	assetsEnv = "KUBEBUILDER_ASSETS"
 )
 
-// program is the file name of one of the programs that `make rig` builds.
+// program is the file name of one of the programs that the rig runs. Where each comes from is decided by test/rig/build, which make runs.
 type program string
 
 const (
@@ -31,39 +29,35 @@ const (
 	core              program = "capi-core"
 	clusterctl        program = "clusterctl"
 	leash             program = "leash"
+	certManager       program = "cert-manager.yaml"
 )
 
-// binaries are the paths of all programs.
-type binaries map[program]string
+// binaries is the folder with the programs.
+type binaries string
 
-// builtIn is the folder where `make rig` puts all of it.
-func builtIn(root string) string {
+// binariesOf is the folder where make puts the programs of the project at root.
+func binariesOf(root string) binaries {
 	if own := os.Getenv(BinariesEnv); own != "" {
-		return own
+		return binaries(own)
 	}
-	return filepath.Join(root, ".rig", "bin")
+	return binaries(filepath.Join(root, ".rig", "bin"))
 }
 
-func findBinaries(root string) (binaries, error) {
-	own := builtIn(root)
-	assets := os.Getenv(assetsEnv)
-	if assets == "" {
-		assets = own
+// find returns the path of a program. It is asked when the program is needed: not every test needs all of them.
+func (b binaries) find(p program) (string, error) {
+	path := filepath.Join(string(b), string(p))
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("find %s, a program of the rig: %w: run make %s", p, err, p.target())
 	}
-	found := binaries{}
-	var missing []string
-	for name, folder := range map[program]string{
-		etcd: assets, apiServer: assets, controllerManager: own, core: own, clusterctl: own, leash: own,
-	} {
-		found[name] = filepath.Join(folder, string(name))
-		if _, err := os.Stat(found[name]); err != nil {
-			missing = append(missing, found[name])
-		}
+	return path, nil
+}
+
+// target is the smallest target of make that provides the program.
+func (p program) target() string {
+	if p == clusterctl || p == certManager {
+		return "rig"
 	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("find the programs of the rig: %s missing: run make rig", strings.Join(missing, ", "))
-	}
-	return found, nil
+	return "rig-control-planes"
 }
 
 // moduleRoot walks up from the working folder to this project's go.mod, past those of the tool modules.

@@ -8,26 +8,35 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestMissingProgramsAreNamed(t *testing.T) {
-	t.Setenv(BinariesEnv, t.TempDir())
-	_, err := Start(t.Context(), Options{})
-	expecting(t).Expect(err).To(MatchError(And(ContainSubstring("kube-controller-manager"), ContainSubstring("run make rig"))))
-}
-
-func TestAssetsOfEnvtestAreTaken(t *testing.T) {
+func TestAMissingProgramIsNamedWhenItIsNeeded(t *testing.T) {
 	g := expecting(t)
 	root, err := moduleRoot()
 	g.Expect(err).NotTo(HaveOccurred())
-	assets := t.TempDir()
-	t.Setenv(assetsEnv, assets)
-	_, err = findBinaries(root)
-	g.Expect(err).To(MatchError(ContainSubstring(filepath.Join(assets, "kube-apiserver"))), "set, but empty")
-
-	for _, name := range []program{etcd, apiServer} {
-		g.Expect(os.WriteFile(filepath.Join(assets, string(name)), nil, 0o600)).To(Succeed())
-	}
-	found, err := findBinaries(root)
+	real, err := binariesOf(root).find(leash)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(found[etcd]).To(Equal(filepath.Join(assets, "etcd")))
-	g.Expect(found[controllerManager]).To(Equal(filepath.Join(root, ".rig", "bin", "kube-controller-manager")))
+	folder := t.TempDir()
+	t.Setenv(BinariesEnv, folder)
+
+	_, err = Start(t.Context(), Options{})
+	g.Expect(err).To(MatchError(And(ContainSubstring("leash"), ContainSubstring("run make rig-control-planes"))))
+
+	real, err = filepath.Abs(real)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.Symlink(real, filepath.Join(folder, "leash"))).To(Succeed())
+	r := started(t) // which needs the leash alone
+	_, err = r.Workload(t.Context(), "workload", WorkloadOptions{})
+	g.Expect(err).To(MatchError(And(MatchRegexp("find (etcd|kube-apiserver)"), ContainSubstring("run make rig-control-planes"))))
+	_, err = Clusterctl(t.Context(), "", "version")
+	g.Expect(err).To(MatchError(And(ContainSubstring("find clusterctl"), HaveSuffix("run make rig"))))
+	_, err = CertManager()
+	g.Expect(err).To(MatchError(And(ContainSubstring("find cert-manager.yaml"), HaveSuffix("run make rig"))))
+}
+
+func TestALinkToAProgramThatIsGoneIsAMissingProgram(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Symlink(filepath.Join(folder, "gone"), filepath.Join(folder, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := binaries(folder).find(etcd)
+	expecting(t).Expect(err).To(MatchError(os.ErrNotExist))
 }

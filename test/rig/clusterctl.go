@@ -17,7 +17,7 @@ func Clusterctl(ctx context.Context, config string, args ...string) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	found, err := findBinaries(root)
+	program, err := binariesOf(root).find(clusterctl)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func Clusterctl(ctx context.Context, config string, args ...string) ([]byte, err
 		return nil, fmt.Errorf("make a home for clusterctl: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(home) }()
-	command := exec.CommandContext(ctx, found[clusterctl], append(args, "--config", config)...)
+	command := exec.CommandContext(ctx, program, append(args, "--config", config)...)
 	command.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_CACHE_HOME=" + home,
 		"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",

@@ -224,7 +224,7 @@ func endsWhenLeft(t *testing.T, r *Rig, c *ControlPlane) {
 			g.Expect(err).NotTo(HaveOccurred())
 			health, err := c.reservePort()
 			g.Expect(err).NotTo(HaveOccurred())
-			program := exec.Command(r.binaries[core], "--kubeconfig="+c.KubeconfigFile(), "--webhook-cert-dir="+c.folder,
+			program := exec.Command(filepath.Join(string(r.binaries), string(core)), "--kubeconfig="+c.KubeconfigFile(), "--webhook-cert-dir="+c.folder,
 				"--webhook-port="+hooks.String(), "--health-port="+health.String(), "--leave-out=MachineHealthCheck,Cluster")
 			stdin, err := program.StdinPipe()
 			g.Expect(err).NotTo(HaveOccurred())
@@ -237,7 +237,7 @@ func endsWhenLeft(t *testing.T, r *Rig, c *ControlPlane) {
 		})
 	}
 	t.Run("it has no such controller", func(t *testing.T) {
-		program := exec.Command(r.binaries[core], "--kubeconfig="+c.KubeconfigFile(), "--leave-out=Nonsense")
+		program := exec.Command(filepath.Join(string(r.binaries), string(core)), "--kubeconfig="+c.KubeconfigFile(), "--leave-out=Nonsense")
 		said, err := program.CombinedOutput()
 		g := expecting(t)
 		g.Expect(err).To(HaveOccurred())

@@ -46,11 +46,7 @@ func CertManager() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(builtIn(root), "cert-manager.yaml")
-	if _, err := os.Stat(file); err != nil {
-		return "", fmt.Errorf("find the kinds of cert-manager: %w: run make rig", err)
-	}
-	return file, nil
+	return binariesOf(root).find(certManager)
 }
 
 // ClusterAPI is the folder of Cluster API's module, which has the manifests of its providers.

@@ -2,7 +2,7 @@
 //
 // A rig has a management control plane, with the kinds of Cluster API and, if asked for, Cluster API's own core
 // controllers and webhooks, and any number of workload control planes with the controllers that look after nodes.
-// etcd, kube-apiserver, kube-controller-manager and core are the real programs, built from Go modules by `make rig`.
+// etcd, kube-apiserver, kube-controller-manager and core are the real programs; test/rig/build says where they come from.
 // What this machine cannot have, hosts and kubelets, is played by test/simulator.
 //
 // Everything listens on 127.0.0.1 alone, on ports that the kernel gave. Every program runs on a leash (see

@@ -35,13 +35,26 @@ type process struct {
 
 // start runs a program on a leash that kills it at once: nothing that it could still save is kept.
 func (r *Rig) start(owner string, p program, args ...string) (*process, error) {
+	path, err := r.binaries.find(p)
+	if err != nil {
+		return nil, err
+	}
 	name := owner + "-" + string(p)
 	log, err := os.OpenFile(filepath.Join(r.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", name, err)
 	}
 	defer func() { _ = log.Close() }() // the program has its own handle of it
-	return launch(name, log, r.binaries[leash], append([]string{"--grace", "0s", "--", r.binaries[p]}, args...))
+	return r.launch(name, log, path, args)
+}
+
+// launch starts any program on such a leash.
+func (r *Rig) launch(name string, log *os.File, path string, args []string) (*process, error) {
+	held, err := r.binaries.find(leash)
+	if err != nil {
+		return nil, err
+	}
+	return launch(name, log, held, append([]string{"--grace", "0s", "--", path}, args...))
 }
 
 // launch starts a leash in its own process group, where Ctrl-C does not reach it.

@@ -91,7 +91,7 @@ func (m *Manager) launch(binary string, args []string) (*process, error) {
 	if _, runs := c.running[m.key]; runs || c.stopped {
 		return nil, fmt.Errorf("start %s: one of that name runs already, or the rig is stopped", m.key)
 	}
-	p, err := launch(string(m.key), log, c.rig.binaries[leash], append([]string{"--grace", "0s", "--", binary}, args...))
+	p, err := c.rig.launch(string(m.key), log, binary, args)
 	if err != nil {
 		return nil, err
 	}

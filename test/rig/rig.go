@@ -45,7 +45,8 @@ func Start(_ context.Context, o Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := findBinaries(root)
+	found := binariesOf(root)
+	guard, err := found.find(leash)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func Start(_ context.Context, o Options) (*Rig, error) {
 		folder:   filepath.Join(os.TempDir(), "kubemend-rig-"+rand.Text()),
 	}
 	// The guard comes first: a folder that is made while nobody guards it might be left behind.
-	r.guard, err = launch("the guard of "+r.folder, nil, found[leash], []string{"--remove", r.folder})
+	r.guard, err = launch("the guard of "+r.folder, nil, guard, []string{"--remove", r.folder})
 	if err != nil {
 		return nil, err
 	}

@@ -25,15 +25,15 @@ func (h *Host) managePower(bmh *bmov1alpha1.BareMetalHost) outlook {
 		delete(bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
 		return outlook{again: true}
 	}
-	reboot, hard := rebootAsked(bmh.Annotations, !deployed(bmh.Status.Provisioning.State))
+	reboot, hard := RebootAsked(bmh.Annotations, !deployed(bmh.Status.Provisioning.State))
 	wanted := bmh.Spec.Online && !reboot
 	if bmh.Status.PoweredOn == wanted || h.changing {
 		return outlook{after: h.hosts.options.Poll}
 	}
-	if failure := h.order(orderFor(bmh, wanted), hard || bmh.Status.ErrorCount > 0); failure != "" {
+	if failure := h.order(OrderFor(bmh, wanted), hard || bmh.Status.ErrorCount > 0); failure != "" {
 		return h.fail(bmh, bmov1alpha1.PowerManagementError, failure)
 	}
-	if orderFor(bmh, wanted) == Reset {
+	if OrderFor(bmh, wanted) == Reset {
 		// Done is done: the request that BMO may clear is cleared, and any other is followed again in the next pass.
 		delete(bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
 		return outlook{after: h.hosts.options.Pace}
@@ -44,8 +44,8 @@ func (h *Host) managePower(bmh *bmov1alpha1.BareMetalHost) outlook {
 	return outlook{after: h.hosts.options.Poll}
 }
 
-// orderFor is what a BMC is asked for to bring a host where it is wanted.
-func orderFor(bmh *bmov1alpha1.BareMetalHost, on bool) Power {
+// OrderFor is what a BMC is asked for to bring a host where it is wanted.
+func OrderFor(bmh *bmov1alpha1.BareMetalHost, on bool) Power {
 	switch {
 	case on:
 		return On
@@ -74,9 +74,9 @@ func clearError(bmh *bmov1alpha1.BareMetalHost) {
 	bmh.Status.ErrorType, bmh.Status.ErrorMessage, bmh.Status.ErrorCount = "", "", 0
 }
 
-// rebootAsked tells whether any annotation asks for a reboot, with force if that is needed, and whether any of those
+// RebootAsked tells whether any annotation asks for a reboot, with force if that is needed, and whether any of those
 // asks for a hard one. A value that cannot be read asks for a soft one.
-func rebootAsked(annotations map[string]string, forced bool) (asked, hard bool) {
+func RebootAsked(annotations map[string]string, forced bool) (asked, hard bool) {
 	for key, value := range annotations {
 		if !isReboot(key) {
 			continue

@@ -99,7 +99,7 @@ func unwanted(bmh *bmov1alpha1.BareMetalHost) bool {
 func (h *Host) work(
 	bmh *bmov1alpha1.BareMetalHost, takes time.Duration, then bmov1alpha1.ProvisioningState, now time.Time,
 ) (bmov1alpha1.ProvisioningState, outlook) {
-	if forced, _ := rebootAsked(bmh.Annotations, true); forced {
+	if forced, _ := RebootAsked(bmh.Annotations, true); forced {
 		h.since = now
 	}
 	h.clearReboots(bmh)

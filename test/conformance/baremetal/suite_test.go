@@ -52,6 +52,7 @@ func TestBareMetalConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
+	spec.InRules(t)
 	RunSpecs(t, "Bare-metal conformance")
 }
 

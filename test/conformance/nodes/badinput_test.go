@@ -62,7 +62,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 	})
 
-	once("a template whose kind is installed only later is found", func(ctx context.Context, s *scene) {
+	atServer.once("a template whose kind is installed only later is found", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		late := named(s.name+".example.org", "LateRemediation")
 		s.check(ctx, "check", s.by(corev1.ObjectReference{
@@ -71,10 +71,10 @@ var _ = Describe("Bad input:", func() {
 		s.fails(ctx, "w1")
 		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
 		crds := late.crds()
-		install(ctx, crds...)
+		install(ctx, s.here, crds...)
 		DeferCleanup(func(ctx context.Context) {
 			for _, crd := range crds {
-				Expect(here.Delete(ctx, crd)).To(Succeed())
+				Expect(s.here.Delete(ctx, crd)).To(Succeed())
 			}
 		})
 		s.template(ctx, late, "late")
@@ -92,7 +92,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 	})
 
-	once("a selector that cannot be read disables the check", func(ctx context.Context, s *scene) {
+	everywhere.once("a selector that cannot be read disables the check", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
@@ -248,16 +248,16 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	once("a check that is deleted while a node is remediated takes its requests and its lease with it", func(ctx context.Context, s *scene) {
+	everywhere.once("a check that is deleted while a node is remediated takes its requests and its lease with it", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		c := s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		Expect(req.GetOwnerReferences()).To(ConsistOf(HaveField("UID", c.UID)), "the garbage collector of Kubernetes is to know whose it is")
 		series := map[string]string{"name": s.called("w1"), "remediation": "RebootRemediation"}
-		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(1))
-		Expect(here.Delete(ctx, c)).To(Succeed())
-		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(-1))
+		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(1))
+		Expect(s.here.Delete(ctx, c)).To(Succeed())
+		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", series).Should(BeEquivalentTo(-1))
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 		Eventually(func() string {
 			s.clock.Step(15 * time.Second) // nothing tells of the end of what a deleted check has left behind

@@ -21,7 +21,7 @@ import (
 func (s *scene) cluster(ctx context.Context) *clusterv1.Cluster {
 	GinkgoHelper()
 	c := builders.Cluster(s.name, "c")
-	Expect(here.Create(ctx, c)).To(Succeed())
+	Expect(s.here.Create(ctx, c)).To(Succeed())
 	return c
 }
 
@@ -32,9 +32,9 @@ func (s *scene) machine(ctx context.Context, c *clusterv1.Cluster, node string, 
 	if _, is := s.getNode(ctx, node).Labels["node-role.kubernetes.io/control-plane"]; !is {
 		delete(m.Labels, clusterv1.MachineControlPlaneLabel)
 	}
-	Expect(here.Create(ctx, m)).To(Succeed())
+	Expect(s.here.Create(ctx, m)).To(Succeed())
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: s.called(node)}
-	Expect(here.Status().Update(ctx, m)).To(Succeed())
+	Expect(s.here.Status().Update(ctx, m)).To(Succeed())
 	s.changeNode(ctx, node, annotated(map[string]string{
 		clusterv1.MachineAnnotation: m.Name, clusterv1.ClusterNamespaceAnnotation: m.Namespace, clusterv1.ClusterNameAnnotation: c.Name,
 	}))
@@ -42,15 +42,15 @@ func (s *scene) machine(ctx context.Context, c *clusterv1.Cluster, node string, 
 }
 
 // sets sets a condition of a Machine.
-func sets(ctx context.Context, m *clusterv1.Machine, kind string, status metav1.ConditionStatus) {
+func (s *scene) sets(ctx context.Context, m *clusterv1.Machine, kind string, status metav1.ConditionStatus) {
 	GinkgoHelper()
 	before := m.DeepCopy()
 	m.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.Now()}}
-	Expect(here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Status().Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 }
 
 // annotates sets an annotation of obj, or removes it if it has no value.
-func annotates(ctx context.Context, obj client.Object, key, value string) {
+func (s *scene) annotates(ctx context.Context, obj client.Object, key, value string) {
 	GinkgoHelper()
 	before := obj.DeepCopyObject().(client.Object)
 	all := obj.GetAnnotations()
@@ -62,7 +62,7 @@ func annotates(ctx context.Context, obj client.Object, key, value string) {
 		delete(all, key)
 	}
 	obj.SetAnnotations(all)
-	Expect(here.Patch(ctx, obj, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Patch(ctx, obj, client.MergeFrom(before))).To(Succeed())
 }
 
 // skipped waits until a check has told why it remediates a node no further, in these words.
@@ -85,7 +85,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		check := builders.MachineHealthCheck(c, "mhc", func(m *clusterv1.MachineHealthCheck) {
 			m.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"watched": "yes"}}
 		})
-		Expect(here.Create(ctx, check)).To(Succeed())
+		Expect(s.here.Create(ctx, check)).To(Succeed())
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1", "w2")
 		s.request(ctx, "w2")
@@ -93,10 +93,10 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 		Eventually(s.of(ctx, "check", "Disabled")).Should(Equal("False/NodeHealthCheckEnabled"))
 
-		annotates(ctx, check, clusterv1.PausedAnnotation, "kubemend") // claimed: it is kubemend that acts
+		s.annotates(ctx, check, clusterv1.PausedAnnotation, "kubemend") // claimed: it is kubemend that acts
 		s.looks("check")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
-		annotates(ctx, check, clusterv1.PausedAnnotation, "somebody")
+		s.annotates(ctx, check, clusterv1.PausedAnnotation, "somebody")
 		s.request(ctx, "w1")
 	})
 
@@ -106,7 +106,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			GinkgoHelper()
 			before := c.DeepCopy()
 			c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: status, Reason: "Test", LastTransitionTime: metav1.Now()}}
-			Expect(here.Status().Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+			Expect(s.here.Status().Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 		}
 		rolls(metav1.ConditionTrue)
 		s.workers(ctx, 3)
@@ -124,17 +124,17 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	once("a machine that is updated in place is waited for", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		m := s.machine(ctx, s.cluster(ctx), "w1")
-		sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionTrue)
+		s.sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionTrue)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
 		s.skipped(ctx, "check", "w1", "its Machine m-w1 is being updated in place")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
-		sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionFalse)
+		s.sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionFalse)
 		s.request(ctx, "w1")
 	})
 
 	for _, r := range []remediator{metal3, hosts} {
-		in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
+		everywhere.in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
 			func(ctx context.Context, s *scene) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 3)
@@ -166,7 +166,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 				far := r.object(s.elsewhere, "far")
 				far.SetGroupVersionKind(r.templates())
 				far.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
-				Expect(here.Create(ctx, far)).To(Succeed())
+				Expect(s.here.Create(ctx, far)).To(Succeed())
 				s.kinds[r] = true
 				s.check(ctx, "check", s.by(corev1.ObjectReference{
 					APIVersion: far.GetAPIVersion(), Kind: far.GetKind(), Namespace: s.elsewhere, Name: "far",
@@ -196,8 +196,8 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.workers(ctx, 3)
 		m := s.machine(ctx, s.cluster(ctx), "w1")
 		m.Status.NodeRef.Name = "other"
-		Expect(here.Status().Update(ctx, m)).To(Succeed())
-		annotates(ctx, m, clusterv1.MachineSkipRemediationAnnotation, "yes")
+		Expect(s.here.Status().Update(ctx, m)).To(Succeed())
+		s.annotates(ctx, m, clusterv1.MachineSkipRemediationAnnotation, "yes")
 		s.check(ctx, "check", s.by(s.template(ctx, selfNode, "automatic")))
 		s.fails(ctx, "w1")
 		Expect(s.request(ctx, "w1").GetOwnerReferences()).To(HaveLen(1))
@@ -209,40 +209,40 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		in(ladders, "a node whose Machine "+text+" is left alone, before its first remedy and between two of them", func(ctx context.Context, s *scene) {
 			s.workers(ctx, 3)
 			m := s.machine(ctx, s.cluster(ctx), "w1")
-			annotates(ctx, m, annotation, "yes")
+			s.annotates(ctx, m, annotation, "yes")
 			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 			s.fails(ctx, "w1")
 			s.skipped(ctx, "check", "w1", annotation)
 			Expect(s.about(ctx, "w1")).To(BeEmpty())
-			annotates(ctx, m, annotation, "")
+			s.annotates(ctx, m, annotation, "")
 			req := s.request(ctx, "w1")
-			annotates(ctx, m, annotation, "yes")
+			s.annotates(ctx, m, annotation, "yes")
 			s.looks("check")
 			s.clock.Step(step)
 			Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty(), "what has begun ends in time")
 			s.looks("check")
 			Expect(s.about(ctx, "w1")).To(HaveLen(1))
-			annotates(ctx, m, annotation, "")
+			s.annotates(ctx, m, annotation, "")
 			s.latest(ctx, "w1", 2)
 		})
 	}
 
 	for text, busy := range spec.InOrder(map[string]func(context.Context, *scene, *clusterv1.Machine){
-		"whose Machine was handed to its owner": func(ctx context.Context, _ *scene, m *clusterv1.Machine) {
-			sets(ctx, m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse)
+		"whose Machine was handed to its owner": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
+			s.sets(ctx, m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse)
 		},
-		"whose Machine is remediated externally": func(ctx context.Context, _ *scene, m *clusterv1.Machine) {
-			sets(ctx, m, clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse)
+		"whose Machine is remediated externally": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
+			s.sets(ctx, m, clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse)
 		},
-		"whose Machine is being deleted": func(ctx context.Context, _ *scene, m *clusterv1.Machine) {
+		"whose Machine is being deleted": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
 			before := m.DeepCopy()
 			m.Finalizers = []string{keep}
-			Expect(here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
-			Expect(here.Delete(ctx, m)).To(Succeed())
+			Expect(s.here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+			Expect(s.here.Delete(ctx, m)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) {
 				before := m.DeepCopy()
 				m.Finalizers = nil
-				Expect(client.IgnoreNotFound(here.Patch(ctx, m, client.MergeFrom(before)))).To(Succeed())
+				Expect(client.IgnoreNotFound(s.here.Patch(ctx, m, client.MergeFrom(before)))).To(Succeed())
 			})
 		},
 	}) {

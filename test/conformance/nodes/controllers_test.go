@@ -44,6 +44,10 @@ import (
 // checks and namespaces alone.
 func (s *scene) start() {
 	GinkgoHelper()
+	if s.memory != nil {
+		s.startInMemory()
+		return
+	}
 	kubeconfig, err := way.Workload(s.name)
 	Expect(err).NotTo(HaveOccurred())
 	through, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
@@ -112,8 +116,16 @@ func (s *scene) control(mgr ctrl.Manager) {
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
-		Recorder:  s.tells, Clock: s.clock, LeaseNamespace: s.leases, Resync: s.wanted.resync,
-	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue})).To(Succeed())
+		Recorder:  s.tells, Clock: s.pace, LeaseNamespace: s.leases, Resync: s.wanted.resync,
+	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.Queue})).To(Succeed())
+}
+
+// born is when a request was made, by the clock of the scene.
+func (s *scene) born(u *unstructured.Unstructured) time.Time {
+	if s.memory != nil {
+		return u.GetCreationTimestamp().Time
+	}
+	return s.births.when(u.GetUID()).Time
 }
 
 // births are the moments, by the clock of a scene, at which objects were made. An API server stamps what it makes by the only clock that it

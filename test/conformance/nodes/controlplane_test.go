@@ -72,7 +72,11 @@ var _ = Describe("Nodes of the control plane", func() {
 			return s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
 		},
 	}) {
-		once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *scene) {
+		where := inMemory
+		if text == "with one that needs no namespace" {
+			where = everywhere
+		}
+		where.once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *scene) {
 			s.members(ctx, 5)
 			s.changeNode(ctx, "c1", labelled("half", "one"))
 			s.changeNode(ctx, "c2", labelled("half", "two"))

@@ -36,6 +36,10 @@ type ears struct {
 // hears waits until the scene's controller, if there is one, has heard of all that there is.
 func (s *scene) hears(ctx context.Context) {
 	GinkgoHelper()
+	if s.memory != nil {
+		Expect(s.memory.Settle()).To(Succeed())
+		return
+	}
 	if s.ears == nil {
 		return
 	}
@@ -62,7 +66,7 @@ func (c patient) Step(d time.Duration) {
 // written are the versions of all that the scene's controller reads, as the API server has it.
 func (s *scene) written(ctx context.Context) map[string]string {
 	GinkgoHelper()
-	is, err := s.ears.versions(ctx, here, here)
+	is, err := s.ears.versions(ctx, s.here, s.here)
 	Expect(err).NotTo(HaveOccurred())
 	return is
 }

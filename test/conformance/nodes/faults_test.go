@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -39,7 +38,7 @@ type performance struct {
 
 // play lets a node go up a ladder of two steps, of which the second one helps, with the nth write befallen by a fate. It has to come out as
 // given.
-func play(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
+func climb(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
 	s := newScene(ctx, m)
 	defer s.end()
@@ -101,42 +100,36 @@ func play(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaM
 	return is
 }
 
-var _ = Describe("Whatever write fails", func() {
-	for turn, m := range []mode{{escalating: true}, {escalating: true, several: true}} {
-		Context(fmt.Sprintf("of a ladder (%s),", m), Ordered, ContinueOnFailure, func() {
-			var plain performance
-			BeforeAll(func(ctx SpecContext) {
-				plain = play(ctx, m, 0, "", HaveField("Counts", Equal([]int{3, 3})))
-				GinkgoWriter.Printf("%d writes: %q\n%+v\n", len(plain.done), plain.done, plain.outcome)
-				Expect(plain.outcome).To(Equal(outcome{
-					Phase: enabled, Counts: []int{3, 3}, Listed: []string{}, Requests: []string{},
-					Made: map[string]int{"rebootremediations": 1, "replaceremediations": 1},
-				}))
-			})
-			for text, fate := range spec.InOrder(map[string]func(nth int) gateway.Fate{
-				// A write that is refused in one mode is carried out in the other, and the next one the other way round.
-				"before it reaches the API server or after, the end is the same": func(nth int) gateway.Fate {
-					return []gateway.Fate{gateway.Refused, gateway.Carried}[(nth+turn)%2]
-				},
-				"because the controller is killed after it, the end is the same": func(int) gateway.Fate { return gateway.Last },
-			}) {
-				It(text, func(ctx SpecContext) {
-					var struck atomic.Int32
-					spec.AtOnce(crowd, len(plain.done), func(i int) {
-						if play(ctx, m, i+1, fate(i+1), Equal(plain.outcome)).struck {
-							struck.Add(1)
-						}
-					})
-					// Two writes of a status may become one, and then the last ones never come. Different ones never do.
-					Expect(struck.Load()).To(BeNumerically(">=", len(slices.Compact(slices.Sorted(slices.Values(plain.done))))))
-				})
-			}
+// Every write of every ladder is tried in memory, by package test/faults/nodes. Here is one for each fate: the connection that breaks and the
+// process that ends are real.
+var _ = Describe("Whatever write fails", needsServer, Ordered, ContinueOnFailure, func() {
+	var plain performance
+	BeforeAll(func(ctx SpecContext) {
+		plain = climb(ctx, ladders, 0, "", HaveField("Counts", Equal([]int{3, 3})))
+		GinkgoWriter.Printf("%d writes: %q\n%+v\n", len(plain.done), plain.done, plain.outcome)
+		Expect(plain.outcome).To(Equal(outcome{
+			Phase: enabled, Counts: []int{3, 3}, Listed: []string{}, Requests: []string{},
+			Made: map[string]int{"rebootremediations": 1, "replaceremediations": 1},
+		}))
+	})
+	for text, sample := range spec.InOrder(map[string]struct {
+		fate  gateway.Fate
+		write string
+	}{
+		"before it reaches the API server, the end is the same":          {gateway.Refused, "POST rebootremediations"},
+		"after it was carried out, the end is the same":                  {gateway.Carried, "POST replaceremediations"},
+		"because the controller is killed after it, the end is the same": {gateway.Last, "POST rebootremediations"},
+	}) {
+		It(text, func(ctx SpecContext) {
+			nth := slices.Index(plain.done, sample.write) + 1
+			Expect(nth).To(BeNumerically(">", 0), "there is such a write")
+			Expect(climb(ctx, ladders, nth, sample.fate, Equal(plain.outcome)).struck).To(BeTrue())
 		})
 	}
 })
 
 var _ = Describe("Reads that fail", func() {
-	once("hold up what they are needed for, and nothing is deleted or made for what was not seen", func(ctx context.Context, s *scene) {
+	atServer.once("hold up what they are needed for, and nothing is deleted or made for what was not seen", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

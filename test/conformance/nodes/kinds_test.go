@@ -14,7 +14,11 @@ import (
 
 var _ = Describe("Remediators", func() {
 	for text, named := range spec.InOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
-		inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *scene) {
+		where := everywhere
+		if named {
+			where = inMemory
+		}
+		where.inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *scene) {
 			s.workers(ctx, 3)
 			template := s.template(ctx, global, "soft")
 			if named {
@@ -52,7 +56,7 @@ var _ = Describe("Remediators", func() {
 		if s.several {
 			several(t)
 		}
-		Expect(here.Create(ctx, t)).To(Succeed())
+		Expect(s.here.Create(ctx, t)).To(Succeed())
 		s.check(ctx, "check", s.by(far))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
@@ -84,7 +88,7 @@ var _ = Describe("Remediators", func() {
 		t := reboot.object(s.elsewhere, "soft")
 		t.SetGroupVersionKind(reboot.templates())
 		t.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
-		Expect(here.Create(ctx, t)).To(Succeed())
+		Expect(s.here.Create(ctx, t)).To(Succeed())
 		s.check(ctx, "check", ladder(step, near, far))
 		s.fails(ctx, "w1")
 		s.request(ctx, "w1")

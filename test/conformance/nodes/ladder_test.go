@@ -89,7 +89,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Expect(s.timedOut(ctx, req)()).To(BeEmpty())
 	})
 
-	in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all remedies one after the other, also several of one kind, each for its own time",
+	everywhere.in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all remedies one after the other, also several of one kind, each for its own time",
 		func(ctx context.Context, s *scene) {
 			templates := []corev1.ObjectReference{
 				s.template(ctx, reboot, "soft", several), s.template(ctx, replace, "new"),

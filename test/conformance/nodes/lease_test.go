@@ -32,17 +32,17 @@ func (s *scene) takes(ctx context.Context, node, holder string, length time.Dura
 	}
 	if l := s.lease(ctx, node); l != nil {
 		l.Spec = spec
-		Expect(here.Update(ctx, l)).To(Succeed())
+		Expect(s.here.Update(ctx, l)).To(Succeed())
 		return
 	}
-	Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Namespace(s.leases)))).To(Succeed())
-	Expect(here.Create(ctx, &coordinationv1.Lease{
+	Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, builders.Namespace(s.leases)))).To(Succeed())
+	Expect(s.here.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.leases, Name: "node-" + s.called(node)}, Spec: spec,
 	})).To(Succeed())
 }
 
 var _ = Describe("The lease on a node", func() {
-	inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

@@ -15,6 +15,12 @@ import (
 // looks has the controller look at a check until it has heard of all that there is and finds nothing more to do.
 func (s *scene) looks(check string) {
 	GinkgoHelper()
+	if s.memory != nil {
+		Expect(s.memory.Settle()).To(Succeed())
+		s.look(check)
+		Expect(s.memory.Settle()).To(Succeed())
+		return
+	}
 	ctx := context.Background()
 	Eventually(func() string {
 		GinkgoHelper()
@@ -30,8 +36,21 @@ func (s *scene) looks(check string) {
 // look has the controller look at a check.
 func (s *scene) look(check string) {
 	GinkgoHelper()
-	Eventually(s.controller().At(reconcile.Request{NamespacedName: client.ObjectKey{Name: s.called(check)}})).Should(BeTrue())
+	item := reconcile.Request{NamespacedName: client.ObjectKey{Name: s.called(check)}}
+	if s.memory != nil {
+		Expect(s.memory.Pass(item)).To(Succeed())
+		return
+	}
+	Eventually(s.controller().At(item)).Should(BeTrue())
 }
 
-// controller is the queue of the scene's controller.
-func (s *scene) controller() *pace.Looks { return s.clock.Looks("nodehealthcheck") }
+// passes are how many passes the controller has made over each check.
+func (s *scene) passes() map[reconcile.Request]int {
+	if s.memory != nil {
+		return s.memory.Counts()
+	}
+	return s.controller().Counts()
+}
+
+// controller is the queue of the scene's controller at the API server.
+func (s *scene) controller() *pace.Looks { return s.pace.Looks("nodehealthcheck") }

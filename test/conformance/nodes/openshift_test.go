@@ -27,15 +27,31 @@ var (
 	theirMachine   = schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"}
 )
 
-// onOpenShift is a spec for which OpenShift's kinds are installed; no other scene may be played then.
+// onOpenShift is a spec for which OpenShift's kinds are installed; at an API server no other scene may be played then.
 func onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	It(text, func(ctx SpecContext) {
-		crds := []*apiextensionsv1.CustomResourceDefinition{
+	inMemory.onOpenShift(text, m, tell)
+}
+
+func (p places) onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	crds := func() []*apiextensionsv1.CustomResourceDefinition {
+		return []*apiextensionsv1.CustomResourceDefinition{
 			anything(clusterVersion, apiextensionsv1.ClusterScoped), anything(theirCheck, apiextensionsv1.NamespaceScoped),
 			anything(theirMachine, apiextensionsv1.NamespaceScoped),
 		}
-		install(ctx, crds...)
+	}
+	It(text, func(ctx SpecContext) {
+		s := newSceneInMemory(ctx, m)
+		s.installs(ctx, crds()...)
+		play(ctx, s, tell)
+	})
+	if !p.server {
+		return
+	}
+	It(text+atAServer, needsServer, func(ctx SpecContext) {
+		crds := crds()
+		install(ctx, here, crds...)
 		DeferCleanup(func(ctx context.Context) {
 			for _, crd := range crds {
 				Expect(here.Delete(ctx, crd)).To(Succeed())
@@ -44,10 +60,7 @@ func onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
 				Eventually(func() bool { return apierrors.IsNotFound(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
 			}
 		})
-		s := newScene(ctx, m)
-		defer s.end()
-		s.start()
-		tell(ctx, s)
+		play(ctx, newScene(ctx, m), tell)
 	})
 }
 
@@ -67,13 +80,13 @@ func (s *scene) theirCheckOf(name, kind string) *unstructured.Unstructured {
 }
 
 // progresses says that the cluster is being upgraded, or that it is not.
-func progresses(ctx context.Context, version *unstructured.Unstructured, status string) {
+func (s *scene) progresses(ctx context.Context, version *unstructured.Unstructured, status string) {
 	GinkgoHelper()
 	before := version.DeepCopy()
 	Expect(unstructured.SetNestedSlice(version.Object, []any{
 		map[string]any{"type": "Available", "status": "True"}, map[string]any{"type": "Progressing", "status": status},
 	}, "status", "conditions")).To(Succeed())
-	Expect(here.Status().Patch(ctx, version, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Status().Patch(ctx, version, client.MergeFrom(before))).To(Succeed())
 }
 
 var _ = Describe("On OpenShift", Serial, func() {
@@ -81,13 +94,13 @@ var _ = Describe("On OpenShift", Serial, func() {
 		onOpenShift(fmt.Sprintf("C68, W12, seed 0.4, 1.6, 2.7: nothing begins while the cluster is upgraded, and what has begun goes on (%s)", m), m,
 			func(ctx context.Context, s *scene) {
 				version := theirs(clusterVersion, "", "version", map[string]any{})
-				Expect(here.Create(ctx, version)).To(Succeed())
+				Expect(s.here.Create(ctx, version)).To(Succeed())
 				s.workers(ctx, 5)
 				s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 				s.fails(ctx, "w1")
 				req := s.request(ctx, "w1")
 
-				progresses(ctx, version, "True")
+				s.progresses(ctx, version, "True")
 				s.fails(ctx, "w2")
 				Eventually(s.allowed(ctx, "check")).Should(Equal("False/ClusterUpgrading"))
 				Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 3}), "W12: it is counted all the same")
@@ -98,7 +111,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 				Eventually(s.isGone(ctx, req)).Should(BeTrue())
 				Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 				Expect(s.about(ctx, "w2")).To(BeEmpty())
-				progresses(ctx, version, "False")
+				s.progresses(ctx, version, "False")
 				s.request(ctx, "w2")
 				Eventually(s.allowed(ctx, "check")).Should(Equal(yes))
 			})
@@ -119,7 +132,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 
 	onOpenShift("seed 1.13, 1.14, 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
 		func(ctx context.Context, s *scene) {
-			Expect(here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
+			Expect(s.here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
 			s.workers(ctx, 7)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 			s.reports(ctx, "w1", "Terminating", corev1.ConditionTrue, 0)
@@ -138,10 +151,10 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Expect(s.said(fmt.Sprintf(`"NodeName"=%q`, s.called("w1")))()).To(Equal(1))
 		})
 
-	onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
+	everywhere.onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
 		func(ctx context.Context, s *scene) {
 			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
-			Expect(here.Create(ctx, handler)).To(Succeed())
+			Expect(s.here.Create(ctx, handler)).To(Succeed())
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -149,7 +162,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Eventually(s.said(`"msg"="enabling NHC, valid config, no conflicting MHC configured in the cluster"`)).Should(Equal(1))
 
 			another := s.theirCheckOf("another", "Terminating")
-			Expect(here.Create(ctx, another)).To(Succeed())
+			Expect(s.here.Create(ctx, another)).To(Succeed())
 			disabled := "Disabled: NHC is disabled: ConflictingMachineHealthCheckDetected: " +
 				"Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
 			Eventually(s.phase(ctx, "check")).Should(Equal(disabled))
@@ -163,20 +176,20 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
 			Expect(s.about(ctx, "w1")).To(BeEmpty())
 
-			Expect(here.Delete(ctx, another)).To(Succeed())
+			Expect(s.here.Delete(ctx, another)).To(Succeed())
 			s.request(ctx, "w1")
 			Eventually(s.said(`"msg"="re-enabling NHC, no conflicting MHC configured in the cluster"`)).Should(Equal(1))
 			Eventually(s.events(ctx, "check", "Enabled")).Should(HaveLen(2))
 
 			before := handler.DeepCopy()
 			handler.Object["spec"] = s.theirCheckOf("", "Ready").Object["spec"]
-			Expect(here.Patch(ctx, handler, client.MergeFrom(before))).To(Succeed())
+			Expect(s.here.Patch(ctx, handler, client.MergeFrom(before))).To(Succeed())
 			Eventually(s.phase(ctx, "check")).Should(Equal(disabled), "the default one is changed")
 		})
 
 	onOpenShift("C66: a node of the control plane is remediated only if etcd can do without it", mode{}, func(ctx context.Context, s *scene) {
 		const etcd = "openshift-etcd"
-		Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Namespace(etcd)))).To(Succeed())
+		Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, builders.Namespace(etcd)))).To(Succeed())
 		guards := map[string]string{"app": "guard"}
 		pdb := &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "etcd-guard-pdb"},
@@ -192,20 +205,20 @@ var _ = Describe("On OpenShift", Serial, func() {
 		s.fails(ctx, "c1")
 		forbidden("c1") // there is no budget at all
 
-		Expect(here.Create(ctx, pdb)).To(Succeed())
+		Expect(s.here.Create(ctx, pdb)).To(Succeed())
 		guard := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guard-c1", Labels: guards},
 			Spec:       corev1.PodSpec{NodeName: s.called("c1"), Containers: []corev1.Container{{Name: "guard", Image: "guard"}}},
 		}
-		Expect(here.Create(ctx, guard)).To(Succeed())
+		Expect(s.here.Create(ctx, guard)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(here.Delete(ctx, pdb)).To(Succeed())
-			Expect(here.Delete(ctx, guard, client.GracePeriodSeconds(0))).To(Succeed())
+			Expect(s.here.Delete(ctx, pdb)).To(Succeed())
+			Expect(s.here.Delete(ctx, guard, client.GracePeriodSeconds(0))).To(Succeed())
 		})
 		ready := func(status corev1.ConditionStatus) {
 			GinkgoHelper()
 			guard.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
-			Expect(here.Status().Update(ctx, guard)).To(Succeed())
+			Expect(s.here.Status().Update(ctx, guard)).To(Succeed())
 			s.clock.Step(time.Minute)
 			s.looks("check")
 		}
@@ -228,15 +241,15 @@ var _ = Describe("On OpenShift", Serial, func() {
 		ready(corev1.ConditionTrue)
 		s.clock.Step(time.Minute)
 		pdb.Status.DisruptionsAllowed = 1
-		Expect(here.Status().Update(ctx, pdb)).To(Succeed())
+		Expect(s.here.Status().Update(ctx, pdb)).To(Succeed())
 		s.fails(ctx, "c1")
 		s.request(ctx, "c1")
 	})
 
 	onOpenShift("C70: the Machine that a node names owns its request, if it is in the namespace of the template", mode{}, func(ctx context.Context, s *scene) {
 		near, far := theirs(theirMachine, s.name, "near", map[string]any{}), theirs(theirMachine, s.elsewhere, "far", map[string]any{})
-		Expect(here.Create(ctx, near)).To(Succeed())
-		Expect(here.Create(ctx, far)).To(Succeed())
+		Expect(s.here.Create(ctx, near)).To(Succeed())
+		Expect(s.here.Create(ctx, far)).To(Succeed())
 		s.workers(ctx, 5)
 		s.changeNode(ctx, "w1", annotated(map[string]string{"machine.openshift.io/machine": s.name + "/near"}))
 		s.changeNode(ctx, "w2", annotated(map[string]string{"machine.openshift.io/machine": s.elsewhere + "/far"}))

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("As medik8s does, a check", func() {
-	inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *scene) {
 		soft := s.template(ctx, reboot, "soft")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(soft))
@@ -136,7 +136,7 @@ var _ = Describe("As medik8s does, a check", func() {
 			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 		})
 
-	inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -268,5 +268,5 @@ func (s *scene) deleteTemplate(ctx context.Context, r remediator, name string) {
 	t.SetGroupVersionKind(r.templates())
 	t.SetName(name)
 	t.SetNamespace(s.name)
-	Expect(here.Delete(ctx, t)).To(Succeed())
+	Expect(s.here.Delete(ctx, t)).To(Succeed())
 }

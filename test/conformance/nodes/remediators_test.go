@@ -78,13 +78,13 @@ func anything(kind schema.GroupVersionKind, scope apiextensionsv1.ResourceScope)
 }
 
 // install installs kinds, and returns when they are served.
-func install(ctx context.Context, crds ...*apiextensionsv1.CustomResourceDefinition) {
+func install(ctx context.Context, to client.Client, crds ...*apiextensionsv1.CustomResourceDefinition) {
 	GinkgoHelper()
 	objects := make([]client.Object, 0, len(crds))
 	for _, crd := range crds {
 		crd.TypeMeta = metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
 		objects = append(objects, crd)
 	}
-	Expect(builders.Apply(ctx, here, objects...)).To(Succeed())
+	Expect(builders.Apply(ctx, to, objects...)).To(Succeed())
 	Expect(envtest.WaitForCRDs(plane.Config(), crds, envtest.CRDInstallOptions{MaxTime: time.Minute, PollInterval: 100 * time.Millisecond})).To(Succeed())
 }

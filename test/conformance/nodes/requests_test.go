@@ -28,7 +28,7 @@ func (s *scene) template(ctx context.Context, r remediator, name string, edits .
 	for _, edit := range edits {
 		edit(t)
 	}
-	Expect(builders.Apply(ctx, here, t)).To(Succeed())
+	Expect(builders.Apply(ctx, s.here, t)).To(Succeed())
 	s.kinds[r] = true
 	return corev1.ObjectReference{APIVersion: t.GetAPIVersion(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
 }
@@ -57,18 +57,18 @@ func (s *scene) allRequests(ctx context.Context) []*unstructured.Unstructured {
 	for r := range s.kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(r.kind)
-		if err := here.List(ctx, list); err != nil {
+		if err := s.here.List(ctx, list); err != nil {
 			continue // the kind was not installed, or is no more
 		}
 		for i := range list.Items {
 			if u := &list.Items[i]; strings.HasPrefix(u.GetNamespace()+u.GetName(), s.name) {
-				s.births.when(u.GetUID()) // not later than the test knows of it: it may let time leap
+				s.born(u) // not later than the test knows of it: it may let time leap
 				all = append(all, u)
 			}
 		}
 	}
 	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int {
-		if order := s.births.when(a.GetUID()).Compare(s.births.when(b.GetUID()).Time); order != 0 {
+		if order := s.born(a).Compare(s.born(b)); order != 0 {
 			return order
 		}
 		return strings.Compare(a.GetKind()+a.GetName(), b.GetKind()+b.GetName())
@@ -134,7 +134,7 @@ func (s *scene) again(ctx context.Context, req *unstructured.Unstructured) *unst
 	GinkgoHelper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(req.GroupVersionKind())
-	err := here.Get(ctx, client.ObjectKeyFromObject(req), u)
+	err := s.here.Get(ctx, client.ObjectKeyFromObject(req), u)
 	if client.IgnoreNotFound(err) == nil && err != nil || err == nil && u.GetUID() != req.GetUID() {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (s *scene) rewrite(ctx context.Context, req *unstructured.Unstructured, cha
 	Expect(u).NotTo(BeNil())
 	before := u.DeepCopy()
 	change(u)
-	Expect(here.Patch(ctx, u, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Patch(ctx, u, client.MergeFrom(before))).To(Succeed())
 }
 
 const keep = "test.kubemend.io/keep"
@@ -206,11 +206,11 @@ func (s *scene) says(ctx context.Context, req *unstructured.Unstructured, kind s
 		"type": kind, "status": string(status), "reason": "Test", "message": "", "lastTransitionTime": s.clock.Now().UTC().Format("2006-01-02T15:04:05Z"),
 	})
 	Expect(unstructured.SetNestedSlice(u.Object, conditions, "status", "conditions")).To(Succeed())
-	Expect(here.Status().Patch(ctx, u, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Status().Patch(ctx, u, client.MergeFrom(before))).To(Succeed())
 }
 
 // isDeleted lets somebody delete a request.
 func (s *scene) isDeleted(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
-	Expect(here.Delete(ctx, req.DeepCopy())).To(Succeed())
+	Expect(s.here.Delete(ctx, req.DeepCopy())).To(Succeed())
 }

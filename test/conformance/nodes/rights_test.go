@@ -58,7 +58,7 @@ func aggregates(ctx context.Context, name string, r remediator, verbs ...string)
 // withRights is a spec in which the controller may do only what its roles allow.
 func withRights(text string, m mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	It(text, func(ctx SpecContext) {
+	It(text, needsServer, func(ctx SpecContext) {
 		grants(ctx)
 		s := newScene(ctx, m)
 		defer s.end()

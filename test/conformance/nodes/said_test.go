@@ -98,10 +98,17 @@ const yes = "True/Allowed"
 
 // events are the events of a reason about a check, as "Type note", each as often as it was told.
 func (s *scene) events(ctx context.Context, check, reason string) func() []string {
+	if s.memory != nil {
+		return func() []string {
+			GinkgoHelper()
+			Expect(s.memory.Settle()).To(Succeed())
+			return s.notes.of(s, check, reason)
+		}
+	}
 	return func() []string {
 		GinkgoHelper()
 		list := &eventsv1.EventList{}
-		Expect(here.List(ctx, list, client.InNamespace("default"))).To(Succeed())
+		Expect(s.here.List(ctx, list, client.InNamespace("default"))).To(Succeed())
 		found := []string{}
 		for i := range list.Items {
 			e := &list.Items[i]
@@ -124,7 +131,7 @@ func (s *scene) events(ctx context.Context, check, reason string) func() []strin
 func (s *scene) lease(ctx context.Context, node string) *coordinationv1.Lease {
 	GinkgoHelper()
 	l := &coordinationv1.Lease{}
-	err := here.Get(ctx, client.ObjectKey{Namespace: s.leases, Name: "node-" + s.called(node)}, l)
+	err := s.here.Get(ctx, client.ObjectKey{Namespace: s.leases, Name: "node-" + s.called(node)}, l)
 	if client.IgnoreNotFound(err) == nil && err != nil {
 		return nil
 	}
@@ -144,8 +151,11 @@ func (s *scene) holder(ctx context.Context, node string) func() string {
 }
 
 // metric is the value of a series, the sum of a histogram's observations counting as one; -1 if there is none.
-func metric(name string, labels map[string]string) float64 {
+func (s *scene) metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
+	if s.memory != nil {
+		Expect(s.memory.Settle()).To(Succeed())
+	}
 	families, err := metrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range families {
@@ -179,6 +189,10 @@ func metric(name string, labels map[string]string) float64 {
 // said reports how often the controller has said something in its log.
 func (s *scene) said(text string) func() int {
 	return func() int {
+		GinkgoHelper()
+		if s.memory != nil {
+			Expect(s.memory.Settle()).To(Succeed())
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		n := 0

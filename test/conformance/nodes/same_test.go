@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("As medik8s does,", func() {
-	inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
+	everywhere.inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
 		func(ctx context.Context, s *scene) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
@@ -58,7 +58,7 @@ var _ = Describe("As medik8s does,", func() {
 			Expect(is.Resource).To(Equal(corev1.ObjectReference{
 				APIVersion: "test.kubemend.io/v1alpha1", Kind: "RebootRemediation", Namespace: s.name, Name: req.GetName(), UID: req.GetUID(),
 			}))
-			born := s.births.when(req.GetUID())
+			born := metav1.NewTime(s.born(req))
 			Expect(is.Started.Equal(&born)).To(BeTrue())
 			Expect(is.TemplateName).To(Equal("soft"))
 			Expect(is.TimedOut).To(BeNil())
@@ -107,7 +107,7 @@ var _ = Describe("As medik8s does,", func() {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
 			foreign := reboot.object(s.name, s.called("w3"))
-			Expect(here.Create(ctx, foreign)).To(Succeed())
+			Expect(s.here.Create(ctx, foreign)).To(Succeed())
 			s.check(ctx, "check", s.by(template))
 			s.fails(ctx, "w1")
 			req := s.request(ctx, "w1")
@@ -139,10 +139,10 @@ var _ = Describe("As medik8s does,", func() {
 		Expect(flag()).To(BeEmpty())
 		s.clock.Step(2 * time.Minute)
 		Eventually(flag).Should(Equal("flagon"))
-		Eventually(metric).WithArguments("nodehealthcheck_old_remediation_cr", series).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("nodehealthcheck_old_remediation_cr", series).Should(BeEquivalentTo(1))
 		s.clock.Step(48 * time.Hour)
 		s.looks("check")
-		Expect(metric("nodehealthcheck_old_remediation_cr", series)).To(BeEquivalentTo(1))
+		Expect(s.metric("nodehealthcheck_old_remediation_cr", series)).To(BeEquivalentTo(1))
 	})
 
 	inModes("C36, W24: a request that somebody else made keeps the node for them, is not touched, and is told of", modes[:1],
@@ -152,7 +152,7 @@ var _ = Describe("As medik8s does,", func() {
 			foreign := reboot.object(s.name, s.called("w1"))
 			foreign.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: s.called("w1"), nhcv1.TemplateNameAnnotation: "soft"})
 			foreign.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.called("w1"), UID: s.getNode(ctx, "w1").UID}})
-			Expect(here.Create(ctx, foreign)).To(Succeed())
+			Expect(s.here.Create(ctx, foreign)).To(Succeed())
 			s.check(ctx, "check", s.by(template))
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 
@@ -173,7 +173,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 		})
 
-	inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *scene) {
 		soft, hard := s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
 		s.workers(ctx, 3)
 		s.check(ctx, "one", s.by(soft))

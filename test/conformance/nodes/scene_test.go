@@ -20,8 +20,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/inmemory"
 	"github.com/kubemend/kubemend/test/pace"
-	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -70,32 +70,46 @@ type scene struct {
 	// elsewhere is another namespace of the scene, missing is one that does not exist.
 	elsewhere, missing string
 	leases             string // the namespace of the leases, which does not exist at first
-	clock              patient
-	births             *births
-	plan               *gateway.Plan
-	kill               func()
-	ears               *ears // nil while there is no controller
-	tells              *teller
-	kinds              map[remediator]bool // of which there are templates
-	nodes              []string
-	checks             []string
+	clock              clock
+	// here is the client of all but the controller. In memory the controller has done all that it has to do before an answer.
+	here client.Client
+	// memory is the controller of a scene in memory; nil at the API server.
+	memory *inmemory.Program
+	pace   patient // the clock of a scene at the API server
+	births *births
+	plan   *gateway.Plan
+	kill   func()
+	ears   *ears // nil while there is no controller
+	tells  *teller
+	notes  *notes              // the events of a scene in memory
+	kinds  map[remediator]bool // of which there are templates
+	nodes  []string
+	checks []string
 
 	mu  sync.Mutex
 	log []string
 }
 
+// clock is that of a scene: at the API server it goes as ours does, in memory only as far as the controller needs it to. It leaps by Step.
+type clock interface {
+	Now() time.Time
+	Step(d time.Duration)
+}
+
+// newScene makes a scene at the API server.
 func newScene(ctx context.Context, m mode) *scene {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
 	Expect(here.Create(ctx, namespace)).To(Succeed())
 	name := namespace.Name
 	s := &scene{
-		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
+		here: here, mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kill: func() {}, kinds: map[remediator]bool{},
 	}
-	s.clock = patient{Clock: pace.New(), scene: s}
+	s.pace = patient{Clock: pace.New(), scene: s}
+	s.clock = s.pace
 	s.births = &births{now: s.clock.Now, of: map[types.UID]metav1.Time{}}
-	Expect(here.Create(ctx, builders.Namespace(s.elsewhere))).To(Succeed())
+	Expect(s.here.Create(ctx, builders.Namespace(s.elsewhere))).To(Succeed())
 	s.begin(0, "")
 	return s
 }
@@ -111,13 +125,19 @@ func (s *scene) end() {
 		AddReportEntry(fmt.Sprintf("%s in %s", s.mode, s.name), s.tell(ctx))
 	}
 	s.kill()
-	s.clock.Stop()
+	if s.memory != nil {
+		if failure != nil {
+			panic(failure)
+		}
+		return
+	}
+	s.pace.Stop()
 	// Other scenes see what has no namespace, though not these.
 	for _, name := range s.nodes {
-		_ = here.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})
+		_ = s.here.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})
 	}
 	for _, name := range s.checks {
-		_ = here.Delete(ctx, &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})
+		_ = s.here.Delete(ctx, &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})
 	}
 	if failure != nil {
 		panic(failure)
@@ -129,21 +149,24 @@ func (s *scene) tell(ctx context.Context) string {
 	var text strings.Builder
 	for _, name := range s.checks {
 		check := &nhcv1.NodeHealthCheck{}
-		if err := here.Get(ctx, client.ObjectKey{Name: s.called(name)}, check); err == nil {
+		if err := s.here.Get(ctx, client.ObjectKey{Name: s.called(name)}, check); err == nil {
 			_, _ = fmt.Fprintf(&text, "check %s: %+v\n", name, check.Status)
 		}
 	}
 	for _, name := range s.nodes {
 		node := &corev1.Node{}
-		if err := here.Get(ctx, client.ObjectKey{Name: s.called(name)}, node); err == nil {
+		if err := s.here.Get(ctx, client.ObjectKey{Name: s.called(name)}, node); err == nil {
 			_, _ = fmt.Fprintf(&text, "node %s: %v %v %v\n", name, node.Labels, node.Annotations, node.Status.Conditions)
 		}
 	}
 	for _, r := range s.allRequests(ctx) {
 		_, _ = fmt.Fprintf(&text, "%s %s/%s: %v %v\n", r.GetKind(), r.GetNamespace(), r.GetName(), r.Object["metadata"], r.Object["status"])
 	}
-	written, _ := s.plan.Written()
-	_, _ = fmt.Fprintf(&text, "written: %q, it is %s", written, s.clock.Now().UTC().Format(time.RFC3339))
+	if s.plan != nil {
+		written, _ := s.plan.Written()
+		_, _ = fmt.Fprintf(&text, "written: %q\n", written)
+	}
+	_, _ = fmt.Fprintf(&text, "it is %s", s.clock.Now().UTC().Format(time.RFC3339))
 	return text.String()
 }
 
@@ -153,39 +176,82 @@ func (s *scene) called(name string) string { return s.name + "-" + name }
 // short is the other way round.
 func (s *scene) short(name string) string { return strings.TrimPrefix(name, s.name+"-") }
 
+// places are those at which a spec is told: in memory if nothing else is said. One that is told at both is two specs.
+type places struct{ memory, server bool }
+
+var (
+	// inMemory is for what an API server adds nothing to.
+	inMemory = places{memory: true}
+	// atServer is for what only an API server knows: schemas, the status subresource, watches, finalizers, rights, kinds that come and go.
+	atServer = places{server: true}
+	// everywhere is for the samples that are told at an API server too. There it is the first mode alone: the others write the same.
+	everywhere = places{memory: true, server: true}
+)
+
 // in is a spec that is told in one mode.
-func in(m mode, text string, tell func(context.Context, *scene)) {
+func (p places) in(m mode, text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	It(text, func(ctx SpecContext) {
-		s := newScene(ctx, m)
-		defer s.end()
-		s.start()
-		tell(ctx, s)
-	})
+	p.inModes(text, []mode{m}, tell)
 }
 
 // once is a spec about a check with one template.
-func once(text string, tell func(context.Context, *scene)) {
+func (p places) once(text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	in(mode{}, text, tell)
+	p.in(mode{}, text, tell)
 }
 
-// inEveryMode is a spec that is told in all modes, at the same time.
+// inEveryMode is a spec that is told in all modes.
+func (p places) inEveryMode(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	p.inModes(text, modes, tell)
+}
+
+func (p places) inModes(text string, modes []mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	if p.memory {
+		It(text, func(ctx SpecContext) {
+			for _, m := range modes {
+				play(ctx, newSceneInMemory(ctx, m), tell)
+			}
+		})
+	}
+	if p.server {
+		It(text+atAServer, needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
+	}
+}
+
+// atAServer ends the names of specs that are told at an API server.
+const atAServer = " (at an API server)"
+
+func in(m mode, text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.in(m, text, tell)
+}
+
+func once(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.once(text, tell)
+}
+
 func inEveryMode(text string, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	inModes(text, modes, tell)
+	inMemory.inEveryMode(text, tell)
 }
 
 func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 	GinkgoHelper()
-	It(text, func(ctx SpecContext) {
-		spec.AtOnce(crowd, len(modes), func(i int) {
-			s := newScene(ctx, modes[i])
-			defer s.end()
-			s.start()
-			tell(ctx, s)
-		})
-	})
+	inMemory.inModes(text, modes, tell)
+}
+
+// needsServer labels the specs that need an API server.
+var needsServer = Label("server")
+
+// play tells a spec in a scene.
+func play(ctx context.Context, s *scene, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	defer s.end()
+	s.start()
+	tell(ctx, s)
 }
 
 // crowd is how many scenes are played at the same time.
@@ -200,7 +266,7 @@ func (s *scene) check(ctx context.Context, name string, edits ...func(*nhcv1.Nod
 	for _, edit := range edits {
 		edit(c)
 	}
-	Expect(here.Create(ctx, c)).To(Succeed())
+	Expect(s.here.Create(ctx, c)).To(Succeed())
 	s.checks = append(s.checks, name)
 	return c
 }
@@ -250,14 +316,14 @@ func (s *scene) change(ctx context.Context, name string, change func(*nhcv1.Node
 	c := s.get(ctx, name)
 	before := c.DeepCopy()
 	change(c)
-	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 }
 
 // get reads a check.
 func (s *scene) get(ctx context.Context, name string) *nhcv1.NodeHealthCheck {
 	GinkgoHelper()
 	c := &nhcv1.NodeHealthCheck{}
-	Expect(here.Get(ctx, client.ObjectKey{Name: s.called(name)}, c)).To(Succeed())
+	Expect(s.here.Get(ctx, client.ObjectKey{Name: s.called(name)}, c)).To(Succeed())
 	return c
 }
 
@@ -270,9 +336,9 @@ func (s *scene) node(ctx context.Context, name string, edits ...func(*corev1.Nod
 	}
 	n.Status.Conditions = []corev1.NodeCondition{s.condition(corev1.NodeReady, corev1.ConditionTrue, time.Hour)}
 	status := n.Status
-	Expect(here.Create(ctx, n)).To(Succeed())
+	Expect(s.here.Create(ctx, n)).To(Succeed())
 	n.Status = status
-	Expect(here.Status().Update(ctx, n)).To(Succeed())
+	Expect(s.here.Status().Update(ctx, n)).To(Succeed())
 	s.nodes = append(s.nodes, name)
 	return n
 }
@@ -316,7 +382,7 @@ func (s *scene) reports(ctx context.Context, name string, kind corev1.NodeCondit
 	n := s.getNode(ctx, name)
 	before := n.DeepCopy()
 	builders.Reports(n, s.condition(kind, status, ago))
-	Expect(here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 
 // fails makes nodes unhealthy, for long enough to be remediated.
@@ -338,7 +404,7 @@ func (s *scene) recovers(ctx context.Context, names ...string) {
 func (s *scene) getNode(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
 	n := &corev1.Node{}
-	Expect(here.Get(ctx, client.ObjectKey{Name: s.called(name)}, n)).To(Succeed())
+	Expect(s.here.Get(ctx, client.ObjectKey{Name: s.called(name)}, n)).To(Succeed())
 	return n
 }
 
@@ -348,11 +414,11 @@ func (s *scene) changeNode(ctx context.Context, name string, change func(*corev1
 	n := s.getNode(ctx, name)
 	before := n.DeepCopy()
 	change(n)
-	Expect(here.Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 
 // loses deletes a node.
 func (s *scene) loses(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(here.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})).To(Succeed())
+	Expect(s.here.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})).To(Succeed())
 }

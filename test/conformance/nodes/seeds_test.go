@@ -32,7 +32,7 @@ func (s *scene) manifest(ctx context.Context, file string) {
 		u.SetLabels(map[string]string{sceneLabel: s.name})
 		Expect(unstructured.SetNestedField(u.Object, s.name, "spec", "remediationTemplate", "namespace")).To(Succeed())
 	}
-	Expect(builders.Apply(ctx, here, u)).To(Succeed())
+	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
 }
 
 // Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16 to 0.19, 0.21 to 0.23, 2.9, 2.15 (C32, C34), 0.6, 0.12
@@ -40,7 +40,7 @@ func (s *scene) manifest(ctx context.Context, file string) {
 // (C33), 2.11 (C65), 2.12 (C35), 2.13, 2.14, 2.17, 2.18 (ladders), 2.2 (telling). Most rows are also shown, one by one, by the tests of package
 // nodehealthcheck.
 var _ = Describe("The manifests of", func() {
-	once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *scene) {
 		s.kinds[provider] = true
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
@@ -66,7 +66,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w3")).To(BeEmpty())
 	})
 
-	once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
 		s.template(ctx, pill, "group-x")
 		worker := labelled("node-role.kubernetes.io/worker", "")
 		for _, name := range []string{"a", "b", "c"} {

@@ -48,10 +48,18 @@ func TestNodeConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	RunSpecs(t, "Node conformance")
+	spec.InRules(t)
+	suite, reporter := GinkgoConfiguration()
+	if testing.Short() {
+		suite.LabelFilter = "!" + needsServer[0]
+	}
+	RunSpecs(t, "Node conformance", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	if testing.Short() {
+		return
+	}
 	var err error
 	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true})
 	Expect(err).NotTo(HaveOccurred())
@@ -71,7 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, r := range remediators {
 		all = append(all, r.crds()...)
 	}
-	install(ctx, all...)
+	install(ctx, here, all...)
 }, NodeTimeout(3*time.Minute))
 
 // counts reports whether c is a write that has an effect on the world. Events have none.

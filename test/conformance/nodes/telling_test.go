@@ -42,11 +42,11 @@ func (s *scene) heartbeat(ctx context.Context, name string) {
 		n.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(n.Status.Conditions[i].LastHeartbeatTime.Add(time.Second))
 	}
 	n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{name}, SizeBytes: int64(len(n.Status.Images))})
-	Expect(here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
+	Expect(s.here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 
 var _ = Describe("A check tells", func() {
-	inEveryMode("nothing new while nothing changes: it writes nothing, sends no events, and no heartbeat wakes it", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("nothing new while nothing changes: it writes nothing, sends no events, and no heartbeat wakes it", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.check(ctx, "strict", s.by(s.template(ctx, replace, "hard")), minHealthy("100%"))
@@ -61,13 +61,13 @@ var _ = Describe("A check tells", func() {
 			s.looks(c)
 		}
 		s.isQuiet()
-		before, told, looks := s.world(ctx), s.tells.told.Load(), s.controller().Counts()
+		before, told, looks := s.world(ctx), s.tells.told.Load(), s.passes()
 		for _, n := range s.nodes {
 			s.heartbeat(ctx, n)
 			before["node "+n] = s.getNode(ctx, n).ResourceVersion
 		}
 		s.hears(ctx)
-		Consistently(s.controller().Counts).Should(Equal(looks))
+		Consistently(s.passes).Should(Equal(looks))
 		for _, c := range s.checks {
 			s.look(c)
 		}
@@ -104,34 +104,34 @@ var _ = Describe("A check tells", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
 		due := s.getNode(ctx, "w1").Status.Conditions[0].LastTransitionTime.Add(patience)
-		Eventually(metric).WithArguments("kubemend_nodehealthcheck_targets", ours("state", "suspect")).Should(BeEquivalentTo(1))
-		Eventually(metric).WithArguments("kubemend_nodehealthcheck_next_deadline_timestamp_seconds", ours()).Should(BeEquivalentTo(due.Unix()))
-		Expect(metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(-1))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_targets", ours("state", "suspect")).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_next_deadline_timestamp_seconds", ours()).Should(BeEquivalentTo(due.Unix()))
+		Expect(s.metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(-1))
 		s.clock.Step(patience)
 		s.request(ctx, "w1")
-		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", first).Should(BeEquivalentTo(1))
-		Expect(metric("kubemend_nodehealthcheck_targets", ours("state", "unhealthy"))).To(BeEquivalentTo(1))
-		Expect(metric("kubemend_nodehealthcheck_targets", ours("state", "healthy"))).To(BeEquivalentTo(4))
-		Eventually(metric).WithArguments("kubemend_nodehealthcheck_remediations_in_flight", ours()).Should(BeEquivalentTo(1))
-		Expect(metric("kubemend_nodehealthcheck_remediations_started_total", ours("kind", "RebootRemediation"))).To(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", first).Should(BeEquivalentTo(1))
+		Expect(s.metric("kubemend_nodehealthcheck_targets", ours("state", "unhealthy"))).To(BeEquivalentTo(1))
+		Expect(s.metric("kubemend_nodehealthcheck_targets", ours("state", "healthy"))).To(BeEquivalentTo(4))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_remediations_in_flight", ours()).Should(BeEquivalentTo(1))
+		Expect(s.metric("kubemend_nodehealthcheck_remediations_started_total", ours("kind", "RebootRemediation"))).To(BeEquivalentTo(1))
 		s.clock.Step(step)
 		s.latest(ctx, "w1", 2)
-		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", second).Should(BeEquivalentTo(1))
-		Expect(metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(1))
-		Expect(metric("nodehealthcheck_unhealthy_node_duration_seconds", first)).To(BeEquivalentTo(-1))
+		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", second).Should(BeEquivalentTo(1))
+		Expect(s.metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(1))
+		Expect(s.metric("nodehealthcheck_unhealthy_node_duration_seconds", first)).To(BeEquivalentTo(-1))
 
 		s.fails(ctx, "w2", "w3")
-		Eventually(metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "TooManyUnhealthy")).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "TooManyUnhealthy")).Should(BeEquivalentTo(1))
 		s.recovers(ctx, "w1", "w2", "w3")
-		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", first).Should(BeEquivalentTo(0))
-		Eventually(metric).WithArguments("nodehealthcheck_ongoing_remediation", second).Should(BeEquivalentTo(0))
-		Eventually(metric).WithArguments("nodehealthcheck_unhealthy_node_duration_seconds", first).Should(BeEquivalentTo(1))
-		Eventually(metric).WithArguments("nodehealthcheck_unhealthy_node_duration_seconds", second).Should(BeEquivalentTo(1))
-		Eventually(metric).WithArguments("kubemend_nodehealthcheck_remediations_finished_total", ours("result", "recovered")).Should(BeNumerically(">=", 1))
-		Eventually(metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
+		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", first).Should(BeEquivalentTo(0))
+		Eventually(s.metric).WithArguments("nodehealthcheck_ongoing_remediation", second).Should(BeEquivalentTo(0))
+		Eventually(s.metric).WithArguments("nodehealthcheck_unhealthy_node_duration_seconds", first).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("nodehealthcheck_unhealthy_node_duration_seconds", second).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_remediations_finished_total", ours("result", "recovered")).Should(BeNumerically(">=", 1))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
 	})
 
-	once("seed 2.2: what changes within a moment: nodes, their conditions and the check itself", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 2.2: what changes within a moment: nodes, their conditions and the check itself", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -152,10 +152,10 @@ var _ = Describe("A check tells", func() {
 // isQuiet waits until the controller has looked at nothing for a while: what it has heard of last, it may look at a moment later.
 func (s *scene) isQuiet() {
 	GinkgoHelper()
-	last := s.controller().Counts()
+	last := s.passes()
 	Eventually(func() bool {
 		before := last
-		last = s.controller().Counts()
+		last = s.passes()
 		return maps.Equal(before, last)
 	}).MustPassRepeatedly(10).Should(BeTrue())
 }

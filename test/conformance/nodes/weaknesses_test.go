@@ -206,7 +206,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 			s.looks("check")
 			s.clock.Step(48*time.Hour + time.Minute)
 			Eventually(s.annotation(ctx, req, nhcv1.OldRequestAnnotation)).Should(Equal("flagon"))
-			Eventually(metric).WithArguments("nodehealthcheck_old_remediation_cr", map[string]string{
+			Eventually(s.metric).WithArguments("nodehealthcheck_old_remediation_cr", map[string]string{
 				"name": s.called("w1"), "namespace": s.name,
 			}).Should(BeEquivalentTo(1))
 		})
@@ -217,7 +217,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.workers(ctx, 7)
 		foreign := reboot.object(s.name, s.called("w1"))
 		foreign.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: s.called("w1"), nhcv1.TemplateNameAnnotation: "another"})
-		Expect(here.Create(ctx, foreign)).To(Succeed())
+		Expect(s.here.Create(ctx, foreign)).To(Succeed())
 		s.check(ctx, "check", s.by(template))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		s.storm(ctx, "check", "w1", "w2", "w3")
@@ -247,7 +247,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.workers(ctx, 3)
 		n := s.getNode(ctx, "w1")
 		n.Status.Conditions = nil
-		Expect(here.Status().Update(ctx, n)).To(Succeed())
+		Expect(s.here.Status().Update(ctx, n)).To(Succeed())
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
@@ -268,7 +268,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		before := s.get(ctx, "check").Status.UnhealthyNodes
 		c := s.get(ctx, "check")
 		c.Status = nhcv1.NodeHealthCheckStatus{}
-		Expect(here.Status().Update(ctx, c)).To(Succeed())
+		Expect(s.here.Status().Update(ctx, c)).To(Succeed())
 		s.looks("check")
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{now}))
 		Expect(s.get(ctx, "check").Status.UnhealthyNodes[0].Remediations[0].TimedOut).NotTo(BeNil())
@@ -277,14 +277,14 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard", "SelfNodeRemediation/last"}))
 	})
 
-	once("W32: does not adopt what one of the same name has left behind, but ends it and begins anew", func(ctx context.Context, s *scene) {
+	everywhere.once("W32: does not adopt what one of the same name has left behind, but ends it and begins anew", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		template := s.template(ctx, reboot, "soft")
 		c := s.check(ctx, "check", s.by(template))
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
-		Expect(here.Delete(ctx, c)).To(Succeed())
+		Expect(s.here.Delete(ctx, c)).To(Succeed())
 		s.check(ctx, "check", s.by(template))
 		Eventually(func() bool {
 			found := s.about(ctx, "w1")

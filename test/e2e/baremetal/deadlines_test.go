@@ -22,7 +22,7 @@ import (
 // twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
 const twoDeadlines = 6 * time.Minute
 
-// Who waits for a deadline waits for minutes, so these wait together: what is broken first is looked at last.
+// A deadline is at least 100 s away, so these stories wait together: what is broken first is looked at last, and a cluster is moved meanwhile.
 var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	var dead, lame story
 
@@ -73,6 +73,9 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 			lonely.nothingIsLeft(ctx, s.host, s.name)
 		}
 	}, SpecTimeout(2*specPatience))
+
+	It("keeps no other cluster from being moved: clusterctl waits until its host is released, and then the power cycle goes on where it was",
+		clusterIsMoved, SpecTimeout(specPatience+4*time.Minute))
 
 	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
 		rack.replaced(ctx, dead)

@@ -36,54 +36,53 @@ import (
 	"github.com/kubemend/kubemend/test/spec"
 )
 
-var _ = Describe("A cluster that clusterctl moves in the middle of a power cycle", func() {
-	It("waits until its host is let go, and then the power cycle goes on where it was", func(ctx SpecContext) {
-		By("starting the management cluster that it is to be moved to")
-		target := &pivot{}
-		target.start(ctx)
+// clusterIsMoved has clusterctl move two clusters in the middle of a power cycle, one for each kind of remediation.
+func clusterIsMoved(ctx SpecContext) {
+	By("starting the management cluster that it is to be moved to")
+	target := &pivot{}
+	target.start(ctx)
 
-		By("losing a node, of which a volume is not detached")
-		travels := []*journey{target.journey(ctx, ours), target.journey(ctx, theirs)} // together, since each takes minutes
-		for _, j := range travels {
-			j.loseNode(ctx)
-		}
-		for _, j := range travels {
-			Eventually(func() bool { return outOfService(j.Node(ctx, j.lost)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
-			Expect(j.remembers(ctx, here)).To(Equal(memory{State: "MovingWorkload", Attempt: 1}))
-		}
+	By("losing a node, of which a volume is not detached")
+	travels := []*journey{target.journey(ctx, ours), target.journey(ctx, theirs)} // together, since each takes minutes
+	for _, j := range travels {
+		j.loseNode(ctx)
+	}
+	for _, j := range travels {
+		Eventually(func() bool { return outOfService(j.Node(ctx, j.lost)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+		Expect(j.remembers(ctx, here)).To(Equal(memory{State: "MovingWorkload", Attempt: 1}))
+	}
 
-		By("moving the cluster, which has to wait")
-		for _, j := range travels {
-			j.move(ctx)
-			Eventually(func() *bool { return j.now(ctx, here).Spec.Paused }).Should(HaveValue(BeTrue()))
-		}
-		for _, j := range travels {
-			Consistently(j.ended).ShouldNot(Receive())
-			Expect(j.now(ctx, target.client)).To(BeNil(), "nothing is moved while a host is held off")
-			Expect(j.Host(j.lost).Powered()).To(BeFalse())
-		}
+	By("moving the cluster, which has to wait")
+	for _, j := range travels {
+		j.move(ctx)
+		Eventually(func() *bool { return j.now(ctx, here).Spec.Paused }).Should(HaveValue(BeTrue()))
+	}
+	for _, j := range travels {
+		Consistently(j.ended).ShouldNot(Receive())
+		Expect(j.now(ctx, target.client)).To(BeNil(), "nothing is moved while a host is held off")
+		Expect(j.Host(j.lost).Powered()).To(BeFalse())
+	}
 
-		By("detaching the volume")
-		for _, j := range travels {
-			Expect(j.There.Delete(ctx, j.volume)).To(Succeed())
-		}
-		for _, j := range travels {
-			Eventually(j.ended).WithTimeout(3 * time.Minute).Should(Receive(BeNil()))
-			Eventually(func() *clusterv1.Cluster { return j.now(ctx, here) }).Should(BeNil())
-			Expect(j.now(ctx, target.client)).NotTo(BeNil())
-			Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt goes on")
-		}
+	By("detaching the volume")
+	for _, j := range travels {
+		Expect(j.There.Delete(ctx, j.volume)).To(Succeed())
+	}
+	for _, j := range travels {
+		Eventually(j.ended).WithTimeout(3 * time.Minute).Should(Receive(BeNil()))
+		Eventually(func() *clusterv1.Cluster { return j.now(ctx, here) }).Should(BeNil())
+		Expect(j.now(ctx, target.client)).NotTo(BeNil())
+		Expect(j.remembers(ctx, target.client)).To(HaveField("Attempt", 1), "the attempt goes on")
+	}
 
-		By("waiting until the machine is well, in its new management cluster")
-		for _, j := range travels {
-			Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
-			Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a machine that is well is not remediated")
-			Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
-			Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
-			j.nothingIsLeft(ctx)
-		}
-	}, SpecTimeout(specPatience+4*time.Minute))
-})
+	By("waiting until the machine is well, in its new management cluster")
+	for _, j := range travels {
+		Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
+		Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a machine that is well is not remediated")
+		Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
+		Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
+		j.nothingIsLeft(ctx)
+	}
+}
 
 // pivot is a second management cluster.
 type pivot struct {

@@ -60,6 +60,7 @@ func TestBareMetal(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
+	spec.InRules(t)
 	RunSpecs(t, "Bare metal")
 }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// nearEnough is how near to the announced moment that has to happen which was announced.
-const nearEnough = time.Second
+// nearEnough is how near to the announced moment the announced event has to happen. What is announced is at least 8 s away, and a busy machine may
+// be late; the report entries of the specs say by how much.
+const nearEnough = 5 * time.Second
 
 var _ = Describe("Of a worker whose kubelet falls silent", func() {
 	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })

@@ -48,6 +48,7 @@ func TestCommandLine(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
+	spec.InRules(t)
 	RunSpecs(t, "Command line")
 }
 

@@ -20,6 +20,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const (
@@ -43,6 +45,7 @@ func TestRelease(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	spec.InRules(t)
 	RunSpecs(t, "Release")
 }
 

@@ -59,6 +59,7 @@ func TestRights(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	spec.InRules(t)
 	RunSpecs(t, "Rights")
 }
 

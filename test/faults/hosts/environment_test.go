@@ -1,0 +1,373 @@
+// Package hosts tries the remediation of hosts with every fault and in every order of events, for both kinds of remediations, in memory.
+//
+// Real are the controllers of package hostremediation, with the state machine of a power cycle and the adapters that ask hosts and fence
+// nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the rules of package
+// simulator, with host and kubelet, and the controllers of the workload cluster. All of them live by one clock, which only moves when nobody
+// has anything left to do. Informers, schemas and connections are not here: what only an API server knows is in test/conformance/baremetal.
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/workload"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+var (
+	noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+	nodeKind     = corev1.SchemeGroupVersion.WithKind("Node")
+	betweenKind  = infrav1.GroupVersion.WithKind("Metal3Machine")
+	clusterKey   = client.ObjectKey{Namespace: "ns", Name: "c1"}
+	scheme       = newScheme()
+	mapper       = newMapper(scheme)
+	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its machine, of what is between the two, and of the remediation
+	theNode      = client.ObjectKey{Name: "node-w"}
+	theNeighbour = "neighbour" // the name of a host and of a node that no remediation is about
+)
+
+// timeout is that of every attempt.
+const timeout = 10 * time.Minute
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s), bmov1alpha1.AddToScheme(s),
+		infrav1.AddToScheme(s), mendv1.AddToScheme(s)); err != nil {
+		panic(err)
+	}
+	s.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
+	return s
+}
+
+func newMapper(s *runtime.Scheme) meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(s.PrioritizedVersionsAllGroups())
+	for gvk := range s.AllKnownTypes() {
+		scope := meta.RESTScopeNamespace
+		if gvk.Kind == "Node" || gvk.Kind == "VolumeAttachment" {
+			scope = meta.RESTScopeRoot
+		}
+		m.Add(gvk, scope)
+	}
+	return m
+}
+
+// environment is a machine on a host in a workload cluster, with the controller of one kind of remediations, in memory.
+type environment struct {
+	t *testing.T
+	kind
+	// as says what is special about it.
+	as settings
+
+	clock            *clocktesting.FakePassiveClock
+	management, work *server
+	writes           faults.Writes
+	box              *box
+	pods             *pods
+	controller       *hostremediation.Reconciler
+	// due is when the controller wants to reconcile again; zero for when something changes.
+	due time.Time
+	// seen is how many changes the controller has heard of; tries is how often it has failed in a row.
+	seen, tries int
+	// down is until when the controllers do not run after a crash.
+	down     time.Time
+	restarts int
+	uids     int
+	// alarm is when something happens from outside; zero if nothing does.
+	alarm time.Time
+	// label says which run of a campaign this is; last is the last error of the controller.
+	label string
+	last  error
+	// unsafe are the moments at which a safety rule did not hold.
+	unsafe []string
+	safety safety
+}
+
+// settings are what is special about an environment.
+type settings struct {
+	fencing fence.Mode // taint if empty
+	// machine, host, and box edit what there is at first.
+	machine func(*clusterv1.Machine)
+	host    func(*bmov1alpha1.BareMetalHost)
+	box     func(*box)
+	// noNode says that the machine never had a node; empty, that nothing runs on it; healthy, that it is Ready at first.
+	noNode, empty, healthy bool
+	// nodeCheck gives the remediation the shape that a NodeHealthCheck gives it.
+	nodeCheck bool
+	// downtime is how long it takes until the controllers run again after a crash.
+	downtime time.Duration
+	// apiServer says that the API server of the workload cluster runs on the host.
+	apiServer bool
+	// mayRecycle says that more power cycles than attempts are no fault.
+	mayRecycle bool
+}
+
+// newEnvironment is one in which the node has failed and its remediation was created.
+func newEnvironment(t *testing.T, k kind, as settings) *environment {
+	t.Helper()
+	e := &environment{t: t, kind: k, as: as, clock: clocktesting.NewFakePassiveClock(noon)}
+	if e.as.fencing == "" {
+		e.as.fencing = fence.Taint
+	}
+	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
+	m := builders.ControlPlaneMachine(cluster, theHost.Name)
+	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+	if as.machine != nil {
+		as.machine(m)
+	}
+	h := builders.BareMetalHost(theHost.Namespace, theHost.Name, builders.ExternallyDeployed, builders.ConsumedBy(theHost.Name))
+	h.Status.PoweredOn, h.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
+	h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+	if as.host != nil {
+		as.host(h)
+	}
+	between := builders.Metal3Machine(m)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: theHost.String()})
+	if !as.noNode {
+		m.Status.NodeRef.Name = theNode.Name
+	}
+	of := builders.BareMetalHost(theHost.Namespace, theNeighbour, builders.ExternallyDeployed, builders.ConsumedBy("someone"))
+	objects := []client.Object{cluster, m, between, h, of}
+	for _, o := range objects {
+		e.named(o)
+	}
+	e.management = newServer(scheme, mapper, objects...)
+	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
+	e.work = newServer(scheme, mapper, e.named(beside))
+	e.box = &box{e: e, powered: true, ignores: map[simulator.Power]bool{}}
+	e.pods = &pods{e: e}
+	if !as.noNode {
+		e.box.start()
+		e.populate()
+	}
+	if as.box != nil {
+		as.box(e.box)
+	}
+	e.management.after, e.work.after = e.check, e.check
+	e.begin()
+	return e
+}
+
+// named gives an object a UID that no other has.
+func (e *environment) named(o client.Object) client.Object {
+	e.uids++
+	o.SetUID(types.UID(fmt.Sprintf("uid-%d", e.uids)))
+	return o
+}
+
+// populate puts pods and a volume on the node.
+func (e *environment) populate() {
+	e.t.Helper()
+	if e.as.empty {
+		return
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}, Spec: corev1.PodSpec{NodeName: theNode.Name}}
+	volume := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Spec: storagev1.VolumeAttachmentSpec{
+		Attacher: "nobody", NodeName: theNode.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+	}}
+	for _, o := range []client.Object{pod, volume} {
+		e.do(e.work.Create(e.t.Context(), e.named(o)))
+	}
+}
+
+// begin lets the kubelet hang, and creates the remediation, as a health check does.
+func (e *environment) begin() {
+	e.t.Helper()
+	e.start()
+	if !e.as.noNode && !e.as.healthy {
+		e.box.hang()
+		e.pods.step(e.clock.Now())
+	}
+	m := e.machine()
+	rem := metav1.ObjectMeta{
+		Namespace: theHost.Namespace, Name: theHost.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterKey.Name},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}},
+	}
+	if e.as.nodeCheck {
+		check := metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "workers", UID: "check-uid"}
+		rem.OwnerReferences = append([]metav1.OwnerReference{check}, rem.OwnerReferences...)
+		rem.Labels = map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"}
+	}
+	seconds := int32(timeout / time.Second)
+	e.do(e.management.Create(e.t.Context(), e.named(e.make(rem, infrav1.RemediationStrategy{
+		Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: seconds,
+	}))))
+}
+
+// start starts the controllers, which know nothing but what there is.
+func (e *environment) start() {
+	e.management.cache.catchUp()
+	e.work.cache.catchUp()
+	live := e.writes.Client(e.management)
+	crashed := func() error {
+		if e.writes.Crashed() {
+			return faults.ErrCrashed
+		}
+		return nil
+	}
+	behind := client.WithFieldOwner(cached{live, e.management.cache, crashed}, mendv1.FieldOwner)
+	view := site{e: e, live: e.writes.Client(e.work)}
+	e.controller = &hostremediation.Reconciler{
+		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
+		Nodes:   fence.NewNodes(view, func(client.ObjectKey, string) {}),
+		Wakeups: &hostremediation.Wakeups{}, Turns: &hostremediation.Turns{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
+		Fencing: e.as.fencing, Unwatched: true,
+		Installed: func() ([]hostremediation.Kind, error) {
+			return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil
+		},
+	}
+	e.seen, e.due, e.tries = -1, time.Time{}, 0
+}
+
+// site is the workload cluster as the controllers see it.
+type site struct {
+	e    *environment
+	live client.Client
+}
+
+// View is what ClusterCache's informers show.
+func (s site) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	if s.e.unreachable() {
+		return workload.View{Link: workload.Down}, nil
+	}
+	return workload.Seen(workload.Up, s.e.work.cache), nil
+}
+
+// GetUncachedClient is the way past all caches.
+func (s site) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	if s.e.unreachable() {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return s.live, nil
+}
+
+// GetRESTConfig and Watch: nothing is watched. Who waits for pods to go has to look again.
+func (s site) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return nil, clustercache.ErrClusterNotConnected
+}
+
+// Watch watches nothing.
+func (s site) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return clustercache.ErrClusterNotConnected
+}
+
+// unreachable reports whether kubemend cannot reach the workload cluster.
+func (e *environment) unreachable() bool {
+	return e.pods.unreachable || e.as.apiServer && !e.box.powered
+}
+
+// do fails the test if something failed that is no part of it.
+func (e *environment) do(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// host is the BareMetalHost, machine the Machine, node the Node, remediation the remediation; nil if there is none. They are read only.
+func (e *environment) host() *bmov1alpha1.BareMetalHost {
+	h, _ := e.management.is[place{bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), theHost}].(*bmov1alpha1.BareMetalHost)
+	return h
+}
+
+func (e *environment) machine() *clusterv1.Machine {
+	m, _ := e.management.is[place{clusterv1.GroupVersion.WithKind("Machine"), theHost}].(*clusterv1.Machine)
+	return m
+}
+
+func (e *environment) node() *corev1.Node {
+	n, _ := e.work.is[place{nodeKind, theNode}].(*corev1.Node)
+	return n
+}
+
+func (e *environment) remediation() client.Object {
+	return e.management.is[place{e.GroupVersionKind, theHost}]
+}
+
+func (e *environment) memory() string { return string(memoryOf(e.remediation()).State) }
+
+// editHost changes the BareMetalHost, or its status.
+func (e *environment) editHost(status bool, change func(*bmov1alpha1.BareMetalHost)) {
+	e.t.Helper()
+	edit(e, e.management, e.host(), status, change)
+}
+
+// edit writes a change of an object.
+func edit[T client.Object](e *environment, s *server, was T, status bool, change func(T)) {
+	e.t.Helper()
+	is := was.DeepCopyObject().(T)
+	if is.GetAnnotations() == nil {
+		is.SetAnnotations(map[string]string{})
+	}
+	change(is)
+	if status {
+		e.do(s.Status().Update(e.t.Context(), is))
+		return
+	}
+	e.do(s.Update(e.t.Context(), is))
+}
+
+// vanish deletes an object for good, whatever finalizers it has.
+func (e *environment) vanish(s *server, o client.Object) {
+	e.t.Helper()
+	if len(o.GetFinalizers()) > 0 {
+		edit(e, s, o, false, func(o client.Object) { o.SetFinalizers(nil) })
+	}
+	e.do(client.IgnoreNotFound(s.Delete(e.t.Context(), o)))
+}
+
+// pause sets or clears spec.paused of the Cluster.
+func (e *environment) pause(paused bool) {
+	e.t.Helper()
+	c := e.management.is[place{clusterv1.GroupVersion.WithKind("Cluster"), clusterKey}].(*clusterv1.Cluster)
+	edit(e, e.management, c, false, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
+}
+
+// move makes the remediation be another object of the same content, without a status, as `clusterctl move` does.
+func (e *environment) move() {
+	e.t.Helper()
+	was := e.remediation()
+	is := e.make(metav1.ObjectMeta{
+		Namespace: was.GetNamespace(), Name: was.GetName(), Labels: was.GetLabels(), OwnerReferences: was.GetOwnerReferences(),
+		Annotations: maps.Clone(was.GetAnnotations()), Finalizers: slices.Clone(was.GetFinalizers()),
+	}, *strategyOf(was))
+	e.safety.moving = true
+	e.vanish(e.management, was)
+	e.do(e.management.Create(e.t.Context(), e.named(is)))
+	e.safety.moving = false
+}
+
+func strategyOf(rem client.Object) *infrav1.RemediationStrategy {
+	if o, is := rem.(*infrav1.Metal3Remediation); is {
+		return o.Spec.Strategy
+	}
+	return rem.(*mendv1.HostRemediation).Spec.Strategy
+}

@@ -1,0 +1,358 @@
+package hosts
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// interruption is something that happens to a remediation at a standstill.
+type interruption struct {
+	name string
+	do   func(*environment)
+	// resumes says that what was waited for comes then.
+	resumes bool
+	// ends is the state in which the remediation ends for it; empty if it is that of the standstill, "gone" if it is deleted.
+	ends func(s standstill) string
+	// hostless says that there is no host any more.
+	hostless bool
+}
+
+func atEnd(state string) func(standstill) string { return func(standstill) string { return state } }
+
+func asItWas(s standstill) string { return s.ends }
+
+var interruptions = []interruption{
+	{name: "the manager is killed", do: killed, resumes: true, ends: asItWas},
+	{name: "the remediation is another object, as after a move", do: moved, resumes: true, ends: asItWas},
+	{name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
+	{name: "the remediation is told to stop", do: stopped, ends: func(s standstill) string {
+		if s.state == "HandedOver" { // that was the end
+			return s.state
+		}
+		return "Stopped"
+	}},
+	{name: "the Machine vanishes", do: func(e *environment) { e.vanish(e.management, e.machine()) }, ends: func(s standstill) string {
+		if s.state == "HandedOver" {
+			return s.state
+		}
+		return "Ended"
+	}},
+	{
+		name: "the Metal3Machine vanishes", ends: atEnd("HandedOver"),
+		do: func(e *environment) { e.vanish(e.management, e.management.is[place{betweenKind, theHost}]) },
+	},
+	{name: "the host vanishes", do: func(e *environment) { e.vanish(e.management, e.host()) }, ends: atEnd("HandedOver"), hostless: true},
+}
+
+// everyStandstill lets everything happen at every standstill.
+func everyStandstill(t *testing.T, all *figures) {
+	for _, i := range interruptions {
+		all.row(i.name)
+		for _, s := range standstills {
+			for _, k := range kinds {
+				t.Run(i.name+" while "+s.state+" of a "+k.Kind.Kind, func(t *testing.T) {
+					t.Parallel()
+					i.at(t, s, k)
+					all.add(i.name, k, 1)
+				})
+			}
+		}
+	}
+}
+
+func (i interruption) at(t *testing.T, s standstill, k kind) {
+	t.Helper()
+	script := []cue{s.there(i.do)}
+	as := s.settings
+	if i.resumes {
+		script = append(script, cue{func(*environment) bool { return true }, s.resume})
+	} else {
+		own := as.box
+		as.box = func(b *box) { // a machine that became healthy meanwhile would be passed to nobody
+			b.mute = -1
+			if own != nil {
+				own(b)
+			}
+		}
+		// Once everybody lets it, the host has to come on.
+		script = append(script, later(time.Hour, func(e *environment) {
+			s.resume(e)
+			e.box.revive()
+		})...)
+	}
+	tl := tale{settings: as, script: script, ends: i.ends(s), cycles: s.cycles}
+	if tl.ends == "gone" {
+		tl.ends = ""
+	}
+	p := tl.play(t, k, i.name+" while "+s.state, 0, "")
+	if len(p.Orphans) > 0 {
+		t.Errorf("orphans are left: %q\n%s", p.Orphans, p.story())
+	}
+	if !p.Powered && !i.hostless {
+		t.Errorf("the host stays off\n%s", p.story())
+	}
+	if i.resumes && p.cycles() != s.cycles {
+		t.Errorf("%d power cycles, want %d\n%s", p.cycles(), s.cycles, p.story())
+	}
+	if _, asked := p.Conditions["OwnerRemediated"]; asked != (tl.ends == "HandedOver") && p.machine() != nil && tl.ends != "" {
+		t.Errorf("the owner of the machine was asked: %t", asked)
+	}
+}
+
+// event is something that happens from outside at any moment.
+type event struct {
+	name string
+	do   func(*environment)
+	// needs is an event that has to come before.
+	needs string
+}
+
+// The events of a power cycle. Until the first ones come, the host ignores its orders and nothing leaves the node.
+var (
+	goesOff   = event{name: "the host goes off", do: func(e *environment) { e.box.ignores[simulator.Off] = false }}
+	goesOn    = event{name: "it comes on", do: func(e *environment) { e.box.ignores[simulator.On] = false }}
+	podsLeave = event{name: "the pods leave", do: func(e *environment) { e.pods.stuck = false }}
+	restarts  = event{name: "the manager restarts", do: killed}
+	pauses    = event{name: "a pause begins", do: func(e *environment) { e.pause(true) }}
+	goesOnToo = event{name: "the pause ends", do: func(e *environment) { e.pause(false) }, needs: "a pause begins"}
+	lags      = event{name: "the caches lag", do: func(e *environment) { e.management.cache.lag, e.work.cache.lag = true, true }}
+	catchesUp = event{name: "they catch up", needs: "the caches lag", do: func(e *environment) {
+		e.management.cache.lag, e.work.cache.lag = false, false
+		e.management.cache.catchUp()
+		e.work.cache.catchUp()
+		e.seen = -1
+	}}
+	breaks   = event{name: "the workload cluster is out of reach", do: func(e *environment) { e.pods.unreachable = true }}
+	heals    = event{name: "it can be reached again", needs: breaks.name, do: func(e *environment) { e.pods.unreachable, e.seen = false, -1 }}
+	recovers = event{name: "the node is Ready again", do: func(e *environment) { e.box.recover() }}
+	cancels  = event{name: "the remediation is deleted", do: func(e *environment) {
+		if e.remediation() != nil {
+			deleted(e)
+		}
+	}}
+	stops = event{name: "the remediation is told to stop", do: func(e *environment) {
+		if e.remediation() != nil {
+			stopped(e)
+		}
+	}}
+	machineGoes = event{name: "the Machine is deleted", do: func(e *environment) {
+		if e.machine() != nil {
+			e.vanish(e.management, e.machine())
+		}
+	}}
+	released = event{name: "somebody removes the hold", do: func(e *environment) {
+		if h := e.host(); h != nil && heldOff(h) {
+			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+				for key := range h.Annotations {
+					if strings.HasPrefix(key, "reboot.metal3.io/") {
+						delete(h.Annotations, key)
+					}
+				}
+			})
+		}
+	}}
+	switchedOff = event{name: "the owner switches the host off", do: func(e *environment) {
+		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
+	}}
+)
+
+// orders are sets of events, all orders of which are tried.
+var orders = [][]event{
+	{goesOff, podsLeave, goesOn, pauses, goesOnToo, restarts},
+	{goesOff, podsLeave, goesOn, lags, catchesUp, restarts},
+	{goesOff, podsLeave, goesOn, breaks, heals, restarts},
+	{goesOff, podsLeave, goesOn, recovers, cancels, restarts},
+	{goesOff, podsLeave, goesOn, pauses, goesOnToo, cancels},
+	{goesOff, podsLeave, goesOn, lags, catchesUp, cancels},
+}
+
+// between is how much time passes between two events.
+const between = 20 * time.Second
+
+// everyOrder plays the events of each set in all orders that there are.
+func everyOrder(t *testing.T, all *figures) {
+	for _, set := range orders {
+		var names []string
+		for _, ev := range set {
+			names = append(names, ev.name)
+		}
+		name := strings.Join(names, ", ")
+		all.row(name)
+		for _, k := range kinds {
+			t.Run(name+" with a "+k.Kind.Kind, func(t *testing.T) {
+				t.Parallel()
+				permute(set, func(order []event) {
+					playInOrder(t, k, order)
+					all.add(name, k, 1)
+				})
+			})
+		}
+	}
+}
+
+// permute calls with for every order of events in which each comes after the one that it needs.
+func permute(events []event, with func([]event)) {
+	var order []event
+	came := map[string]bool{}
+	var next func()
+	next = func() {
+		if len(order) == len(events) {
+			with(order)
+			return
+		}
+		for _, ev := range events {
+			if came[ev.name] || ev.needs != "" && !came[ev.needs] {
+				continue
+			}
+			order, came[ev.name] = append(order, ev), true
+			next()
+			order, came[ev.name] = order[:len(order)-1], false
+		}
+	}
+	next()
+}
+
+func playInOrder(t *testing.T, k kind, order []event) {
+	t.Helper()
+	var names []string
+	mayRecycle, cancelled := false, false
+	for _, ev := range order {
+		names = append(names, ev.name)
+		mayRecycle = mayRecycle || ev.name == pauses.name
+		cancelled = cancelled || ev.name == cancels.name
+	}
+	e := newEnvironment(t, k, settings{mayRecycle: mayRecycle, box: func(b *box) {
+		b.ignores[simulator.Off], b.ignores[simulator.On], b.e.pods.stuck = true, true, true
+	}})
+	e.label = strings.Join(names, ", ")
+	for _, ev := range order {
+		e.until(between)
+		ev.do(e)
+	}
+	e.run(nil, func(e *environment) bool {
+		if cancelled {
+			return e.remediation() == nil
+		}
+		return e.memory() == string(powercycle.Succeeded) && !e.kept()
+	})
+	e.holds(!cancelled)
+}
+
+// holds checks what has to hold at the end, whatever has happened before.
+func (e *environment) holds(healthy bool) {
+	e.t.Helper()
+	is := e.outcome()
+	switch {
+	case len(e.unsafe) > 0:
+		e.t.Errorf("it was unsafe\n%s", e.story())
+	case len(is.Orphans) > 0:
+		e.t.Errorf("orphans are left: %q\n%s", is.Orphans, e.story())
+	case e.host() != nil && e.host().Spec.Online && !is.Powered:
+		e.t.Errorf("the host stays off\n%s", e.story())
+	case healthy && is.Ready != "True":
+		e.t.Errorf("the node is not Ready\n%s", e.story())
+	case e.node() != nil && is.Node["example.org/rack"] != "7":
+		e.t.Errorf("the node has lost its labels\n%s", e.story())
+	}
+}
+
+// befalls are what may happen right after a write, and what ends it again.
+var befalls = []struct{ event, end event }{
+	{event: cancels}, {event: stops}, {event: pauses, end: goesOnToo}, {event: breaks, end: heals}, {event: lags, end: catchesUp},
+	{event: recovers}, {event: machineGoes}, {event: released}, {event: switchedOff},
+}
+
+// everyMoment lets something happen right after every write of some tales, before the controller does anything more.
+func everyMoment(t *testing.T, all *figures) {
+	for _, b := range befalls {
+		all.row(b.event.name)
+		for _, tl := range tales[:6] {
+			for _, k := range kinds {
+				t.Run(fmt.Sprintf("%s: %s by a %s", b.event.name, tl.name, k.Kind.Kind), func(t *testing.T) {
+					t.Parallel()
+					plain := tl.play(t, k, "undisturbed", 0, "")
+					for nth := 1; nth <= len(plain.done); nth++ {
+						as := tl.settings
+						as.mayRecycle = b.event.name == pauses.name || b.event.name == released.name || b.event.name == lags.name
+						e := newEnvironment(t, k, as)
+						e.label = fmt.Sprintf("%s after write %d (%s)", b.event.name, nth, plain.done[nth-1])
+						e.writes.Then = func(n int) {
+							if n == nth {
+								b.event.do(e)
+								e.alarm = e.clock.Now().Add(5 * time.Minute)
+							}
+						}
+						var script []cue
+						if b.end.do != nil {
+							script = []cue{{func(e *environment) bool { return !e.alarm.IsZero() && !e.clock.Now().Before(e.alarm) }, b.end.do}}
+						}
+						e.run(script, ended)
+						e.holds(false)
+						all.add(b.event.name, k, 1)
+					}
+				})
+			}
+		}
+	}
+}
+
+// ended reports whether nothing is left to do for the remediation.
+func ended(e *environment) bool {
+	rem := e.remediation()
+	return rem == nil || memoryOf(rem).State.Final() && !e.kept()
+}
+
+// seeds are how many random runs there are of every tale.
+const seeds = 10
+
+// atRandom lets several writes fail, and several things happen at random moments.
+func atRandom(t *testing.T, all *figures) {
+	events := []event{pauses, goesOnToo, lags, catchesUp, breaks, heals, restarts, recovers, released, cancels}
+	for _, tl := range tales[:6] {
+		all.row(tl.name)
+		for _, k := range kinds {
+			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(seeds) {
+					playAtRandom(t, tl, k, events, seed)
+					all.add(tl.name, k, 1)
+				}
+			})
+		}
+	}
+}
+
+func playAtRandom(t *testing.T, tl tale, k kind, events []event, seed uint64) {
+	t.Helper()
+	dice := rand.New(rand.NewPCG(seed, uint64(len(tl.name))))
+	as := tl.settings
+	as.mayRecycle, as.downtime = true, time.Duration(dice.IntN(60))*time.Second
+	e := newEnvironment(t, k, as)
+	e.label = fmt.Sprintf("%s with seed %d", tl.name, seed)
+	for range 6 {
+		if e.writes.Crashed() {
+			e.restart()
+		}
+		e.writes.Choose(1+dice.IntN(8), faults.Fates[dice.IntN(len(faults.Fates))])
+		e.until(time.Duration(1+dice.IntN(120)) * time.Second)
+		events[dice.IntN(len(events))].do(e)
+	}
+	if e.writes.Crashed() {
+		e.restart()
+	}
+	e.writes.Choose(0, "")
+	for _, end := range []event{goesOnToo, catchesUp, heals} {
+		end.do(e)
+	}
+	e.run(nil, ended)
+	e.holds(false)
+}

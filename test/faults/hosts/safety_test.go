@@ -1,0 +1,166 @@
+package hosts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// safety is what has to be remembered to see whether something was unsafe.
+type safety struct {
+	// moving says that the remediation is just being replaced by one of another UID; bare, that the test has taken its finalizer away.
+	moving, bare bool
+	fenced       bool
+}
+
+// check looks for what must not be so at any moment. It is called after every change of an object.
+func (e *environment) check(at place) {
+	h, n := e.host(), e.node()
+	if at.key.Name == theNeighbour {
+		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
+	}
+	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
+	if safe := h != nil && heldOff(h) && !e.box.powered; (isFenced && !e.safety.fenced || isGone) && !safe {
+		e.fault("the node was fenced while its host was on, or not held off")
+	}
+	e.safety.fenced = isFenced
+	if holds := h != nil && held(h) || isFenced && !e.unreachable(); holds && !e.kept() && !e.safety.moving && !e.safety.bare {
+		e.fault("something is held, and the remediation is not kept by its finalizer")
+	}
+	if off := e.cycles(); off > memoryOf(e.remediation()).Attempt && e.remediation() != nil && !e.as.mayRecycle && !e.safety.moving {
+		e.fault("the host was powered off or reset %d times in %d attempts", off, memoryOf(e.remediation()).Attempt)
+	}
+}
+
+func (e *environment) fault(text string, of ...any) {
+	e.unsafe = append(e.unsafe, fmt.Sprintf("after %s: %s", e.clock.Now().Sub(noon), fmt.Sprintf(text, of...)))
+}
+
+// kept reports whether the finalizer keeps the remediation.
+func (e *environment) kept() bool {
+	rem := e.remediation()
+	return rem != nil && slices.Contains(rem.GetFinalizers(), e.Finalizer)
+}
+
+// cycles is how often the host was powered off or reset.
+func (e *environment) cycles() int {
+	cycles := 0
+	for _, to := range e.box.history {
+		if to != simulator.On {
+			cycles++
+		}
+	}
+	return cycles
+}
+
+// heldOff reports whether a remediation keeps the host off; held, whether one acts on its power in any way.
+func heldOff(h *bmov1alpha1.BareMetalHost) bool {
+	for key := range h.Annotations {
+		if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func held(h *bmov1alpha1.BareMetalHost) bool {
+	_, rebooted := h.Annotations[mendv1.RebootedForAnnotation]
+	return rebooted || heldOff(h)
+}
+
+func fencedByUs(n *corev1.Node) bool {
+	_, ours := n.Annotations[fence.FencedByAnnotation]
+	return ours && outOfService(n)
+}
+
+// outcome is all that is to be seen when a remediation has ended.
+type outcome struct {
+	Gone       bool // the remediation
+	State      string
+	Attempt    int
+	Reported   report
+	Host       []string // the keys of its annotations
+	Power      []simulator.Power
+	Powered    bool
+	Node       map[string]string // its labels and annotations; nil if there is none
+	Ready      corev1.ConditionStatus
+	Taints     []string
+	Conditions map[string]string // of the machine
+	Pods       int
+	Orphans    []string
+}
+
+func (e *environment) outcome() outcome {
+	o := outcome{Power: e.box.history, Powered: e.box.powered, Conditions: map[string]string{}, Orphans: e.orphans()}
+	if rem := e.remediation(); rem == nil {
+		o.Gone = true
+	} else {
+		o.State, o.Attempt, o.Reported = e.memory(), memoryOf(rem).Attempt, reportOf(rem)
+	}
+	if h := e.host(); h != nil {
+		o.Host = slices.Sorted(maps.Keys(h.Annotations))
+	}
+	if n := e.node(); n != nil {
+		o.Node, o.Ready = maps.Clone(n.Labels), ready(n)
+		maps.Copy(o.Node, n.Annotations)
+		for _, t := range n.Spec.Taints {
+			o.Taints = append(o.Taints, t.Key)
+		}
+	}
+	if m := e.machine(); m != nil {
+		for _, c := range m.Status.Conditions {
+			o.Conditions[c.Type] = string(c.Status) + "/" + c.Reason
+		}
+		for _, c := range m.GetV1Beta1Conditions() {
+			o.Conditions["v1beta1 "+string(c.Type)] = string(c.Status) + "/" + c.Reason
+		}
+	}
+	pods, volumes := e.pods.left()
+	o.Pods = len(pods) + len(volumes)
+	return o
+}
+
+// orphans are what a remediation may have left on host, node and itself.
+func (e *environment) orphans() (left []string) {
+	if h := e.host(); h != nil {
+		for key := range h.Annotations {
+			if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) || key == infrav1.RebootAnnotation || key == mendv1.RebootedForAnnotation {
+				left = append(left, "host "+key)
+			}
+		}
+	}
+	if n := e.node(); n != nil {
+		if fencedByUs(n) {
+			left = append(left, "node "+infrav1.OutOfServiceTaintKey)
+		}
+		if _, marked := n.Annotations[fence.FencedByAnnotation]; marked {
+			left = append(left, "node "+fence.FencedByAnnotation)
+		}
+	}
+	if rem := e.remediation(); rem != nil {
+		left = append(left, orphansOn(rem)...)
+	}
+	return left
+}
+
+func orphansOn(rem client.Object) []string {
+	left := slices.Clone(rem.GetFinalizers())
+	for _, key := range []string{clusterctlv1.BlockMoveAnnotation, infrav1.NodeAnnotationsBackupAnnotation, infrav1.NodeLabelsBackupAnnotation} {
+		if _, has := rem.GetAnnotations()[key]; has {
+			left = append(left, "remediation "+key)
+		}
+	}
+	return left
+}

@@ -1,0 +1,423 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// server is the API server of a cluster, in memory. It heeds what the controllers rely on: versions and UIDs as preconditions, finalizers,
+// and the status as a resource of its own. It does what controller-runtime's fake client does, and the UIDs, in a tenth of the time, which is
+// what most of a campaign is spent on; TestTheServerIsAsStrictAsTheFakeClient compares the two.
+type server struct {
+	client.WithWatch // nil: what is not below is not asked for
+	scheme           *runtime.Scheme
+	mapper           meta.RESTMapper
+	// is is what there is. The objects are shared: read only.
+	is      map[place]client.Object
+	version int
+	// wakes counts the changes of what the controllers watch, all counts every change.
+	wakes, all int
+	cache      *informers
+	// after is called after every change.
+	after func(at place)
+}
+
+// place is where an object is: its kind and its name.
+type place struct {
+	kind schema.GroupVersionKind
+	key  client.ObjectKey
+}
+
+// newServer returns an API server that has these objects, with their status.
+func newServer(scheme *runtime.Scheme, mapper meta.RESTMapper, objects ...client.Object) *server {
+	s := &server{
+		scheme: scheme, mapper: mapper, is: map[place]client.Object{}, cache: &informers{scheme: scheme, has: map[place]client.Object{}},
+		after: func(place) {},
+	}
+	for _, o := range objects {
+		s.store(placeOf(scheme, o), o.DeepCopyObject().(client.Object))
+	}
+	return s
+}
+
+// Scheme, RESTMapper and GroupVersionKindFor are about the kinds.
+func (s *server) Scheme() *runtime.Scheme     { return s.scheme }
+func (s *server) RESTMapper() meta.RESTMapper { return s.mapper }
+
+// GroupVersionKindFor is the kind of an object.
+func (s *server) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(o, s.scheme)
+}
+
+// Get reads an object.
+func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	kind := placeOf(s.scheme, into).kind
+	return give(s.is[place{kind, key}], kind, key, into)
+}
+
+// List reads the objects of a kind. Of fields it knows the node of a pod.
+func (s *server) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	return list(s.scheme, s.is, into, opts)
+}
+
+// Create makes an object, without a status.
+func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	at := placeOf(s.scheme, o)
+	if s.is[at] != nil {
+		return apierrors.NewAlreadyExists(resource(at.kind), at.key.Name)
+	}
+	is := o.DeepCopyObject().(client.Object)
+	if status := statusOf(is); status.IsValid() {
+		status.SetZero()
+	}
+	s.store(at, is)
+	return give(is, at.kind, at.key, o)
+}
+
+// Delete deletes an object, or only says that it is to be deleted, if finalizers keep it.
+func (s *server) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
+	at := placeOf(s.scheme, o)
+	was := s.is[at]
+	if was == nil {
+		return apierrors.NewNotFound(resource(at.kind), at.key.Name)
+	}
+	if wanted := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions; wanted != nil && wanted.UID != nil && *wanted.UID != was.GetUID() {
+		return conflict(at, "the UID in the precondition differs")
+	}
+	is := was.DeepCopyObject().(client.Object)
+	if is.GetDeletionTimestamp() == nil {
+		is.SetDeletionTimestamp(&metav1.Time{Time: noon})
+	}
+	s.replace(at, was, is)
+	return nil
+}
+
+// Update writes all of an object but its status.
+func (s *server) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	return s.update(o, false)
+}
+
+// Patch merges a patch into all of an object but its status.
+func (s *server) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	return s.patch(o, patch, false)
+}
+
+// Status writes the status.
+func (s *server) Status() client.SubResourceWriter { return s.SubResource("status") }
+
+// SubResource writes a status: there is no other.
+func (s *server) SubResource(string) client.SubResourceClient { return statuses{s: s} }
+
+type statuses struct {
+	client.SubResourceClient // nil: what is not below is not asked for
+	s                        *server
+}
+
+// Update writes the status of an object.
+func (w statuses) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	return w.s.update(o, true)
+}
+
+// Patch merges a patch into the status of an object.
+func (w statuses) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return w.s.patch(o, patch, true)
+}
+
+func (s *server) update(o client.Object, status bool) error {
+	at := placeOf(s.scheme, o)
+	return s.write(at, o, status, o.DeepCopyObject().(client.Object))
+}
+
+func (s *server) patch(o client.Object, patch client.Patch, status bool) error {
+	at := placeOf(s.scheme, o)
+	was := s.is[at]
+	if was == nil {
+		return apierrors.NewNotFound(resource(at.kind), at.key.Name)
+	}
+	if patch.Type() != types.MergePatchType {
+		return fmt.Errorf("patch %s %s: %s is not known here", at.kind.Kind, at.key, patch.Type())
+	}
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	var changes map[string]any
+	if err := json.Unmarshal(data, &changes); err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(was)
+	if err != nil {
+		return err
+	}
+	typed, err := s.scheme.New(at.kind)
+	if err != nil {
+		return err
+	}
+	is := typed.(client.Object)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(merged(content, changes), is); err != nil {
+		return err
+	}
+	return s.write(at, o, status, is)
+}
+
+// merged is base with a merge patch on it (RFC 7386).
+func merged(base, patch map[string]any) map[string]any {
+	for key, value := range patch {
+		below, more := value.(map[string]any)
+		switch is, has := base[key].(map[string]any); {
+		case value == nil:
+			delete(base, key)
+		case more && has:
+			base[key] = merged(is, below)
+		case more:
+			base[key] = merged(map[string]any{}, below)
+		default:
+			base[key] = value
+		}
+	}
+	return base
+}
+
+// write makes an object be what it is to be: its status, or all but that.
+func (s *server) write(at place, o client.Object, status bool, is client.Object) error {
+	was := s.is[at]
+	switch {
+	case was == nil:
+		return apierrors.NewNotFound(resource(at.kind), at.key.Name)
+	case is.GetUID() != was.GetUID() && is.GetUID() != "":
+		return conflict(at, "the UID in the precondition differs")
+	case is.GetResourceVersion() != was.GetResourceVersion() && is.GetResourceVersion() != "":
+		return conflict(at, "the object has been modified")
+	}
+	next := is
+	if status {
+		next = was.DeepCopyObject().(client.Object)
+		statusOf(next).Set(statusOf(is))
+	} else if kept := statusOf(next); kept.IsValid() {
+		kept.Set(statusOf(was.DeepCopyObject().(client.Object)))
+		next.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	}
+	next.SetUID(was.GetUID())
+	next.SetResourceVersion(was.GetResourceVersion())
+	s.replace(at, was, next)
+	if now := s.is[at]; now != nil {
+		next = now
+	}
+	return give(next, at.kind, at.key, o)
+}
+
+// replace stores what has changed, and nothing if nothing has. What is to be deleted goes with its last finalizer.
+func (s *server) replace(at place, was, is client.Object) {
+	switch {
+	case is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0:
+		s.store(at, nil)
+	case !equality.Semantic.DeepEqual(was, is):
+		s.store(at, is)
+	}
+}
+
+// store stores an object in a new version; nil is none. It tells everybody.
+func (s *server) store(at place, is client.Object) {
+	was := s.is[at]
+	if is == nil {
+		delete(s.is, at)
+	} else {
+		s.version++
+		is.SetResourceVersion(strconv.Itoa(s.version))
+		is.SetManagedFields(nil)
+		s.is[at] = is
+	}
+	s.cache.hear(at, is)
+	s.all++
+	if heard(was, is) {
+		s.wakes++
+	}
+	s.after(at)
+}
+
+// statusOf is the field Status of a typed object; no value if it has none.
+func statusOf(o client.Object) reflect.Value {
+	v := reflect.ValueOf(o).Elem()
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName("Status")
+}
+
+func resource(kind schema.GroupVersionKind) schema.GroupResource {
+	return schema.GroupResource{Group: kind.Group, Resource: kind.Kind}
+}
+
+func conflict(at place, why string) error {
+	return apierrors.NewConflict(resource(at.kind), at.key.Name, errors.New(why))
+}
+
+// give copies an object, or its metadata, into what somebody reads it into.
+func give(is client.Object, kind schema.GroupVersionKind, key client.ObjectKey, into client.Object) error {
+	if is == nil {
+		return apierrors.NewNotFound(resource(kind), key.Name)
+	}
+	if partial, only := into.(*metav1.PartialObjectMetadata); only {
+		partial.Name, partial.Namespace, partial.UID, partial.ResourceVersion = is.GetName(), is.GetNamespace(), is.GetUID(), is.GetResourceVersion()
+		partial.Annotations, partial.OwnerReferences = maps.Clone(is.GetAnnotations()), is.GetOwnerReferences()
+		return nil
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(is.DeepCopyObject()).Elem())
+	return nil
+}
+
+func list(scheme *runtime.Scheme, all map[place]client.Object, into client.ObjectList, opts []client.ListOption) error {
+	kind, err := apiutil.GVKForObject(into, scheme)
+	if err != nil {
+		return err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	var items []runtime.Object
+	for at, o := range all {
+		pod, _ := o.(*corev1.Pod)
+		switch {
+		case at.kind != kind, options.Namespace != "" && options.Namespace != at.key.Namespace:
+		case options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())):
+		case options.FieldSelector != nil && !options.FieldSelector.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName}):
+		default:
+			items = append(items, o.DeepCopyObject())
+		}
+	}
+	slices.SortFunc(items, func(a, b runtime.Object) int {
+		return cmp.Compare(a.(client.Object).GetName(), b.(client.Object).GetName())
+	})
+	return meta.SetList(into, items)
+}
+
+// heard reports whether a change wakes the controllers. What they write of how a remediation goes does not. Nor do pods and volumes: the
+// watches of package fence are not connected here, so that its second way, to look again after a while, has to do.
+func heard(was, is client.Object) bool {
+	if was == nil || is == nil {
+		return true
+	}
+	switch is := is.(type) {
+	case *corev1.Pod, *storagev1.VolumeAttachment:
+		return false
+	case *bmov1alpha1.BareMetalHost:
+		return !host.SameToUs(was.(*bmov1alpha1.BareMetalHost), is)
+	case *infrav1.Metal3Remediation, *mendv1.HostRemediation:
+		return !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) || !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
+			was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero()
+	}
+	return true
+}
+
+func placeOf(scheme *runtime.Scheme, o client.Object) place {
+	kind, err := apiutil.GVKForObject(o, scheme)
+	if err != nil {
+		panic(err) // the scheme is ours
+	}
+	return place{kind, client.ObjectKeyFromObject(o)}
+}
+
+// informers are the caches of a program. They show every change at once, unless they lag.
+type informers struct {
+	scheme  *runtime.Scheme
+	has     map[place]client.Object
+	lag     bool
+	pending []news
+}
+
+type news struct {
+	at place
+	is client.Object // nil if it is gone
+}
+
+func (i *informers) hear(at place, is client.Object) {
+	i.pending = append(i.pending, news{at, slim(is)})
+	if !i.lag {
+		i.catchUp()
+	}
+}
+
+// slim is what the caches of the manager keep of an object.
+func slim(is client.Object) client.Object {
+	var slimmed any = is
+	switch is.(type) {
+	case *bmov1alpha1.BareMetalHost:
+		slimmed, _ = host.SlimHost(is)
+	case *corev1.Node:
+		slimmed, _ = workload.SlimNode(is)
+	case *clusterv1.Machine:
+		slimmed, _ = machinehealthcheck.SlimMachine(is)
+	case nil:
+		return nil
+	}
+	return slimmed.(client.Object)
+}
+
+// catchUp makes the caches show all that has happened.
+func (i *informers) catchUp() {
+	for _, n := range i.pending {
+		if i.has[n.at] = n.is; n.is == nil {
+			delete(i.has, n.at)
+		}
+	}
+	i.pending = nil
+}
+
+// GetByKey makes the informers the store of nodes that package workload reads.
+func (i *informers) GetByKey(name string) (any, bool, error) {
+	node, has := i.has[place{nodeKind, client.ObjectKey{Name: name}}]
+	return node, has, nil
+}
+
+// cached is the way of a program to an API server behind whose caches it reads.
+type cached struct {
+	client.WithWatch // which writes, and reads past the caches
+	cache            *informers
+	crashed          func() error
+}
+
+// Get reads from the cache.
+func (c cached) Get(_ context.Context, at client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if err := c.crashed(); err != nil {
+		return err
+	}
+	kind := placeOf(c.cache.scheme, into).kind
+	return give(c.cache.has[place{kind, at}], kind, at, into)
+}
+
+// List reads from the cache.
+func (c cached) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	if err := c.crashed(); err != nil {
+		return err
+	}
+	return list(c.cache.scheme, c.cache.has, into, opts)
+}

@@ -1,0 +1,223 @@
+package hosts
+
+import (
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// tale is a remediation from start to end.
+type tale struct {
+	name string
+	settings
+	script []cue
+	// ends is the state in which the remediation ends; empty if it is deleted.
+	ends string
+	// cycles is how often the host is powered off or reset; stays, whether pods stay where they are.
+	cycles int
+	stays  bool
+}
+
+// standstill is a state in which a remediation waits for something that does not come, until resume lets it come.
+type standstill struct {
+	state   string
+	attempt int
+	settings
+	resume func(*environment)
+	ends   string
+	cycles int
+}
+
+// standstills are all states in which a remediation of a worker can wait, and the one in which the owner of the machine was asked.
+var standstills = []standstill{
+	{
+		state: "Preparing", attempt: 1, settings: settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")},
+		resume: func(e *environment) {
+			if e.host() != nil {
+				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, bmov1alpha1.PausedAnnotation) })
+			}
+		},
+		ends: "Succeeded", cycles: 1,
+	},
+	{
+		state: "PoweringOff", attempt: 1, settings: settings{box: func(b *box) { b.ignores[simulator.Off] = true }},
+		resume: revived, ends: "Succeeded", cycles: 1,
+	},
+	{
+		state: "MovingWorkload", attempt: 1, settings: settings{box: func(b *box) { b.e.pods.stuck = true }},
+		resume: func(e *environment) { e.pods.stuck = false }, ends: "Succeeded", cycles: 1,
+	},
+	{
+		state: "PoweringOn", attempt: 1, settings: settings{box: func(b *box) { b.ignores[simulator.On] = true }},
+		resume: revived, ends: "Succeeded", cycles: 1,
+	},
+	{
+		state: "Rebooting", attempt: 1, settings: settings{host: builders.NeverOff, box: func(b *box) { b.failure = "no route to the BMC" }},
+		resume: revived, ends: "Succeeded", cycles: 1,
+	},
+	{
+		state: "Booting", attempt: 1, settings: settings{box: mute(-1)},
+		resume: func(e *environment) {
+			if e.box.powered && !e.box.runs {
+				e.box.start()
+			}
+		},
+		ends: "Succeeded", cycles: 1,
+	},
+	{state: "HandedOver", attempt: 2, settings: settings{box: mute(-1)}, resume: func(*environment) {}, ends: "HandedOver", cycles: 2},
+}
+
+func revived(e *environment) { e.box.revive() }
+
+// mute lets so many boots bring up no kubelet.
+func mute(boots int) func(*box) { return func(b *box) { b.mute = boots } }
+
+// there is the moment at which a remediation stands still.
+func (s standstill) there(do func(*environment)) cue { return cue{in(s.state, s.attempt), do} }
+
+// later is a moment after the one before.
+func later(d time.Duration, do func(*environment)) []cue {
+	return []cue{
+		{func(*environment) bool { return true }, func(e *environment) { e.alarm = e.clock.Now().Add(d) }},
+		{func(e *environment) bool { return !e.clock.Now().Before(e.alarm) }, func(e *environment) {
+			e.alarm = time.Time{}
+			do(e)
+		}},
+	}
+}
+
+// What happens to remediations from outside.
+var (
+	deleted = func(e *environment) { e.do(client.IgnoreNotFound(e.management.Delete(e.t.Context(), e.remediation()))) }
+	stopped = func(e *environment) {
+		edit(e, e.management, e.remediation(), false, func(rem client.Object) {
+			marks := rem.GetAnnotations()
+			marks[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z"
+			rem.SetAnnotations(marks)
+		})
+	}
+	killed = func(e *environment) { e.restart() }
+	moved  = func(e *environment) {
+		e.move()
+		e.restart()
+	}
+)
+
+// tales are remediations of all sorts.
+var tales = []tale{
+	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
+	{name: "a second power cycle that helps", settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{name: "two power cycles in vain, after which the owner is asked", settings: settings{box: mute(-1)}, ends: "HandedOver", cycles: 2},
+	{name: "a power cycle with the node deleted", settings: settings{fencing: fence.Delete}, ends: "Succeeded", cycles: 1},
+	{name: "a second power cycle with the node deleted", settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{
+		name: "two resets in vain, after which the owner is asked", settings: settings{host: builders.NeverOff, box: mute(-1)},
+		ends: "HandedOver", cycles: 2,
+	},
+	{
+		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.failure = "no route to the BMC" }},
+		ends: "HandedOver", stays: true,
+	},
+	{
+		name: "a workload that never leaves", settings: settings{box: func(b *box) { b.e.pods.stuck = true }},
+		ends: "Succeeded", cycles: 1, stays: true,
+	},
+	{
+		name: "a workload cluster that cannot be reached, after which the owner is asked", ends: "HandedOver", cycles: 2, stays: true,
+		settings: settings{box: func(b *box) { b.mute, b.e.pods.unreachable = -1, true }},
+	},
+	{
+		name: "a control-plane host on which the API server of its cluster runs", ends: "Succeeded", cycles: 1, stays: true,
+		settings: settings{apiServer: true, machine: func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }},
+	},
+	{name: "a machine that never had a node", settings: settings{noNode: true, box: mute(-1)}, ends: "HandedOver", cycles: 2, stays: true},
+	{name: "a machine that is healthy", settings: settings{healthy: true}, ends: "Succeeded", cycles: 1},
+	{
+		name: "a machine that recovers before its host is asked", settings: standstills[0].settings, ends: "Succeeded", stays: true,
+		script: []cue{{
+			func(e *environment) bool { return memoryOf(e.remediation()).StartedBad },
+			func(e *environment) { e.box.recover() },
+		}},
+	},
+	{
+		name: "a host that its owner switches off meanwhile", settings: standstills[2].settings, ends: "Failed", cycles: 1, stays: true,
+		script: []cue{standstills[2].there(func(e *environment) {
+			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
+		})},
+	},
+	{name: "a request of a NodeHealthCheck, after which the owner is asked", settings: settings{nodeCheck: true, box: mute(-1)}, ends: "HandedOver", cycles: 2},
+	{
+		name: "a request of a NodeHealthCheck that it tells to stop", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},
+		ends: "Stopped", cycles: 1, stays: true, script: []cue{standstills[2].there(stopped)},
+	},
+}
+
+// interrupted are the tales of a remediation that stands still and goes on, is cancelled, or is paused meanwhile.
+func interrupted() []tale {
+	var all []tale
+	for _, s := range standstills {
+		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles, script: []cue{s.there(s.resume)}}
+		cancelled := goesOn
+		cancelled.name, cancelled.ends, cancelled.stays = "one that is cancelled while "+s.state, "", true
+		cancelled.cycles = map[string]int{"Preparing": 0, "PoweringOff": 0, "Rebooting": 0}[s.state]
+		switch s.state {
+		case "MovingWorkload", "PoweringOn", "Booting":
+			cancelled.cycles = 1
+		case "HandedOver":
+			cancelled.cycles = 2
+		}
+		cancelled.script = append([]cue{s.there(deleted)}, later(5*time.Minute, s.resume)...)
+		paused := goesOn
+		paused.name, paused.settings.mayRecycle = "one that is paused while "+s.state, true
+		paused.script = append([]cue{s.there(func(e *environment) { e.pause(true) })}, later(5*time.Minute, func(e *environment) {
+			s.resume(e)
+			e.pause(false)
+		})...)
+		all = append(all, goesOn, cancelled, paused)
+	}
+	return all
+}
+
+// performance is one tale as it was told.
+type performance struct {
+	*environment
+	outcome
+	done   []faults.Write
+	struck bool
+}
+
+// play tells the tale, with the nth write befallen by a fate.
+func (tl tale) play(t *testing.T, k kind, label string, nth int, fate faults.Fate, edits ...func(*settings)) performance {
+	t.Helper()
+	as := tl.settings
+	for _, edit := range edits {
+		edit(&as)
+	}
+	e := newEnvironment(t, k, as)
+	e.label = label
+	e.writes.Choose(nth, fate)
+	e.run(tl.script, tl.over)
+	p := performance{environment: e, outcome: e.outcome()}
+	p.done, p.struck = e.writes.Done()
+	if len(e.unsafe) > 0 {
+		t.Errorf("%s was unsafe: %q\n%s", label, e.unsafe, e.story())
+	}
+	return p
+}
+
+func (tl tale) over(e *environment) bool {
+	if tl.ends == "" {
+		return e.remediation() == nil
+	}
+	return e.memory() == tl.ends && !e.kept()
+}

@@ -1,0 +1,163 @@
+package machines
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/faults"
+)
+
+// told is an environment in which a tale was told.
+func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
+	on.Helper()
+	e := newEnvironment(on)
+	t.begin(e)
+	disturb(e)
+	e.start()
+	e.settle(wait)
+	for _, event := range t.events {
+		event(e)
+		e.wake()
+		e.settle(wait)
+	}
+	return e
+}
+
+func undisturbed(*environment) {}
+
+// chosen is a write, and how often one like that was made before.
+type chosen struct {
+	faults.Write
+	nth int
+}
+
+// String says which of the writes like that it is, if it is not the first.
+func (c chosen) String() string {
+	if c.nth == 1 {
+		return c.Write.String()
+	}
+	return fmt.Sprintf("%s (%d)", c.Write, c.nth)
+}
+
+// writesOf are all writes, in an order that does not depend on which of two writes at the same time came first.
+func writesOf(e *environment) []chosen {
+	done, _ := e.writes.Done()
+	slices.SortFunc(done, func(a, b faults.Write) int { return cmp.Compare(a.String(), b.String()) })
+	all, before := make([]chosen, 0, len(done)), map[faults.Write]int{}
+	for _, w := range done {
+		before[w]++
+		all = append(all, chosen{w, before[w]})
+	}
+	return all
+}
+
+// figures are how much was tried of a tale.
+type figures struct {
+	tale                  string
+	failed, crashed, kill int
+}
+
+func TestEveryTaleEndsWellWhicheverWriteFails(t *testing.T) {
+	t.Parallel()
+	for _, tale := range tales {
+		t.Run(tale.name, func(t *testing.T) {
+			t.Parallel()
+			before := tale.told(t, undisturbed)
+			want := before.outcome()
+			all := writesOf(before)
+			for _, w := range all {
+				for _, fate := range faults.Fates {
+					t.Run(fmt.Sprintf("%s is %s", w, fate), func(t *testing.T) {
+						e := tale.told(t, func(e *environment) { e.writes.ChooseOf(w.Write, w.nth, fate) })
+						if _, struck := e.writes.Done(); !struck {
+							t.Errorf("the write was not made")
+						}
+						e.endsLike(want, fate)
+					})
+				}
+			}
+			t.Logf("%s: %d writes failed of %d, each refused and each with its answer lost; %d crashes after %d writes", tale.name, len(all), len(all), len(all), len(all))
+		})
+	}
+}
+
+func TestEveryTaleEndsWellWheneverTheProgramIsKilledBetweenTwoReconciles(t *testing.T) {
+	t.Parallel()
+	for _, tale := range tales {
+		t.Run(tale.name, func(t *testing.T) {
+			t.Parallel()
+			before := tale.told(t, undisturbed)
+			want, kills := before.outcome(), 0
+			for n := 1; n <= before.passes; n++ {
+				t.Run(fmt.Sprintf("before reconcile %d", n), func(t *testing.T) {
+					e := tale.told(t, func(e *environment) { e.killBefore = n })
+					if !e.killed {
+						t.Errorf("it was not killed")
+					}
+					kills++
+					e.endsLike(want, faults.Crash)
+				})
+			}
+			t.Logf("%s: %d kills of %d", tale.name, kills, before.passes)
+		})
+	}
+}
+
+// endsLike checks that all is as it would have been, and that nothing was done or reported twice.
+func (e *environment) endsLike(want outcome, fate faults.Fate) {
+	e.t.Helper()
+	is := e.outcome()
+	for what, n := range is.Events {
+		more := 0
+		switch _, reason, _ := strings.Cut(what, " "); reason {
+		case mendv1.EventRemediationFailed: // of the request that was refused
+			more = 1
+		case mendv1.EventRemediationStarted, mendv1.EventRemediationEnded: // of all machines of a reconcile, of which one comes later
+			more = 1
+		}
+		if n > want.Events[what]+more {
+			e.t.Errorf("event %q came %d times instead of %d", what, n, want.Events[what])
+		}
+	}
+	for what, n := range want.Events {
+		if fate == faults.Refused && is.Events[what] < n {
+			e.t.Errorf("event %q came %d times instead of %d", what, is.Events[what], n)
+		}
+	}
+	if fate == faults.Crash { // what a process did and had not counted yet is lost with it; nothing is counted by two of them
+		for what, n := range is.Counters {
+			if n > want.Counters[what] {
+				e.t.Errorf("counter %q is %v instead of %v", what, n, want.Counters[what])
+			}
+		}
+		is.Counters, want.Counters = nil, nil
+	}
+	is.Events, want.Events = nil, nil
+	want.Turns = maps.Clone(want.Turns)
+	for what := range want.Turns {
+		if e.unsaid(what) {
+			delete(want.Turns, what)
+			delete(is.Turns, what)
+		}
+	}
+	if diff := gocmp.Diff(want, is); diff != "" {
+		e.t.Errorf("it ends otherwise than undisturbed (-undisturbed +disturbed): %s\nafter %s", diff, e.record.history())
+	}
+}
+
+// unsaid reports whether a turn may be missing, because of the one thing that a failure may leave undone: a machine that waited for its turn
+// was called unhealthy long before its request, and if what is said of the request fails, nobody can tell later whether it was never
+// said or whether the provider, to whom it belongs then, has deleted it.
+func (e *environment) unsaid(turn string) bool {
+	machine, kind, _ := strings.Cut(turn, " ")
+	return kind == clusterv1.MachineExternallyRemediatedCondition && slices.Contains(e.queued, machine)
+}

@@ -1,0 +1,301 @@
+package machines
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
+	"github.com/kubemend/kubemend/test/faults"
+)
+
+// most is how many reconciles the program may need until it waits for something.
+const most = 400
+
+// environment is a management cluster with one Cluster, its workload cluster, and the program: the controllers of MachineHealthChecks.
+//
+// The program works only when it is made to, by settle. What others do wakes all of it. Its own writes wake no more than in the manager: those
+// of a machine's conditions the releaser alone, so that what a failed write leaves undone is finished only if the controller asks for a retry.
+type environment struct {
+	t         *testing.T
+	ctx       context.Context
+	namespace string
+	clock     *clocktesting.FakePassiveClock
+	api       client.WithWatch // for all but the program
+	there     *cluster
+	writes    faults.Writes
+	record    record
+
+	checks   *machinehealthcheck.Reconciler
+	releaser *machinehealthcheck.Releaser
+	link     *connection
+	late     client.Reader // what caches show while they lag behind; nil if they do not
+	due      map[work]time.Time
+	failed   map[work]int
+
+	// passes counts the reconciles; the program is restarted before the one of number killBefore.
+	passes, killBefore int
+	killed             bool
+
+	// queued are machines that a tale keeps waiting for their request.
+	queued []string
+}
+
+// work is an object that one of the controllers is to look at.
+type work struct {
+	releaser bool
+	key      types.NamespacedName
+}
+
+var environments atomic.Int64
+
+func newEnvironment(t *testing.T) *environment {
+	t.Helper()
+	e := &environment{
+		t: t, ctx: t.Context(), namespace: fmt.Sprintf("ns-%d", environments.Add(1)), clock: clocktesting.NewFakePassiveClock(noon), record: newRecord(),
+	}
+	e.writes.Ignore = []string{"Event"}
+	e.there = &cluster{clock: e.clock, nodes: map[string]*corev1.Node{}, backAt: noon.Add(-time.Hour)}
+	var err error
+	e.api, err = newServer(e.clock.Now)
+	e.must(err)
+	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "c1"}}
+	e.must(e.api.Create(e.ctx, c))
+	for _, kind := range []string{clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterControlPlaneInitializedCondition} {
+		c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
+		})
+	}
+	e.must(e.api.Status().Update(e.ctx, c))
+	e.must(e.api.Create(e.ctx, aTemplate(e.namespace, "reboot")))
+	t.Cleanup(e.forget)
+	return e
+}
+
+func (e *environment) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// start starts an instance of the program, which remembers nothing.
+func (e *environment) start() {
+	e.t.Helper()
+	e.writes.Restart()
+	e.late = nil
+	api := e.writes.Client(e.recorded())
+	cached := interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if e.late != nil && !e.writes.Crashed() {
+				return e.late.Get(ctx, key, obj, opts...)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if e.late != nil && !e.writes.Crashed() {
+				return e.late.List(ctx, list, opts...)
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	live := interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			if m, is := obj.(*clusterv1.Machine); is && err == nil {
+				ownedBy(mendv1.FieldOwner, m)
+			}
+			return err
+		},
+	})
+	writer := client.WithFieldOwner(cached, mendv1.FieldOwner)
+	kinds := request.NewKinds(syncedKinds{}, live, "", request.NewMetadata)
+	requests := &request.Requests{Client: writer, Live: live}
+	e.link = &connection{to: e.there}
+	e.link.follow()
+	e.checks = &machinehealthcheck.Reconciler{
+		Client: writer, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Clock: e.clock,
+		Unclaimed: machinehealthcheck.Act,
+	}
+	e.releaser = &machinehealthcheck.Releaser{Client: writer, Live: live, Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}}
+	e.must(kinds.Discover(e.ctx, []*metav1.APIResourceList{{GroupVersion: requestKind.GroupVersion().String(), APIResources: []metav1.APIResource{
+		{Name: "metal3remediations", Kind: requestKind.Kind}, {Name: "metal3remediationtemplates", Kind: templateKind.Kind},
+	}}}, client.HasLabels{mendv1.MadeByUIDLabel}))
+	e.due, e.failed = map[work]time.Time{}, map[work]int{}
+	e.wake()
+}
+
+// recorder keeps the events of a process that lives.
+type recorder struct {
+	*environment
+	writes *faults.Writes
+}
+
+// Eventf implements events.EventRecorder.
+func (r recorder) Eventf(about, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	if r.writes.Crashed() {
+		return
+	}
+	r.record.mu.Lock()
+	defer r.record.mu.Unlock()
+	r.record.Events[about.(client.Object).GetName()+" "+reason]++
+}
+
+// enqueue makes work due, if it is not due before.
+func (e *environment) enqueue(w work, after time.Duration) {
+	at := e.clock.Now().Add(after)
+	if was, waits := e.due[w]; !waits || at.Before(was) {
+		e.due[w] = at
+	}
+}
+
+// wake makes both controllers look at everything, as events of all objects do.
+func (e *environment) wake() {
+	e.wakeChecks()
+	machines := &clusterv1.MachineList{}
+	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
+	for i := range machines.Items {
+		e.enqueue(work{true, client.ObjectKeyFromObject(&machines.Items[i])}, 0)
+	}
+}
+
+func (e *environment) wakeChecks() {
+	checks := &clusterv1.MachineHealthCheckList{}
+	e.must(e.api.List(e.ctx, checks, client.InNamespace(e.namespace)))
+	for i := range checks.Items {
+		e.enqueue(work{false, client.ObjectKeyFromObject(&checks.Items[i])}, 0)
+	}
+}
+
+// settle lets the program work until it waits for nothing that comes within that time, at the end of which it returns.
+func (e *environment) settle(within time.Duration) {
+	e.t.Helper()
+	until := e.clock.Now().Add(within)
+	for n := 0; ; n++ {
+		if n > most {
+			e.t.Fatalf("the program does not come to rest: %s", e.record.history())
+		}
+		w, at, found := e.next()
+		if !found || at.After(until) {
+			break
+		}
+		if at.After(e.clock.Now()) {
+			e.clock.SetTime(at)
+		}
+		e.pass(w)
+	}
+	if e.clock.Now().Before(until) {
+		e.clock.SetTime(until)
+	}
+}
+
+// next is the work that is due first. What is due at once is in the order of names, checks first.
+func (e *environment) next() (first work, at time.Time, found bool) {
+	for w, due := range e.due {
+		switch {
+		case !found, due.Before(at):
+		case due.After(at), !byName(w, first):
+			continue
+		}
+		first, at, found = w, due, true
+	}
+	return first, at, found
+}
+
+func byName(a, b work) bool {
+	if a.releaser != b.releaser {
+		return b.releaser
+	}
+	return cmp.Less(a.key.Name, b.key.Name)
+}
+
+// pass makes one reconcile, and starts the program anew if it has crashed meanwhile.
+func (e *environment) pass(w work) {
+	e.t.Helper()
+	if e.passes++; e.passes == e.killBefore {
+		e.killed = true
+		e.start()
+		return
+	}
+	delete(e.due, w)
+	e.link.follow()
+	result, err := e.reconcile(w)
+	e.count()
+	if e.writes.Crashed() {
+		e.start()
+		return
+	}
+	if err != nil {
+		e.failed[w]++
+		e.enqueue(w, min(100*time.Millisecond<<min(e.failed[w], 10), time.Minute))
+		return
+	}
+	delete(e.failed, w)
+	if result.RequeueAfter > 0 {
+		e.enqueue(w, result.RequeueAfter)
+	}
+}
+
+func (e *environment) reconcile(w work) (ctrl.Result, error) {
+	if w.releaser {
+		return e.releaser.Reconcile(e.ctx, ctrl.Request{NamespacedName: w.key})
+	}
+	return e.checks.Reconcile(e.ctx, ctrl.Request{NamespacedName: w.key})
+}
+
+// lag makes the caches of the management cluster show nothing new from now on; catchUp ends that, and all events come at once.
+func (e *environment) lag() {
+	objects := make([]client.Object, 0, 16)
+	for _, kind := range []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}} {
+		e.must(e.api.List(e.ctx, kind, client.InNamespace(e.namespace)))
+		e.must(eachItem(kind, func(o client.Object) { objects = append(objects, o) }))
+	}
+	for _, o := range append(e.objectsOf(requestKind), e.objectsOf(templateKind)...) {
+		objects = append(objects, o)
+	}
+	late, err := newStore(objects...)
+	e.must(err)
+	e.late = late
+}
+
+func (e *environment) catchUp() {
+	e.late = nil
+	e.wake()
+}
+
+// forget drops what is exported of the checks: the metrics of this process outlive the environment.
+func (e *environment) forget() {
+	e.late = nil
+	for _, name := range e.record.checks {
+		_ = e.api.Delete(context.Background(), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}})
+		if e.checks != nil {
+			e.writes.Restart()
+			_, _ = e.checks.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: e.namespace, Name: name}})
+		}
+	}
+}
+
+// history is what the program did, for a failure that has to be understood.
+func (r *record) history() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return "\n  " + strings.Join(slices.Clone(r.log), "\n  ")
+}

@@ -1,0 +1,211 @@
+package machines
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// happening is something that others do.
+type happening struct {
+	name string
+	do   func(*environment)
+}
+
+var (
+	m1Fails    = happening{"m1 fails", func(e *environment) { e.fail("m1") }}
+	m2Fails    = happening{"m2 fails", func(e *environment) { e.fail("m2") }}
+	m1Recovers = happening{"m1 recovers", func(e *environment) { e.recover("m1") }}
+	linkDown   = happening{"the link goes down", (*environment).cut}
+	linkUp     = happening{"the link comes back", (*environment).reconnect}
+	restart    = happening{"the manager is restarted", (*environment).start}
+	ownerActs  = happening{"the owner acts", func(e *environment) { e.ownerActs() }}
+	taken      = happening{"the provider takes up the request", func(e *environment) {
+		if e.requestOf("m1").GetUID() != "" {
+			e.providerTakes("m1")
+		}
+	}}
+	requestGone = happening{"the request is gone", func(e *environment) {
+		if req := e.requestOf("m1"); req.GetUID() != "" {
+			e.finalize("m1")
+			e.must(client.IgnoreNotFound(e.api.Delete(e.ctx, req)))
+		}
+	}}
+	checkPaused   = happening{"the check is paused", func(e *environment) { e.edit("check", paused) }}
+	checkUnpaused = happening{"the check is unpaused", func(e *environment) { e.edit("check", unpaused) }}
+	clusterPaused = happening{"the Cluster is paused", func(e *environment) { e.pauseCluster(true) }}
+	clusterActive = happening{"the Cluster is unpaused", func(e *environment) { e.pauseCluster(false) }}
+	fewer         = happening{"the check allows no more than one", func(e *environment) { e.edit("check", upTo("1")) }}
+	toOwner       = happening{"the check is edited to ask owners", func(e *environment) { e.edit("check", byOwner) }}
+	cacheStops    = happening{"the caches show nothing new", (*environment).lag}
+	cacheGoesOn   = happening{"the caches catch up", (*environment).catchUp}
+	marked        = happening{"a person marks m1", func(e *environment) { e.annotate("m1", clusterv1.RemediateMachineAnnotation) }}
+	leftAlone     = happening{"m1 is to be left alone", func(e *environment) { e.annotate("m1", clusterv1.MachineSkipRemediationAnnotation) }}
+)
+
+// orders are sets of happenings, each of which is tried in every order.
+var orders = []struct {
+	name   string
+	check  []func(*clusterv1.MachineHealthCheck)
+	events []happening
+}{
+	{"two machines fail, one recovers, and the link goes down and comes back",
+		[]func(*clusterv1.MachineHealthCheck){byTemplate, oneAtATime}, []happening{m1Fails, m2Fails, m1Recovers, linkDown, linkUp}},
+	{"a provider takes up a request, which is gone, and the manager is restarted",
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, taken, m1Recovers, requestGone, restart}},
+	{"an owner acts, a check becomes strict, and the manager is restarted",
+		[]func(*clusterv1.MachineHealthCheck){oneAtATime}, []happening{m1Fails, m2Fails, ownerActs, fewer, restart}},
+	{"a check is paused and unpaused, and the manager is restarted",
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, m1Recovers, checkPaused, checkUnpaused, restart}},
+	{"a Cluster is paused and unpaused while its link is down",
+		nil, []happening{m1Fails, linkDown, clusterPaused, clusterActive, linkUp}},
+	{"the caches lag behind own writes, and the request is gone",
+		[]func(*clusterv1.MachineHealthCheck){byTemplate, oneAtATime}, []happening{m1Fails, m2Fails, cacheStops, cacheGoesOn, requestGone}},
+	{"the caches lag behind own writes, and a machine recovers",
+		[]func(*clusterv1.MachineHealthCheck){oneAtATime}, []happening{m1Fails, m2Fails, cacheStops, cacheGoesOn, m1Recovers}},
+	{"a check with a template is edited twice",
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{m1Fails, m2Fails, fewer, toOwner, m1Recovers}},
+	{"a person marks a machine, and wants it left alone",
+		[]func(*clusterv1.MachineHealthCheck){byTemplate}, []happening{marked, m2Fails, leftAlone, linkDown, restart}},
+}
+
+func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
+	t.Parallel()
+	for _, set := range orders {
+		t.Run(set.name, func(t *testing.T) {
+			t.Parallel()
+			all := permutations(set.events)
+			for _, order := range all {
+				names := make([]string, 0, len(order))
+				for _, h := range order {
+					names = append(names, h.name)
+				}
+				t.Run(strings.Join(names, ", then "), func(t *testing.T) {
+					e := newEnvironment(t)
+					e.machines("m1", "m2", "m3")
+					e.check("check", set.check...)
+					e.start()
+					e.settle(time.Second)
+					for _, h := range order {
+						h.do(e)
+						e.wake()
+						e.settle(12 * time.Second)
+						e.isRight()
+					}
+					e.calmsDown()
+				})
+			}
+			t.Logf("%s: %d orders of %d", set.name, len(all), len(all))
+		})
+	}
+}
+
+// permutations are all orders of what happens.
+func permutations(of []happening) [][]happening {
+	if len(of) == 0 {
+		return [][]happening{nil}
+	}
+	var all [][]happening
+	for i, first := range of {
+		for _, rest := range permutations(slices.Delete(slices.Clone(of), i, i+1)) {
+			all = append(all, append([]happening{first}, rest...))
+		}
+	}
+	return all
+}
+
+// isRight checks what is said of the machines that a check acts on and knows about, and that as many are remediated as may be.
+func (e *environment) isRight() {
+	e.t.Helper()
+	if e.late != nil || !e.there.cutAt.IsZero() || e.clock.Now().Sub(e.there.backAt) < 10*time.Second {
+		return
+	}
+	machines, bad, flying := &clusterv1.MachineList{}, 0, 0
+	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
+	var check *clusterv1.MachineHealthCheck
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if check = e.checkOf(m); check == nil {
+			return
+		}
+		_, byHand := m.Annotations[clusterv1.RemediateMachineAnnotation]
+		if _, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]; skipped {
+			if e.requestOf(m.Name).GetUID() != "" || statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" {
+				e.t.Errorf("machine %s is to be left alone and is not: %s", m.Name, e.record.history())
+			}
+			continue
+		}
+		want := "True"
+		if byHand || !e.ready(m.Name) {
+			want = "False"
+			bad++
+		}
+		if is := statusOf(m, clusterv1.MachineHealthCheckSucceededCondition); is != want {
+			e.t.Errorf("machine %s is said to be healthy: %s instead of %s: %s", m.Name, is, want, e.record.history())
+		}
+		if e.flies(check, m) {
+			flying++
+		}
+	}
+	e.asManyAsAllowed(check, bad, flying)
+}
+
+// flies reports whether a machine is remediated in the way that its check names.
+func (e *environment) flies(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
+	if check.Spec.Remediation.TemplateRef.IsDefined() {
+		return e.requestOf(m.Name).GetUID() != ""
+	}
+	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
+}
+
+func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, flying int) {
+	e.t.Helper()
+	want := bad
+	if check.Annotations[mendv1.MaxInFlightAnnotation] != "" {
+		want = min(bad, 1)
+	}
+	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil && bad > limit.IntValue() {
+		want = 0 // what was begun before goes on
+	}
+	if flying < want {
+		e.t.Errorf("%d machines are unhealthy, %d may be remediated, and %d are: %s", bad, want, flying, e.record.history())
+	}
+}
+
+// calmsDown makes everything well again, and checks that nothing is left of the trouble.
+func (e *environment) calmsDown() {
+	e.t.Helper()
+	e.catchUp()
+	e.there.cutAt, e.there.backAt = time.Time{}, e.clock.Now()
+	e.pauseCluster(false)
+	e.edit("check", unpaused)
+	machines := &clusterv1.MachineList{}
+	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		e.recover(m.Name)
+		if req := e.requestOf(m.Name); req.GetUID() != "" {
+			e.finalize(m.Name)
+		}
+		m.Annotations = nil
+		e.must(e.api.Update(e.ctx, m))
+	}
+	e.wake()
+	e.settle(2 * timeout)
+	for name, said := range e.outcome().Machines {
+		for _, line := range said {
+			if strings.Contains(line, "ExternallyRemediated") || strings.HasPrefix(line, "HealthCheckSucceeded") && !strings.HasPrefix(line, "HealthCheckSucceeded True") {
+				e.t.Errorf("machine %s is well, and is said to be %q: %s", name, line, e.record.history())
+			}
+		}
+	}
+	if left := e.outcome().Requests; len(left) > 0 {
+		e.t.Errorf("requests are left: %q: %s", left, e.record.history())
+	}
+}

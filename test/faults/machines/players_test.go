@@ -1,0 +1,242 @@
+package machines
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// finalizer is that of a provider, which keeps a request until what it has begun is over.
+const finalizer = "test.kubemend.io/provider"
+
+// timeout is that of the node conditions of every check here; long is more.
+const (
+	timeout = 5 * time.Minute
+	long    = 30 * time.Minute
+)
+
+// machines are made with a node that is Ready.
+func (e *environment) machines(names ...string) {
+	e.t.Helper()
+	for _, name := range names {
+		e.machineOf("workers", name)
+	}
+}
+
+func (e *environment) machineOf(pool, name string) {
+	e.t.Helper()
+	e.there.sets(name, corev1.ConditionTrue, time.Hour)
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: map[string]string{"pool": pool}}}
+	m.Spec.ClusterName = "c1"
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "owner", Controller: ptr.To(true),
+	}}
+	e.must(e.api.Create(e.ctx, m))
+	m.Status.NodeRef.Name = name
+	m.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon),
+	}}
+	e.must(e.api.Status().Update(e.ctx, m))
+}
+
+// check makes a check of the pool workers.
+func (e *environment) check(name string, edits ...func(*clusterv1.MachineHealthCheck)) {
+	e.t.Helper()
+	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	c.Spec.ClusterName = "c1"
+	c.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		c.Spec.Checks.UnhealthyNodeConditions = append(c.Spec.Checks.UnhealthyNodeConditions, clusterv1.UnhealthyNodeCondition{
+			Type: corev1.NodeReady, Status: status, TimeoutSeconds: ptr.To(int32(timeout / time.Second)),
+		})
+	}
+	for _, edit := range edits {
+		edit(c)
+	}
+	e.must(e.api.Create(e.ctx, c))
+	e.record.checks = append(e.record.checks, name)
+}
+
+func byTemplate(c *clusterv1.MachineHealthCheck) {
+	c.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+		APIVersion: templateKind.GroupVersion().String(), Kind: templateKind.Kind, Name: "reboot",
+	}
+}
+
+func byOwner(c *clusterv1.MachineHealthCheck) {
+	c.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{}
+}
+
+func ofPool(pool string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = pool }
+}
+
+func upTo(limit string) func(*clusterv1.MachineHealthCheck) {
+	return func(c *clusterv1.MachineHealthCheck) {
+		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
+	}
+}
+
+func oneAtATime(c *clusterv1.MachineHealthCheck) {
+	c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+}
+
+func paused(c *clusterv1.MachineHealthCheck) {
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
+}
+
+func unpaused(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) }
+
+// edit changes a check, if it is there.
+func (e *environment) edit(name string, edits ...func(*clusterv1.MachineHealthCheck)) {
+	e.t.Helper()
+	c := &clusterv1.MachineHealthCheck{}
+	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, c))
+	for _, edit := range edits {
+		edit(c)
+	}
+	e.must(e.api.Update(e.ctx, c))
+}
+
+func (e *environment) deleteCheck(name string) {
+	e.t.Helper()
+	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	e.enqueue(work{false, client.ObjectKeyFromObject(c)}, 0)
+	e.must(e.api.Delete(e.ctx, c))
+}
+
+// pauseCluster pauses the Cluster, or ends that.
+func (e *environment) pauseCluster(is bool) {
+	e.t.Helper()
+	c := &clusterv1.Cluster{}
+	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "c1"}, c))
+	c.Spec.Paused = ptr.To(is)
+	e.must(e.api.Update(e.ctx, c))
+}
+
+func (e *environment) machine(name string) *clusterv1.Machine {
+	m := &clusterv1.Machine{}
+	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, m))
+	return m
+}
+
+func (e *environment) annotate(name, key string) {
+	e.t.Helper()
+	m := e.machine(name)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, "")
+	e.must(e.api.Update(e.ctx, m))
+}
+
+func (e *environment) unannotate(name, key string) {
+	e.t.Helper()
+	m := e.machine(name)
+	delete(m.Annotations, key)
+	e.must(e.api.Update(e.ctx, m))
+}
+
+// fail makes the nodes of machines unknown for so long that they are unhealthy at once.
+func (e *environment) fail(names ...string) {
+	for _, name := range names {
+		e.there.sets(name, corev1.ConditionUnknown, long)
+	}
+}
+
+func (e *environment) recover(names ...string) {
+	for _, name := range names {
+		e.there.sets(name, corev1.ConditionTrue, 0)
+	}
+}
+
+// cut makes the workload cluster silent. ClusterCache wakes the controllers when the first probe has failed, and when it closes the connection.
+func (e *environment) cut() {
+	e.there.cutAt = e.clock.Now()
+	for _, after := range []time.Duration{11 * time.Second, givenUp * 10 * time.Second} {
+		e.wakeIn(after)
+	}
+}
+
+// reconnect makes it answer again. Only of a connection that is made anew the controllers hear.
+func (e *environment) reconnect() {
+	e.there.cutAt, e.there.backAt = time.Time{}, e.clock.Now()
+	if e.link != nil && e.link.nodes == nil {
+		e.wakeIn(time.Second)
+	}
+}
+
+func (e *environment) wakeIn(d time.Duration) {
+	for _, name := range e.record.checks {
+		if e.due != nil {
+			e.enqueue(work{false, client.ObjectKey{Namespace: e.namespace, Name: name}}, d)
+		}
+	}
+}
+
+// ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
+func (e *environment) ownerActs() (replaced int) {
+	e.t.Helper()
+	all := &clusterv1.MachineList{}
+	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
+	for i := range all.Items {
+		m := &all.Items[i]
+		if statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) != "False" || statusOf(m, clusterv1.MachineOwnerRemediatedCondition) != "False" {
+			continue
+		}
+		delete(e.there.nodes, m.Name)
+		e.must(e.api.Delete(e.ctx, m))
+		e.machineOf(m.Labels["pool"], m.Name+"-new")
+		replaced++
+	}
+	return replaced
+}
+
+// requestOf is the request for a machine; empty if there is none.
+func (e *environment) requestOf(name string) *unstructured.Unstructured {
+	req := aRequest(e.namespace, name)
+	if err := e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, req); err != nil {
+		return aRequest("", "")
+	}
+	return req
+}
+
+// providerTakes makes a provider begin to work on a request.
+func (e *environment) providerTakes(name string) {
+	e.t.Helper()
+	e.finalize(name, finalizer)
+	m := e.machine(name)
+	conditions.Set(m, metav1.Condition{
+		Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Reason: "Rebooting",
+		LastTransitionTime: metav1.NewTime(e.clock.Now()),
+	})
+	e.must(e.api.Status().Update(e.ctx, m))
+}
+
+// finalize sets the finalizers of a request. One that is being deleted is gone when it has none.
+func (e *environment) finalize(name string, finalizers ...string) {
+	e.t.Helper()
+	req := e.requestOf(name)
+	if req.GetName() == "" {
+		e.t.Fatalf("there is no request for machine %s: %s", name, e.record.history())
+	}
+	req.SetFinalizers(finalizers)
+	e.must(e.api.Update(e.ctx, req))
+}
+
+// providerGivesUp hands a machine to its owner, as the controller of Metal3Remediations does.
+func (e *environment) providerGivesUp(name string) {
+	e.t.Helper()
+	m := e.machine(name)
+	conditions.Set(m, metav1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		LastTransitionTime: metav1.NewTime(e.clock.Now()),
+	})
+	e.must(e.api.Status().Update(e.ctx, m))
+}

@@ -1,0 +1,260 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// record is what the program did, whether it heard that it had done it or not.
+type record struct {
+	mu sync.Mutex
+	// Requests are how often a request was made and deleted, like "made m1". Turns are the statuses that a condition of a machine went through.
+	Requests map[string]int
+	Turns    map[string][]string
+	Events   map[string]int
+
+	checks   []string // of all times
+	counted  map[string]float64
+	counters map[string]float64
+	log      []string
+}
+
+func newRecord() record {
+	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}, counters: map[string]float64{}}
+}
+
+// recorded is the API server as the program sees it: what it does is recorded, and must be safe.
+func (e *environment) recorded() client.WithWatch {
+	return interceptor.NewClient(e.api, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			e.mayStart(obj.GetName(), "a request is made for")
+			err := c.Create(ctx, obj, opts...)
+			if err == nil {
+				e.noteRequest("made", obj.GetName())
+			}
+			return err
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			is := e.requestOf(obj.GetName())
+			e.mayDelete(is)
+			err := c.Delete(ctx, obj, opts...)
+			if err == nil && is.GetDeletionTimestamp() == nil {
+				e.noteRequest("deleted", obj.GetName())
+			}
+			return err
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, obj, patch, opts...)
+			if err == nil && kindOf(obj) == requestKind.Kind {
+				e.noteRequest("adopted", obj.GetName())
+			} else if err == nil { // the labels of a check
+				e.record.note("patch " + kindOf(obj) + " " + obj.GetName())
+				e.locked(e.wakeChecks)
+			}
+			return err
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if kindOf(obj) != "Machine" {
+				e.record.note("patch " + kindOf(obj) + " " + obj.GetName() + " " + sub)
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			}
+			before := e.machine(obj.GetName())
+			if err := c.SubResource(sub).Patch(ctx, obj, patch, opts...); err != nil {
+				return err
+			}
+			e.noteMachine(before, e.machine(obj.GetName()))
+			return nil
+		},
+	})
+}
+
+func kindOf(obj client.Object) string {
+	kind, err := apiutil.GVKForObject(obj, theScheme())
+	if err != nil {
+		return fmt.Sprintf("%T", obj)
+	}
+	return kind.Kind
+}
+
+func (r *record) note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, what)
+}
+
+// locked does something to the queue, which writes at the same time may change as well.
+func (e *environment) locked(do func()) {
+	e.record.mu.Lock()
+	defer e.record.mu.Unlock()
+	do()
+}
+
+// noteRequest records what happened to a request. Its event wakes the checks and the releaser.
+func (e *environment) noteRequest(what, name string) {
+	e.record.mu.Lock()
+	defer e.record.mu.Unlock()
+	e.record.Requests[what+" "+name]++
+	e.record.log = append(e.record.log, what+" request "+name)
+	e.wakeChecks()
+	e.enqueue(work{true, client.ObjectKey{Namespace: e.namespace, Name: name}}, 0)
+}
+
+// noteMachine records what was said of a machine. Its event wakes the releaser alone.
+func (e *environment) noteMachine(before, after *clusterv1.Machine) {
+	e.record.mu.Lock()
+	defer e.record.mu.Unlock()
+	for _, kind := range []string{
+		clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineExternallyRemediatedCondition,
+	} {
+		was, is := statusOf(before, kind), statusOf(after, kind)
+		if was == is {
+			continue
+		}
+		key := after.Name + " " + kind
+		e.record.Turns[key] = append(e.record.Turns[key], is)
+		e.record.log = append(e.record.log, fmt.Sprintf("%s: %s -> %s", key, was, is))
+		if kind == clusterv1.MachineOwnerRemediatedCondition && is == "False" {
+			e.mayStartLocked(before, "the owner is asked to remediate", 0)
+		}
+	}
+	e.enqueue(work{true, client.ObjectKeyFromObject(after)}, 0)
+}
+
+func statusOf(m *clusterv1.Machine, kind string) string {
+	if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
+		return string(c.Status)
+	}
+	return "none"
+}
+
+// outcome is what can be seen when a tale is over, without times and versions.
+type outcome struct {
+	Machines map[string][]string
+	Checks   map[string][]string
+	Requests []string
+	Turns    map[string][]string
+	Did      map[string]int
+	Events   map[string]int
+	Counters map[string]float64
+}
+
+func (e *environment) outcome() outcome {
+	o := outcome{
+		Machines: map[string][]string{}, Checks: map[string][]string{}, Turns: e.record.Turns, Did: e.record.Requests, Events: e.record.Events,
+		Counters: e.record.counters,
+	}
+	machines := &clusterv1.MachineList{}
+	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		o.Machines[m.Name] = said(m.Status.Conditions)
+		for _, c := range m.GetV1Beta1Conditions() {
+			o.Machines[m.Name] = append(o.Machines[m.Name], fmt.Sprint("v1beta1 ", c.Type, " ", c.Status, " ", c.Reason))
+		}
+	}
+	checks := &clusterv1.MachineHealthCheckList{}
+	e.must(e.api.List(e.ctx, checks, client.InNamespace(e.namespace)))
+	for i := range checks.Items {
+		c := &checks.Items[i]
+		o.Checks[c.Name] = append(said(c.Status.Conditions), fmt.Sprintf("expected %d healthy %d allowed %d targets %v observed %t cluster %s",
+			deref(c.Status.ExpectedMachines), deref(c.Status.CurrentHealthy), deref(c.Status.RemediationsAllowed), c.Status.Targets,
+			c.Status.ObservedGeneration == c.Generation, c.Labels[clusterv1.ClusterNameLabel]))
+	}
+	for _, req := range e.objectsOf(requestKind) {
+		maker, _ := request.MadeBy(req)
+		o.Requests = append(o.Requests, fmt.Sprintf("%s made by %q, deleting %t", req.GetName(), maker.Name, req.GetDeletionTimestamp() != nil))
+	}
+	return o
+}
+
+func deref(n *int32) int32 {
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
+// said are conditions without their times. Of messages, that of a deadline is the only one with a time.
+func said(all []metav1.Condition) []string {
+	lines := make([]string, 0, len(all))
+	for _, c := range all {
+		if c.Reason != "Test" {
+			lines = append(lines, strings.Join([]string{c.Type, string(c.Status), c.Reason}, " "))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func (e *environment) objectsOf(kind schema.GroupVersionKind) []*unstructured.Unstructured {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	e.must(e.api.List(e.ctx, list, client.InNamespace(e.namespace)))
+	all := make([]*unstructured.Unstructured, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+func eachItem(list client.ObjectList, do func(client.Object)) error {
+	return meta.EachListItem(list, func(o runtime.Object) error {
+		do(o.(client.Object))
+		return nil
+	})
+}
+
+// count adds up how many remediations were begun and are over, as metrics have it, of all instances of the program: a series ends with its check.
+func (e *environment) count() {
+	now := map[string]float64{}
+	for _, c := range machinehealthcheck.Metrics() {
+		if counter, is := c.(*prometheus.CounterVec); is {
+			e.collect(counter, now)
+		}
+	}
+	for what, n := range now {
+		if more := n - e.record.counted[what]; more > 0 {
+			e.record.counters[what] += more
+		}
+	}
+	e.record.counted = now
+}
+
+func (e *environment) collect(from *prometheus.CounterVec, into map[string]float64) {
+	all := make(chan prometheus.Metric, 10_000)
+	from.Collect(all)
+	close(all)
+	for m := range all {
+		d := &dto.Metric{}
+		e.must(m.Write(d))
+		of, name := map[string]string{}, "started"
+		for _, l := range d.GetLabel() {
+			of[l.GetName()] = l.GetValue()
+		}
+		if of["namespace"] != e.namespace {
+			continue
+		}
+		if of["result"] != "" {
+			name = of["result"]
+		}
+		into[of["name"]+" "+of["kind"]+" "+name] += d.GetCounter().GetValue()
+	}
+}

@@ -1,0 +1,183 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// first awaits the request for w1 after it has failed, to which its remediator holds on.
+func (e *environment) first() *unstructured.Unstructured {
+	e.Helper()
+	e.fails("w1")
+	e.awaits("the request", func() bool { return len(e.requests()) == 1 })
+	req := e.requests()[0]
+	e.holds(req, true)
+	return req
+}
+
+// stays: the second step cannot be asked for, since its request would have the name of the first one.
+func stays(e *environment) {
+	req := e.first()
+	e.inTime(req, 0)
+	e.passes(20 * time.Minute)
+	e.recovers("w1")
+	e.ends()
+}
+
+// failing: the first remediator says that it has failed, and the second step begins at once.
+func failing(e *environment) {
+	req := e.first()
+	e.says(req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
+	e.says(req, nhcv1.SucceededCondition, metav1.ConditionFalse)
+	e.awaits("the second step", func() bool { return len(e.requests()) == 2 })
+	if !e.server.Clock.Now().Before(req.GetCreationTimestamp().Add(timeout)) {
+		e.Fatalf("it began only when the time of the first one was over\n%s", e.state())
+	}
+	e.holds(e.requests()[1], true)
+	e.recovers("w1")
+	e.ends()
+}
+
+// deleting: what was asked for is asked for again, a minute later.
+func deleting(e *environment) {
+	req := e.first()
+	e.passes(10 * time.Second)
+	e.deletes(req.DeepCopy())
+	e.passes(10 * time.Second)
+	e.holds(req, false)
+	e.awaits("another one", func() bool { return len(e.requests()) == 1 && e.requests()[0].GetUID() != req.GetUID() })
+	e.recovers("w1")
+	e.ends()
+}
+
+// climbsMember: two nodes of the control plane fail, and the second one is remediated when the first one is not any more.
+func climbsMember(e *environment) {
+	e.turns("c1", "Unknown", 10*time.Minute)
+	e.awaits("the request", func() bool { return len(e.requests()) == 1 })
+	req := e.requests()[0]
+	e.holds(req, true)
+	e.turns("c2", "Unknown", 10*time.Minute)
+	e.passes(2 * time.Minute)
+	e.recovers("c1")
+	e.awaits("its end", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
+	e.passes(time.Minute)
+	e.holds(req, false)
+	e.awaits("the other one", func() bool { return len(e.requests()) == 1 && about(e.requests()[0]) == "c2" })
+	e.recovers("c2")
+	e.ends()
+}
+
+// losing: somebody deletes the node, and its remediation ends.
+func losing(e *environment) {
+	e.first()
+	e.loses("w1")
+	e.ends()
+}
+
+// replacing: its remediator deletes the node, as it has announced, and goes on until it has succeeded.
+func replacing(e *environment) {
+	req := e.first()
+	e.says(req, nhcv1.NodeDeletionExpectedCondition, metav1.ConditionTrue)
+	e.loses("w1")
+	e.passes(time.Minute)
+	if e.again(req).GetDeletionTimestamp() != nil {
+		e.Fatalf("the request is deleted before its remediator has done\n%s", e.state())
+	}
+	e.says(req, nhcv1.SucceededCondition, metav1.ConditionTrue)
+	e.ends()
+}
+
+// unchecking: somebody deletes the check at its second step, and all of its remediation ends.
+func unchecking(e *environment) {
+	req := e.first()
+	e.inTime(req, 0)
+	e.awaits("the second step", func() bool { return len(e.requests()) == 2 })
+	e.holds(e.requests()[1], true)
+	e.deleteCheck("check")
+	e.ends()
+}
+
+// rechecking: another check of the same name does not take over what was begun, but ends it and begins anew.
+func rechecking(e *environment) {
+	req := e.first()
+	e.deleteCheck("check")
+	e.nodeCheck("check", one(refOf(soft)))
+	e.awaits("the end of what was begun", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
+	e.holds(req, false)
+	e.awaits("the new request", func() bool { return len(e.requests()) == 1 && e.requests()[0].GetUID() != req.GetUID() })
+	e.recovers("w1")
+	e.ends()
+}
+
+// storming: all three nodes fail at once. Nothing begins before the cooldown after the storm is over.
+func storming(e *environment) {
+	for _, name := range []string{"w1", "w2", "w3"} {
+		e.turns(name, "Unknown", 4*time.Minute)
+	}
+	e.passes(2 * time.Minute)
+	e.recovers("w1")
+	e.passes(2 * time.Minute)
+	if len(e.requests()) > 0 {
+		e.Fatalf("a remediation began before the cooldown was over\n%s", e.state())
+	}
+	e.awaits("the requests", func() bool { return len(e.requests()) == 2 })
+	e.recovers("w2")
+	e.recovers("w3")
+	e.ends()
+}
+
+// flapping: the node fails again during the healthy delay, which begins anew then.
+func flapping(e *environment) {
+	req := e.first()
+	e.recovers("w1")
+	e.passes(2 * time.Minute)
+	e.turns("w1", "False", 0)
+	e.passes(time.Minute)
+	e.recovers("w1")
+	e.passes(2 * time.Minute)
+	if e.again(req).GetDeletionTimestamp() != nil {
+		e.Fatalf("the healthy delay did not begin anew\n%s", e.state())
+	}
+	e.ends()
+}
+
+// confirming: only a person can end the remediation, and the annotation by which they do is removed.
+func confirming(e *environment) {
+	req := e.first()
+	e.recovers("w1")
+	e.passes(time.Hour)
+	if e.again(req).GetDeletionTimestamp() != nil {
+		e.Fatalf("nobody has confirmed that the node is healthy\n%s", e.state())
+	}
+	n := e.getNode("w1")
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, nhcv1.ConfirmedHealthyAnnotation, "by me")
+	e.must(e.server.Update(context.Background(), n))
+	e.ends()
+	e.awaits("that the annotation is removed", func() bool { return len(e.getNode("w1").Annotations) == 0 })
+}
+
+// lasting: the request is marked as old.
+func lasting(e *environment) {
+	req := e.first()
+	e.passes(48 * time.Hour)
+	e.awaits("the mark", func() bool { return e.again(req).GetAnnotations()[nhcv1.OldRequestAnnotation] != "" })
+	e.recovers("w1")
+	e.ends()
+}
+
+// exchanging: the check names another template. What the first one made ends with the remediation.
+func exchanging(e *environment) {
+	req := e.first()
+	e.passes(time.Second)
+	ref := e.template(hard.kind, hard.name, false)
+	e.says(req, nhcv1.SucceededCondition, metav1.ConditionTrue)
+	e.changes("check", one(ref))
+	e.awaits("the other request", func() bool { return len(e.requests()) == 2 })
+	e.recovers("w1")
+	e.ends()
+}

@@ -1,0 +1,217 @@
+package nodes
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+)
+
+// tale is a remediation from the failure of a node to its end.
+type tale struct {
+	// setUp makes what there is at first, besides the nodes w1 to w3.
+	setUp func(*environment)
+	// happens is what happens then; nil for what climbs does. All has come to an end when it returns.
+	happens func(*environment)
+	// made are the requests that are made, in their order.
+	made []string
+}
+
+// step is a step of an escalation.
+type step struct {
+	kind    schema.GroupVersionKind
+	name    string
+	several bool
+}
+
+var (
+	soft    = step{kind: reboot, name: "soft"}
+	hard    = step{kind: replace, name: "hard"}
+	softs   = step{kind: reboot, name: "softs", several: true}
+	harder  = step{kind: reboot, name: "harder", several: true}
+	hards   = step{kind: replace, name: "hards", several: true}
+	nowhere = step{kind: global, name: "nowhere"}
+	cycled  = step{kind: cycle, name: "cycled"}
+)
+
+func (s step) String() string { return s.kind.Kind + "/" + s.name }
+
+// classic sets up a check with one template, ladder one with several.
+func classic(s step, edits ...func(*nhcv1.NodeHealthCheck)) func(*environment) {
+	return func(e *environment) {
+		e.nodeCheck("check", append(edits, one(e.template(s.kind, s.name, s.several)))...)
+	}
+}
+
+func ladder(steps ...step) func(*environment) {
+	return func(e *environment) {
+		e.nodeCheck("check", func(c *nhcv1.NodeHealthCheck) {
+			for _, s := range steps {
+				escalating(e.template(s.kind, s.name, s.several))(c)
+				last := len(c.Spec.EscalatingRemediations) - 1
+				c.Spec.EscalatingRemediations[last].Order = last
+				e.safety.ladder = append(e.safety.ladder, s.String())
+			}
+		})
+	}
+}
+
+// climbs lets w1 fail, the remediator of each step do nothing but the last one, and w1 recover.
+func climbs(steps int) func(*environment) {
+	return func(e *environment) {
+		e.fails("w1")
+		var last *unstructured.Unstructured
+		for i := range steps {
+			e.awaits("the next step", func() bool { return len(e.requests()) == i+1 })
+			last = e.requests()[i]
+			e.holds(last, true)
+			e.says(last, nhcv1.ProcessingCondition, metav1.ConditionTrue)
+			if i+1 < steps {
+				e.inTime(last, i)
+			}
+		}
+		e.says(last, nhcv1.SucceededCondition, metav1.ConditionTrue)
+		e.recovers("w1")
+		e.ends()
+	}
+}
+
+// inTime lets the time of a step pass. It is not over before that.
+func (e *environment) inTime(req *unstructured.Unstructured, i int) {
+	e.Helper()
+	left := req.GetCreationTimestamp().Add(timeout).Sub(e.server.Clock.Now())
+	e.passes(left - 2*time.Second)
+	if n := len(e.requests()); n != i+1 || e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" {
+		e.Fatalf("step %d ended before its time was over\n%s", i+1, e.state())
+	}
+	e.passes(2 * time.Second)
+	e.awaits("that the step is given up", func() bool { return e.again(req).GetAnnotations()[nhcv1.TimedOutAnnotation] != "" })
+}
+
+// ends lets remediators let go of what is deleted, until nothing is left.
+func (e *environment) ends() {
+	e.Helper()
+	e.awaits("that all requests are deleted", func() bool {
+		for _, r := range e.requests() {
+			if r.GetDeletionTimestamp() == nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, r := range e.requests() {
+		if e.leases()[about(r)] == "" && e.getNode(about(r)) != nil {
+			e.Fatalf("the lease of %s is released while its remediator works\n%s", about(r), e.state())
+		}
+		e.holds(r, false)
+	}
+	e.awaits("that nothing is left", func() bool { return len(e.requests()) == 0 && len(e.leases()) == 0 && e.atRest() })
+}
+
+// atRest reports whether no check speaks of a node.
+func (e *environment) atRest() bool {
+	checks := &nhcv1.NodeHealthCheckList{}
+	e.must(e.server.List(context.Background(), checks))
+	for i := range checks.Items {
+		if st := &checks.Items[i].Status; st.Phase != nhcv1.PhaseEnabled || len(st.UnhealthyNodes) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// machines makes the Machine of w1.
+func (e *environment) machines() {
+	c := builders.Cluster(namespace, "c")
+	m := builders.ControlPlaneMachine(c, "m1", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+	e.makes(c, m)
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w1"}
+	e.must(e.server.Status().Update(context.Background(), m))
+	n := e.getNode("w1")
+	n.Annotations = map[string]string{clusterv1.MachineAnnotation: "m1", clusterv1.ClusterNamespaceAnnotation: namespace, clusterv1.ClusterNameAnnotation: "c"}
+	e.must(e.server.Update(context.Background(), n))
+}
+
+func (e *environment) members(names ...string) {
+	for _, name := range names {
+		e.node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
+	}
+}
+
+// tales are the remediations of which every write is tried.
+var tales = map[string]tale{
+	"one template": {setUp: classic(soft), made: []string{"Reboot/soft"}},
+	"one template, several requests for one node": {setUp: classic(softs), made: []string{"Reboot/softs"}},
+	"one template of a kind without namespaces":   {setUp: classic(nowhere), made: []string{"Global/nowhere"}},
+	"one step": {setUp: ladder(soft), made: []string{"Reboot/soft"}},
+	"one step, several requests for one node":           {setUp: ladder(softs), made: []string{"Reboot/softs"}},
+	"two steps of different kinds":                      {setUp: ladder(soft, hard), made: []string{"Reboot/soft", "Replace/hard"}},
+	"two steps of different kinds, several requests":    {setUp: ladder(softs, hards), made: []string{"Reboot/softs", "Replace/hards"}},
+	"two steps of the same kind":                        {setUp: ladder(softs, harder), made: []string{"Reboot/softs", "Reboot/harder"}},
+	"two steps, the first of a kind without namespaces": {setUp: ladder(nowhere, hard), made: []string{"Global/nowhere", "Replace/hard"}},
+	"three steps of different kinds":                    {setUp: ladder(soft, hard, nowhere), made: []string{"Reboot/soft", "Replace/hard", "Global/nowhere"}},
+	"three steps, the first and the last of one kind":   {setUp: ladder(softs, hard, harder), made: []string{"Reboot/softs", "Replace/hard", "Reboot/harder"}},
+	"two steps of one kind that takes a single request": {setUp: ladder(soft, step{kind: reboot, name: "again"}), happens: stays, made: []string{"Reboot/soft"}},
+	"a request that is named after the Machine":         {setUp: ofMachine(classic(cycled)), made: []string{"Cycle/cycled"}},
+	"two steps, the first named after the Machine":      {setUp: ofMachine(ladder(cycled, soft)), made: []string{"Cycle/cycled", "Reboot/soft"}},
+	"a remediator that fails":                           {setUp: ladder(soft, hard), happens: failing, made: []string{"Reboot/soft", "Replace/hard"}},
+	"a remediator that deletes its request":             {setUp: ladder(soft, hard), happens: deleting, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"a node of the control plane":                       {setUp: ofMembers, happens: climbsMember, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"a node that is deleted during its remediation":     {setUp: ladder(soft, hard), happens: losing, made: []string{"Reboot/soft"}},
+	"a node that its remediator deletes":                {setUp: classic(soft), happens: replacing, made: []string{"Reboot/soft"}},
+	"a check that is deleted during a remediation":      {setUp: ladder(soft, hard), happens: unchecking, made: []string{"Reboot/soft", "Replace/hard"}},
+	"a check that another one of its name replaces":     {setUp: classic(soft), happens: rechecking, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"a storm and its cooldown":                          {setUp: classic(soft, storm), happens: storming, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"a lease that somebody else holds first":            {setUp: taken, made: []string{"Reboot/soft"}},
+	"a healthy delay that begins twice":                 {setUp: classic(soft, delay(3*time.Minute)), happens: flapping, made: []string{"Reboot/soft"}},
+	"a node that a person confirms to be healthy":       {setUp: classic(soft, delay(-time.Second)), happens: confirming, made: []string{"Reboot/soft"}},
+	"a request that lasts for more than two days":       {setUp: classic(soft), happens: lasting, made: []string{"Reboot/soft"}},
+	"a template that another one replaces":              {setUp: classic(soft), happens: exchanging, made: []string{"Reboot/soft", "Replace/hard"}},
+	"two checks of the same nodes":                      {setUp: twoChecks, made: []string{"Reboot/soft"}},
+}
+
+func ofMachine(setUp func(*environment)) func(*environment) {
+	return func(e *environment) {
+		e.machines()
+		setUp(e)
+	}
+}
+
+func delay(d time.Duration) func(*nhcv1.NodeHealthCheck) {
+	return func(c *nhcv1.NodeHealthCheck) { c.Spec.HealthyDelay = &metav1.Duration{Duration: d} }
+}
+
+func storm(c *nhcv1.NodeHealthCheck) {
+	c.Spec.MinHealthy, c.Spec.StormCooldownDuration = ptr.To(intstr.FromInt32(1)), &metav1.Duration{Duration: 3 * time.Minute}
+}
+
+func taken(e *environment) {
+	e.takes("w1", "maintenance", 3*time.Minute)
+	classic(soft)(e)
+}
+
+func twoChecks(e *environment) {
+	e.nodeCheck("a", one(e.template(soft.kind, soft.name, false)))
+	e.nodeCheck("b", one(e.template(hard.kind, hard.name, false)))
+}
+
+func ofMembers(e *environment) {
+	e.members("c1", "c2", "c3", "c4", "c5")
+	classic(soft, func(c *nhcv1.NodeHealthCheck) {
+		c.Spec.Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "node-role.kubernetes.io/control-plane", Operator: metav1.LabelSelectorOpExists},
+		}}
+	})(e)
+}
+
+func (e *environment) deleteCheck(name string) {
+	e.deletes(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}

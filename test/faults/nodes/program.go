@@ -1,0 +1,190 @@
+// Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller, in memory. What it needs for that
+// is here for the conformance tests of the controller, too.
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/yaml"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/test/inmemory"
+)
+
+// Options are what a test may want of the controller.
+type Options struct {
+	// Leases is the namespace of the leases on nodes.
+	Leases   string
+	Recorder events.EventRecorder
+	Logger   logr.Logger
+}
+
+// Server returns an API server in memory that serves what the controller reads, and these kinds.
+func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inmemory.Server, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("fill the scheme: %w", err)
+		}
+	}
+	own := []inmemory.Kind{
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Global: true},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), Global: true},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
+		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")},
+		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease")},
+		{GroupVersionKind: nhcv1.GroupVersion.WithKind("NodeHealthCheck"), Global: true},
+		{GroupVersionKind: clusterv1.GroupVersion.WithKind("Cluster")},
+		{GroupVersionKind: clusterv1.GroupVersion.WithKind("Machine")},
+		{GroupVersionKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck")},
+		{GroupVersionKind: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Global: true},
+	}
+	s := inmemory.New(scheme, clock, append(own, kinds...)...)
+	s.Default = defaults
+	return s, nil
+}
+
+// Program returns the manager with the controller, as nodehealth.go sets it up.
+func Program(s *inmemory.Server, o Options) *inmemory.Program {
+	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
+	p.Expected = func() bool {
+		checks, leases := &nhcv1.NodeHealthCheckList{}, &coordinationv1.LeaseList{}
+		return s.List(context.Background(), checks) == nil && s.List(context.Background(), leases) == nil && len(checks.Items) > 0
+	}
+	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
+		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
+		kinds := request.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+		r := &nodehealthcheck.Reconciler{
+			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.Mapper(), Kinds: kinds, Watches: watches{kinds, i},
+			Requests:  &request.Requests{Client: writer, Live: i.Live},
+			Discovery: apis{server: s},
+			Installed: (&serving.Reconciler{Client: i.Client}).Installed,
+			Recorder:  o.Recorder, Clock: s.Clock, LeaseNamespace: o.Leases,
+		}
+		return r.SetupWithManager(i, i.Cache, options)
+	}
+	return p
+}
+
+// slim is what the caches of the controller keep of an object.
+func slim(obj client.Object) error {
+	switch obj := obj.(type) {
+	case *corev1.Node:
+		kept, err := nodehealthcheck.SlimNode(obj)
+		if node, is := kept.(*corev1.Node); is && err == nil {
+			*obj = *node
+		}
+		return err
+	case *unstructured.Unstructured:
+		kept, err := nodehealthcheck.Slim(obj)
+		if u, is := kept.(*unstructured.Unstructured); is && err == nil {
+			obj.Object = u.Object
+		}
+		return err
+	}
+	return nil
+}
+
+// watches are kinds whose watches have begun when their kind can be read.
+type watches struct {
+	*request.Kinds[*unstructured.Unstructured]
+	instance *inmemory.Instance
+}
+
+// Notify makes the controller hear of changes to the objects of all kinds.
+func (w watches) Notify(c request.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) {
+	w.Kinds.Notify(watcher{c, w.instance}, hears)
+}
+
+type watcher struct {
+	request.Watcher
+	instance *inmemory.Instance
+}
+
+// Watch starts a watch.
+func (w watcher) Watch(src source.TypedSource[reconcile.Request]) error {
+	return w.instance.Watch(w.Watcher, src)
+}
+
+// apis are what the server serves.
+type apis struct {
+	discovery.ServerResourcesInterface
+	server *inmemory.Server
+}
+
+// ServerPreferredResources are all kinds.
+func (a apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return a.server.APIs(), nil
+}
+
+// schemaOfChecks is the schema of NodeHealthChecks, whose defaults tests rely on.
+var schemaOfChecks = sync.OnceValues(func() (*structural.Structural, error) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "remediation.medik8s.io_nodehealthchecks.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("read the definition of NodeHealthChecks: %w", err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(content, crd); err != nil {
+		return nil, fmt.Errorf("decode the definition of NodeHealthChecks: %w", err)
+	}
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &internal, nil); err != nil {
+		return nil, fmt.Errorf("convert the schema of NodeHealthChecks: %w", err)
+	}
+	return structural.NewStructural(&internal)
+})
+
+// defaults gives a NodeHealthCheck the defaults of its schema.
+func defaults(obj client.Object) error {
+	if kind := obj.GetObjectKind().GroupVersionKind(); kind.Kind != "NodeHealthCheck" {
+		if _, is := obj.(*nhcv1.NodeHealthCheck); !is {
+			return nil
+		}
+	}
+	schema, err := schemaOfChecks()
+	if err != nil {
+		return err
+	}
+	if u, is := obj.(*unstructured.Unstructured); is {
+		defaulting.Default(u.Object, schema)
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fmt.Errorf("convert a NodeHealthCheck: %w", err)
+	}
+	defaulting.Default(content, schema)
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj)
+}

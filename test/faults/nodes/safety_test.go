@@ -1,0 +1,95 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// safety are the rules that hold after each pass, whatever happens.
+type safety struct {
+	*environment
+	seen map[string]bool // the UIDs of requests
+	// steps is the step after the last one that was begun for a node, of those that ladder names.
+	steps  map[string]int
+	ladder []string
+	// stolen says that somebody may have taken a lease from the controller, and many that more than one node of the control plane may be remediated.
+	stolen bool
+}
+
+// check looks for what must never be.
+func (s *safety) check() error {
+	live := map[string][]string{}
+	members := map[string]bool{}
+	held := s.leases()
+	for _, req := range s.requests() {
+		node := about(req)
+		if !s.seen[string(req.GetUID())] {
+			s.seen[string(req.GetUID())] = true
+			if err := s.begun(req); err != nil {
+				return err
+			}
+		}
+		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member {
+			members[node] = true
+		}
+		if over(req) {
+			continue
+		}
+		live[node] = append(live[node], named(req))
+		if holder := held[node]; holder == "" && !s.stolen {
+			return fmt.Errorf("%s for %s is under way and nobody holds the lease\n%s", named(req), node, s.state())
+		}
+	}
+	for node, requests := range live {
+		if len(requests) > 1 {
+			return fmt.Errorf("%s is remediated by several at once: %v\n%s", node, requests, s.state())
+		}
+	}
+	if len(members) > 1 {
+		return fmt.Errorf("two nodes of the control plane are remediated\n%s", s.state())
+	}
+	return nil
+}
+
+// over reports whether a request was told to stop, has succeeded or failed, or is being deleted.
+func over(req *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(req.Object, "status", "conditions")
+	return req.GetDeletionTimestamp() != nil || req.GetAnnotations()[nhcv1.TimedOutAnnotation] != "" ||
+		slices.ContainsFunc(conditions, func(c any) bool {
+			fields := c.(map[string]any)
+			return fields["type"] == nhcv1.SucceededCondition && fields["status"] == string(metav1.ConditionTrue)
+		})
+}
+
+// begun looks at a request when it is there for the first time.
+func (s *safety) begun(req *unstructured.Unstructured) error {
+	node := s.getNode(about(req))
+	if s.late { // the controller could not know better
+		s.began(req)
+		return nil
+	}
+	switch {
+	case node == nil:
+		return fmt.Errorf("%s was made for node %s, which is gone\n%s", named(req), about(req), s.state())
+	case node.Status.Conditions[0].Status == corev1.ConditionTrue:
+		return fmt.Errorf("%s was made for node %s, which is healthy\n%s", named(req), about(req), s.state())
+	}
+	if check := s.getCheck(req.GetOwnerReferences()[0].Name); check == nil || len(check.Spec.PauseRequests) > 0 {
+		return fmt.Errorf("%s was made although its check is gone or paused\n%s", named(req), s.state())
+	}
+	if step := slices.Index(s.ladder, named(req)); s.ladder != nil && step > s.steps[about(req)] {
+		return fmt.Errorf("%s was made as step %d, and the step before it was not\n%s", named(req), step+1, s.state())
+	}
+	s.began(req)
+	return nil
+}
+
+func (s *safety) began(req *unstructured.Unstructured) {
+	s.steps[about(req)] = max(s.steps[about(req)], slices.Index(s.ladder, named(req))+1)
+}

@@ -1,0 +1,245 @@
+package inmemory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// Cache is that of one instance of a program. It shows what the server has, unless it is late.
+type Cache struct {
+	client.FieldIndexer
+	server *Server
+	// transform is applied to each object that is read, and to each that is watched.
+	transform func(client.Object) error
+
+	mu        sync.Mutex
+	informers map[schema.GroupVersionKind]*informer
+	late      client.Reader // what a late cache shows; nil if it is not late
+	missed    []change      // what it will hear of
+}
+
+var _ cache.Cache = (*Cache)(nil)
+
+func (s *Server) cache(transform func(client.Object) error) *Cache {
+	return &Cache{server: s, transform: transform, informers: map[schema.GroupVersionKind]*informer{}}
+}
+
+func (c *Cache) source() client.Reader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.late != nil {
+		return c.late
+	}
+	return c.server.raw
+}
+
+// Get reads an object.
+func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := c.server.served(obj); err != nil {
+		return err
+	}
+	if err := c.source().Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	return c.transformed(obj)
+}
+
+// List reads objects.
+func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.server.served(list); err != nil {
+		return err
+	}
+	if err := c.source().List(ctx, list, opts...); err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(o runtime.Object) error { return c.transformed(o.(client.Object)) })
+}
+
+func (c *Cache) transformed(obj client.Object) error {
+	if c.transform == nil {
+		return nil
+	}
+	return c.transform(obj)
+}
+
+// lag makes the cache show from now on what there is now.
+func (c *Cache) lag(ctx context.Context) error {
+	then := fake.NewClientBuilder().WithScheme(c.server.scheme).WithRESTMapper(c.server.mapper)
+	for _, kind := range c.server.kinds {
+		all, err := c.server.all(ctx, c.server.raw, kind.GroupVersionKind)
+		if err != nil {
+			return err
+		}
+		then.WithObjects(all...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.late = then.Build()
+	return nil
+}
+
+// catchUp makes the cache show what there is, and those who watch hear of it.
+func (c *Cache) catchUp() {
+	c.mu.Lock()
+	missed := c.missed
+	c.late, c.missed = nil, nil
+	c.mu.Unlock()
+	c.hear(missed)
+}
+
+// hear lets those who watch hear of changes.
+func (c *Cache) hear(changes []change) {
+	c.mu.Lock()
+	if c.late != nil {
+		c.missed = append(c.missed, changes...)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	for _, ch := range changes {
+		c.informer(ch.kind).hear(ch)
+	}
+}
+
+func (c *Cache) informer(kind schema.GroupVersionKind) *informer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.informers[kind] == nil {
+		c.informers[kind] = &informer{cache: c, kind: kind}
+	}
+	return c.informers[kind]
+}
+
+// GetInformer returns the informer of the kind of obj.
+func (c *Cache) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	kind, err := apiutil.GVKForObject(obj, c.server.scheme)
+	if err != nil {
+		return nil, fmt.Errorf("find the kind to watch: %w", err)
+	}
+	return c.informer(kind), nil
+}
+
+// GetInformerForKind returns the informer of a kind.
+func (c *Cache) GetInformerForKind(_ context.Context, kind schema.GroupVersionKind, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return c.informer(kind), nil
+}
+
+// RemoveInformer does nothing: nobody asks for it.
+func (c *Cache) RemoveInformer(context.Context, client.Object) error { return nil }
+
+// Start waits for the end.
+func (c *Cache) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// WaitForCacheSync returns at once: there is nothing to wait for.
+func (c *Cache) WaitForCacheSync(context.Context) bool { return true }
+
+// informer is that of one kind.
+type informer struct {
+	cache *Cache
+	kind  schema.GroupVersionKind
+
+	mu       sync.Mutex
+	handlers []toolscache.ResourceEventHandler
+}
+
+// copied is an object as a handler is shown it.
+func (i *informer) copied(obj client.Object) client.Object {
+	shown := obj.DeepCopyObject().(client.Object)
+	_ = i.cache.transformed(shown) // what cannot be transformed is shown as it is
+	return shown
+}
+
+func (i *informer) hear(ch change) {
+	i.mu.Lock()
+	handlers := i.handlers
+	i.mu.Unlock()
+	for _, h := range handlers {
+		switch {
+		case ch.was == nil || ch.is != nil && ch.was.GetUID() != ch.is.GetUID():
+			h.OnAdd(i.copied(ch.is), false)
+		case ch.is == nil:
+			h.OnDelete(i.copied(ch.was))
+		default:
+			h.OnUpdate(i.copied(ch.was), i.copied(ch.is))
+		}
+	}
+}
+
+// AddEventHandler adds a handler, and shows it all objects that there are.
+func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	i.handlers = append(i.handlers, h)
+	i.mu.Unlock()
+	all, err := i.cache.server.all(context.Background(), i.cache.server.raw, i.kind)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range all {
+		h.OnAdd(i.copied(obj), true)
+	}
+	return synced{}, nil
+}
+
+// AddEventHandlerWithResyncPeriod is the same: nothing is repeated.
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	h toolscache.ResourceEventHandler, _ time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(h)
+}
+
+// AddEventHandlerWithOptions is the same.
+func (i *informer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(h)
+}
+
+// RemoveEventHandler does nothing: handlers end with their cache.
+func (i *informer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error { return nil }
+
+// AddIndexers does nothing: nobody uses one.
+func (i *informer) AddIndexers(toolscache.Indexers) error { return nil }
+
+// HasSynced reports that there is nothing to wait for.
+func (i *informer) HasSynced() bool { return true }
+
+// HasSyncedChecker is the same.
+func (i *informer) HasSyncedChecker() toolscache.DoneChecker { return synced{} }
+
+// IsStopped reports that it goes on.
+func (i *informer) IsStopped() bool { return false }
+
+// synced is a registration of a handler that was shown all there is.
+type synced struct{}
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// HasSynced reports that there is nothing to wait for.
+func (synced) HasSynced() bool { return true }
+
+// HasSyncedChecker is the same.
+func (synced) HasSyncedChecker() toolscache.DoneChecker { return synced{} }
+
+// Name names what is done.
+func (synced) Name() string { return "in memory" }
+
+// Done is closed.
+func (synced) Done() <-chan struct{} { return closed }

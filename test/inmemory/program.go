@@ -1,0 +1,299 @@
+package inmemory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubemend/kubemend/test/faults"
+)
+
+// horizon is for how long Settle waits for what is due by time alone, such as a retry. Less than what a test lets pass by itself.
+const horizon = time.Second
+
+// most is how many passes a program may need until it waits for something.
+const most = 500
+
+// Instance is one life of a program: from its start to a crash, or to its end.
+type Instance struct {
+	manager.Manager
+	Cache *Cache
+	// Client is how the program reaches the server: it reads from the cache, and writes. Live reads past the cache.
+	Client client.WithWatch
+	Live   client.Reader
+
+	server    *Server
+	logger    logr.Logger
+	queue     *queue
+	started   chan struct{}
+	runnables []manager.Runnable
+	stop      func()
+	ended     chan error
+}
+
+// Program is a manager with one controller.
+type Program struct {
+	Server *Server
+	// SetUp sets the controller up in a new instance. It has to use the options.
+	SetUp func(i *Instance, options controller.Options) error
+	// Transform is that of the cache; nil for none.
+	Transform func(client.Object) error
+	Logger    logr.Logger
+	// Writes are those of the program.
+	Writes faults.Writes
+	// Restarts makes it start anew after a crash, at once.
+	Restarts bool
+	// AfterPass is called after each pass; nil for nothing.
+	AfterPass func() error
+	// Expected says that the controller wakes itself when it starts.
+	Expected func() bool
+
+	Instance *Instance // nil while it does not run
+	// Passes is how many passes there were, of all instances, and Starts is how many instances.
+	Passes, Starts int
+}
+
+// Start starts an instance, which works on nothing until Settle.
+func (p *Program) Start() error {
+	p.Server.take() // it hears of what there is when it begins to watch
+	i := &Instance{server: p.Server, logger: p.Logger, started: make(chan struct{}), ended: make(chan error, 1)}
+	i.Cache = p.Server.cache(p.Transform)
+	api := p.Writes.Client(p.Server.WithWatch)
+	i.Client, i.Live = cached{api, i.Cache, &p.Writes}, api
+	options := controller.Options{NewQueue: i.newQueue}
+	if err := p.SetUp(i, options); err != nil {
+		return fmt.Errorf("set the program up: %w", err)
+	}
+	var ctx context.Context
+	ctx, i.stop = context.WithCancel(context.Background())
+	p.Instance, p.Starts = i, p.Starts+1
+	others := i.runnables[:0:0]
+	for _, r := range i.runnables {
+		if c, is := r.(controller.Controller); is {
+			go func() { i.ended <- c.Start(ctx) }()
+			continue
+		}
+		others = append(others, r)
+	}
+	select {
+	case <-i.started:
+	case err := <-i.ended:
+		return fmt.Errorf("start the program: %w", err)
+	}
+	return p.startOthers(ctx, others)
+}
+
+// startOthers runs what else the manager runs, which is done at once.
+func (p *Program) startOthers(ctx context.Context, others []manager.Runnable) error {
+	for _, r := range others {
+		done := make(chan error, 1)
+		go func() { done <- r.Start(ctx) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("start the program: %w", err)
+			}
+		case <-time.After(patience):
+			return errors.New("start the program: what runs beside its controller does not come to an end")
+		}
+	}
+	if p.Expected == nil || !p.Expected() {
+		return nil
+	}
+	select {
+	case <-p.Instance.queue.added:
+		return nil
+	case <-time.After(patience):
+		return errors.New("start the program: it does not wake itself")
+	}
+}
+
+// patience is for how long a goroutine is waited for that has nothing to wait for.
+const patience = 20 * time.Second
+
+// Kill ends the instance, whatever it has in mind.
+func (p *Program) Kill() error {
+	i := p.Instance
+	if i == nil {
+		return nil
+	}
+	p.Instance = nil
+	i.stop()
+	if err := <-i.ended; err != nil {
+		return fmt.Errorf("end the program: %w", err)
+	}
+	return nil
+}
+
+// Restart kills the instance, if there is one, and starts another one.
+func (p *Program) Restart() error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	p.Writes.Restart()
+	return p.Start()
+}
+
+// Settle lets the program work until it waits for something that does not come within a moment.
+func (p *Program) Settle() error {
+	for passes := 0; p.Instance != nil; passes++ {
+		if passes > most {
+			return errors.New("the program does not come to rest")
+		}
+		i := p.Instance
+		i.Cache.hear(p.Server.take())
+		item, at, found := i.queue.next()
+		now := p.Server.Clock.Now()
+		if !found || at.Sub(now) > horizon {
+			return nil
+		}
+		if at.After(now) {
+			p.Server.Clock.SetTime(at)
+		}
+		if err := p.Pass(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pass makes one pass, whether it is due or not.
+func (p *Program) Pass(item reconcile.Request) error {
+	p.Instance.queue.give(item)
+	p.Passes++
+	if p.AfterPass != nil {
+		if err := p.AfterPass(); err != nil {
+			return err
+		}
+	}
+	if p.Restarts && p.Writes.Crashed() {
+		return p.Restart()
+	}
+	return nil
+}
+
+// Step lets time leap when the program has settled, and then lets it work.
+func (p *Program) Step(d time.Duration) error {
+	if err := p.Settle(); err != nil {
+		return err
+	}
+	p.Server.Clock.SetTime(p.Server.Clock.Now().Add(d))
+	return p.Settle()
+}
+
+// Walk lets time pass: the program works at each moment that it waits for.
+func (p *Program) Walk(d time.Duration) error {
+	until := p.Server.Clock.Now().Add(d)
+	for {
+		if err := p.Settle(); err != nil {
+			return err
+		}
+		var at time.Time
+		found := false
+		if p.Instance != nil {
+			_, at, found = p.Instance.queue.next()
+		}
+		if !found || at.After(until) {
+			if p.Server.Clock.Now().Before(until) {
+				p.Server.Clock.SetTime(until)
+			}
+			return p.Settle()
+		}
+		p.Server.Clock.SetTime(at)
+	}
+}
+
+// Lag makes the cache show nothing new, and CatchUp ends that.
+func (p *Program) Lag() error {
+	p.Instance.Cache.hear(p.Server.take())
+	return p.Instance.Cache.lag(context.Background())
+}
+
+// CatchUp makes the cache show what there is.
+func (p *Program) CatchUp() { p.Instance.Cache.catchUp() }
+
+// Counts are how many passes this instance has made over each item.
+func (p *Program) Counts() map[reconcile.Request]int {
+	p.Instance.queue.mu.Lock()
+	defer p.Instance.queue.mu.Unlock()
+	return maps.Clone(p.Instance.queue.counts)
+}
+
+// cached is a client that reads from a cache, as long as the program lives.
+type cached struct {
+	client.WithWatch
+	cache  *Cache
+	writes *faults.Writes
+}
+
+// Get reads from the cache.
+func (c cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if c.writes.Crashed() {
+		return faults.ErrCrashed
+	}
+	return c.cache.Get(ctx, key, obj, opts...)
+}
+
+// List reads from the cache.
+func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if c.writes.Crashed() {
+		return faults.ErrCrashed
+	}
+	return c.cache.List(ctx, list, opts...)
+}
+
+func (i *Instance) newQueue(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	i.queue = newQueue(i.server.Clock, limiter, func() { close(i.started) })
+	return i.queue
+}
+
+// Watch starts a watch of a controller, and returns when all that there is has been heard of.
+func (i *Instance) Watch(c interface {
+	Watch(source.TypedSource[reconcile.Request]) error
+}, src source.TypedSource[reconcile.Request]) error {
+	if err := c.Watch(src); err != nil {
+		return err
+	}
+	if syncing, is := src.(source.TypedSyncingSource[reconcile.Request]); is {
+		return syncing.WaitForSync(context.Background())
+	}
+	return nil
+}
+
+// Add notes what the manager is to run.
+func (i *Instance) Add(r manager.Runnable) error {
+	i.runnables = append(i.runnables, r)
+	return nil
+}
+
+// GetControllerOptions lets there be many controllers of one name.
+func (i *Instance) GetControllerOptions() config.Controller {
+	return config.Controller{SkipNameValidation: ptr.To(true)}
+}
+
+// GetCache is the cache.
+func (i *Instance) GetCache() cache.Cache { return i.Cache }
+
+// GetScheme is that of the server.
+func (i *Instance) GetScheme() *runtime.Scheme { return i.server.scheme }
+
+// GetRESTMapper is that of the server.
+func (i *Instance) GetRESTMapper() meta.RESTMapper { return i.server.mapper }
+
+// GetLogger is that of the program.
+func (i *Instance) GetLogger() logr.Logger { return i.logger }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	saysEtcd   = "echo etcd Version: 3.6.4; echo Git SHA: Not provided; echo Go Version: go1.24.11"
+	saysServer = "echo Kubernetes v1.36.0"
+)
+
+func TestAssetsOfTheRightMinorVersionAreTaken(t *testing.T) {
+	y := newYard(t)
+	y.asset("etcd", saysEtcd)
+	y.asset("kube-apiserver", saysServer)
+	y.asset("kube-controller-manager", saysServer)
+	asked, said := y.mustProvide(controlPlane...)
+	y.equal("built", asked, []string{"capi-core", "leash"})
+	for _, name := range controlPlane[:3] {
+		y.equal(name, y.in(name), "asset")
+	}
+	if !strings.Contains(said, "rig: taking etcd 3.6.4 from KUBEBUILDER_ASSETS\n") {
+		t.Errorf("it does not say so:\n%s", said)
+	}
+	asked, said = y.mustProvide(controlPlane...)
+	y.equal("built the second time", asked, []string(nil))
+	y.equal("said the second time", said, "")
+}
+
+func TestWhatSetupEnvtestDoesNotShipIsBuilt(t *testing.T) {
+	y := newYard(t)
+	y.asset("etcd", saysEtcd)
+	y.asset("kube-apiserver", saysServer)
+	y.asset("kubectl", "exit 1")
+	asked, said := y.mustProvide(controlPlane...)
+	y.equal("built", asked, []string{"kube-controller-manager", "capi-core", "leash"})
+	if !strings.Contains(said, "rig: KUBEBUILDER_ASSETS has no kube-controller-manager: building it\n") {
+		t.Errorf("it does not say why:\n%s", said)
+	}
+}
+
+func TestAssetsThatTheRigCannotUseAreBuilt(t *testing.T) {
+	for name, c := range map[string]struct{ program, says, why string }{
+		"a kube-apiserver of an older minor version": {
+			"kube-apiserver", "echo Kubernetes v1.31.0", "has kube-apiserver v1.31.0, the rig needs v1.36",
+		},
+		"a kube-apiserver of the minor version before":      {"kube-apiserver", "echo Kubernetes v1.35.9", "has kube-apiserver v1.35.9, the rig needs v1.36"},
+		"a kube-apiserver of a newer minor version":         {"kube-apiserver", "echo Kubernetes v1.37.0", "has kube-apiserver v1.37.0, the rig needs v1.36"},
+		"a kube-controller-manager of another version":      {"kube-controller-manager", "echo Kubernetes v1.3.6", "has kube-controller-manager v1.3.6, the rig needs v1.36"},
+		"an etcd two minor versions older":                  {"etcd", "echo etcd Version: 3.4.23", "has etcd 3.4.23, the rig needs v3.6"},
+		"an etcd of a newer minor version":                  {"etcd", "echo etcd Version: 3.7.0", "has etcd 3.7.0, the rig needs v3.6"},
+		"an etcd of another major version":                  {"etcd", "echo etcd Version: 2.6.0", "has etcd 2.6.0, the rig needs v3.6"},
+		"an etcd that ends with an error":                   {"etcd", "echo 3.6.8; exit 1", "has a file etcd that does not say its version (run it with --version: exit status 1)"},
+		"a kube-apiserver that was built without a version": {"kube-apiserver", "echo Kubernetes", "has a file kube-apiserver that does not say its version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard(t)
+			y.asset(c.program, c.says)
+			asked, said := y.mustProvide(c.program)
+			y.equal("built", asked, []string{c.program})
+			y.equal(c.program, y.in(c.program), "built "+c.program)
+			if !strings.Contains(said, "rig: KUBEBUILDER_ASSETS "+c.why) || !strings.Contains(said, ": building it\n") {
+				t.Errorf("it does not say why:\n%s", said)
+			}
+		})
+	}
+}
+
+func TestAnEtcdOfTheMinorVersionBeforeIsTaken(t *testing.T) {
+	y := newYard(t)
+	y.asset("etcd", "echo etcd Version: 3.5.21")
+	asked, _ := y.mustProvide("etcd")
+	y.equal("built", asked, []string(nil))
+	y.equal("etcd", y.in("etcd"), "asset")
+}
+
+func TestSwitchingAssetsOnAndOffIsNoticed(t *testing.T) {
+	y := newYard(t)
+	y.mustProvide("etcd", "kube-apiserver")
+	y.asset("etcd", saysEtcd)
+	folder := y.assets
+
+	asked, _ := y.mustProvide("etcd", "kube-apiserver")
+	y.equal("built when it is on", asked, []string(nil))
+	y.equal("etcd when it is on", y.in("etcd"), "asset")
+
+	y.assets = ""
+	asked, _ = y.mustProvide("etcd", "kube-apiserver")
+	y.equal("built when it is off", asked, []string(nil))
+	y.equal("etcd when it is off", y.in("etcd"), "built etcd")
+
+	y.assets = folder
+	y.mustProvide("etcd", "kube-apiserver")
+	y.equal("etcd when it is on again", y.in("etcd"), "asset")
+	if err := os.Remove(filepath.Join(folder, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	y.mustProvide("etcd", "kube-apiserver")
+	y.equal("etcd when the asset is gone", y.in("etcd"), "built etcd")
+}
+
+func TestAnAssetIsNoLongerUsedWhenABuildInItsPlaceFails(t *testing.T) {
+	y := newYard(t)
+	y.asset("etcd", saysEtcd)
+	y.mustProvide("etcd")
+	y.assets, y.broken = "", os.ErrInvalid
+	if _, _, err := y.provide("etcd"); err == nil {
+		t.Error("the build does not fail")
+	}
+	y.equal("etcd", y.in("etcd"), "missing")
+}
+
+func TestOurOwnFolderIsNoFolderOfAssets(t *testing.T) {
+	y := newYard(t)
+	y.mustProvide("etcd")
+	for _, folder := range []string{"bin", "built"} {
+		y.assets = filepath.Join(y.root, ".rig", folder)
+		asked, said := y.mustProvide("etcd")
+		y.equal("built", asked, []string(nil))
+		y.equal("said", said, "")
+		y.equal("etcd", y.in("etcd"), "built etcd")
+	}
+}
+
+func TestARelativeFolderOfAssetsIsFound(t *testing.T) {
+	y := newYard(t)
+	y.asset("etcd", saysEtcd)
+	t.Chdir(filepath.Dir(y.assets))
+	y.assets = filepath.Base(y.assets)
+	y.mustProvide("etcd")
+	y.equal("etcd", y.in("etcd"), "asset")
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "leash"}
+
+// yard is a project with nothing but what programs are built from, and a compiler that writes down what it was asked for.
+type yard struct {
+	*testing.T
+	root   string
+	assets string
+	broken error
+	// meanwhile happens while it compiles.
+	meanwhile func()
+
+	asked []string
+	said  bytes.Buffer
+}
+
+func newYard(t *testing.T) *yard {
+	t.Helper()
+	y := &yard{T: t, root: t.TempDir()}
+	for _, folder := range []string{".", "test/rig/kube", "test/rig/capi", "test/rig/certmanager"} {
+		y.write(filepath.Join(folder, "go.sum"), "")
+		y.write(filepath.Join(folder, "go.mod"), "module some\n\nrequire (\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tk8s.io/kubernetes v1.36.3\n\tsigs.k8s.io/cluster-api v1.14.2\n)\n")
+	}
+	y.write("test/rig/capi/main.go", "package main")
+	y.write("test/rig/leash/main.go", "package main")
+	return y
+}
+
+func (y *yard) write(name, content string) {
+	y.Helper()
+	file := filepath.Join(y.root, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+		y.Fatal(err)
+	}
+}
+
+func (y *yard) remove(folder, name string) {
+	y.Helper()
+	if err := os.Remove(filepath.Join(y.root, ".rig", folder, name)); err != nil {
+		y.Fatal(err)
+	}
+}
+
+// asset is a program that says its version, in a folder of its own.
+func (y *yard) asset(name, says string) {
+	y.Helper()
+	if y.assets == "" {
+		y.assets = y.TempDir()
+	}
+	if err := os.WriteFile(filepath.Join(y.assets, name), []byte("#!/bin/sh\n"+says+"\n"), 0o700); err != nil {
+		y.Fatal(err)
+	}
+}
+
+// compile stands for the go command: it makes a file for each package that it is to build.
+func (y *yard) compile(_ context.Context, _ string, args ...string) error {
+	var made []string
+	into := args[slices.Index(args, "-o")+1]
+	for _, p := range programs {
+		if p.builds == "" || !slices.Contains(args, p.builds) {
+			continue
+		}
+		made = append(made, p.name)
+		output := p.name
+		if p.output != "" {
+			output = p.output
+		}
+		if err := os.WriteFile(filepath.Join(into, output), []byte("#!/bin/sh\necho 3.6.8 # built "+p.name), 0o700); err != nil {
+			return err
+		}
+	}
+	y.asked = append(y.asked, strings.Join(made, " "))
+	if y.meanwhile != nil {
+		y.meanwhile()
+	}
+	return y.broken
+}
+
+// provide returns what was built, one entry for each go command, and the lines about it.
+func (y *yard) provide(names ...string) (asked []string, said string, err error) {
+	y.Helper()
+	y.asked = nil
+	y.said.Reset()
+	b := &builder{root: y.root, assets: y.assets, say: progress{out: &y.said, name: "rig", every: remindEvery}, run: y.compile}
+	err = b.provide(y.Context(), names)
+	return y.asked, y.said.String(), err
+}
+
+func (y *yard) mustProvide(names ...string) (asked []string, said string) {
+	y.Helper()
+	asked, said, err := y.provide(names...)
+	if err != nil {
+		y.Fatal(err)
+	}
+	return asked, said
+}
+
+// in reports what is found as a program in .rig/bin: "built etcd", "asset" or "missing".
+func (y *yard) in(name string) string {
+	content, err := os.ReadFile(filepath.Join(y.root, ".rig", "bin", name))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "missing"
+	case err != nil:
+		y.Fatal(err)
+	}
+	if _, of, ours := strings.Cut(string(content), "# built "); ours {
+		return "built " + of
+	}
+	return "asset"
+}
+
+func (y *yard) equal(what string, got, want any) {
+	y.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		y.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestOneCommandForEachModuleBuildsWhatIsAskedFor(t *testing.T) {
+	y := newYard(t)
+	asked, said := y.mustProvide(controlPlane...)
+	y.equal("built", asked, []string{"etcd kube-apiserver kube-controller-manager", "capi-core", "leash"})
+	for _, name := range controlPlane {
+		y.equal(name, y.in(name), "built "+name)
+	}
+	y.equal("clusterctl", y.in("clusterctl"), "missing")
+	for _, line := range []string{
+		"rig: building etcd, kube-apiserver and kube-controller-manager (usually about 2 min 20 s on two cores, if nothing is cached)\n",
+		"rig: built etcd, kube-apiserver and kube-controller-manager in 0 s\n", "rig: building capi-core (usually",
+	} {
+		if !strings.Contains(said, line) {
+			t.Errorf("no line %q in:\n%s", line, said)
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(y.root, ".rig", "built", "part-*"))
+	y.equal("folders to build in", left, []string(nil))
+}
+
+func TestNothingIsBuiltOrSaidWhenNothingChanged(t *testing.T) {
+	y := newYard(t)
+	y.mustProvide(controlPlane...)
+	asked, said := y.mustProvide(controlPlane...)
+	y.equal("built", asked, []string(nil))
+	y.equal("said", said, "")
+}
+
+func TestWhatAProgramIsMadeOfDecidesWhetherItIsBuilt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(y *yard)
+		want   []string
+	}{
+		"go.sum of its module":   {func(y *yard) { y.write("test/rig/kube/go.sum", "x") }, []string{"etcd kube-apiserver kube-controller-manager"}},
+		"its source":             {func(y *yard) { y.write("test/rig/capi/main.go", "package other") }, []string{"capi-core"}},
+		"a new file":             {func(y *yard) { y.write("test/rig/leash/more.go", "package main") }, []string{"leash"}},
+		"a test":                 {func(y *yard) { y.write("test/rig/leash/more_test.go", "package main") }, nil},
+		"the program is removed": {func(y *yard) { y.remove("built", "etcd") }, []string{"etcd"}},
+		"its link is removed":    {func(y *yard) { y.remove("bin", "etcd") }, nil},
+		"it was not linked": {func(y *yard) {
+			y.remove("bin", "etcd")
+			y.write(".rig/bin/etcd", "of an older layout")
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newYard(t)
+			y.mustProvide(controlPlane...)
+			c.change(y)
+			asked, _ := y.mustProvide(controlPlane...)
+			y.equal("built", asked, c.want)
+			for _, program := range controlPlane {
+				y.equal(program, y.in(program), "built "+program)
+			}
+		})
+	}
+}
+
+func TestABuildThatFailsLeavesNothingThatLooksFinished(t *testing.T) {
+	y := newYard(t)
+	y.mustProvide("etcd", "leash")
+	y.write("test/rig/kube/go.mod", "module some\n\nrequire k8s.io/kubernetes v1.37.0\n\nrequire go.etcd.io/etcd/server/v3 v3.6.9\n")
+	y.broken = errors.New("the compiler does not like it")
+	_, said, err := y.provide("etcd", "leash")
+	if !errors.Is(err, y.broken) {
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(said, "built") {
+		t.Errorf("it says that something is built:\n%s", said)
+	}
+	y.equal("etcd", y.in("etcd"), "missing")
+	y.equal("leash", y.in("leash"), "built leash")
+	left, _ := filepath.Glob(filepath.Join(y.root, ".rig", "built", "part-*"))
+	y.equal("folders to build in", left, []string(nil))
+
+	y.broken = nil
+	asked, _ := y.mustProvide("etcd", "leash")
+	y.equal("built after that", asked, []string{"etcd"})
+}
+
+func TestAProgramThatCouldNotBePutInPlaceIsBuiltAgain(t *testing.T) {
+	y := newYard(t)
+	before := "module some\n\nrequire go.etcd.io/etcd/server/v3 v3.6.8\nrequire k8s.io/kubernetes v1.36.3\n"
+	y.write("test/rig/kube/go.mod", before)
+	y.mustProvide("etcd")
+	y.write("test/rig/kube/go.mod", before+"require more v1.0.0\n")
+	y.meanwhile = func() { y.write(".rig/bin/etcd/in-the-way", "") }
+	if _, _, err := y.provide("etcd"); err == nil {
+		t.Error("nothing stands in the way of the link")
+	}
+	y.meanwhile = nil
+	if err := os.RemoveAll(filepath.Join(y.root, ".rig", "bin", "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	y.write("test/rig/kube/go.mod", before) // what is in .rig/built now is of the other go.mod
+	asked, _ := y.mustProvide("etcd")
+	y.equal("built", asked, []string{"etcd"})
+}
+
+func TestAProgramThatTheRigHasNotIsAnError(t *testing.T) {
+	if _, _, err := newYard(t).provide("etcd", "kubelet"); err == nil || !strings.Contains(err.Error(), `"kubelet"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestVersionsAreStamped(t *testing.T) {
+	for m, want := range map[module]string{
+		kube: "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 " +
+			"-X k8s.io/component-base/version.gitMinor=36 -X k8s.io/component-base/version.gitTreeState=clean",
+		project: "-s -w",
+	} {
+		got, err := m.flags(newYard(t).root)
+		if err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", m.folder, got, err, want)
+		}
+	}
+}
+
+func TestDurationsAreSpoken(t *testing.T) {
+	for seconds, want := range map[int]string{0: "0 s", 59: "59 s", 60: "1 min", 90: "1 min 30 s"} {
+		if got := spoken(secondsOf(seconds)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestNamesAreListed(t *testing.T) {
+	for _, c := range [][]string{{"", ""}, {"a", "a"}, {"a and b", "a", "b"}, {"a, b and c", "a", "b", "c"}} {
+		if got := list(c[1:]); c[0] != "" && got != c[0] {
+			t.Errorf("got %q, want %q", got, c[0])
+		}
+	}
+}

@@ -1,0 +1,87 @@
+// Command build puts the programs of the rig into .rig/bin, and says what it does while it does so.
+//
+//	build [-root FOLDER] PROGRAM...
+//	build -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]
+//
+// The first form builds what is missing or older than its source, and nothing else. It takes etcd, kube-apiserver and kube-controller-manager from the
+// folder that KUBEBUILDER_ASSETS names, if they are there and of the right minor version. This is the only place that decides so: all others look
+// into .rig/bin.
+//
+// The second form runs a command that may take long. It is quiet if the command is done at once.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// assetsEnv is the variable of envtest: setup-envtest prints its value.
+	assetsEnv = "KUBEBUILDER_ASSETS"
+	// quietFor is how long a command of the second form may take before a line says that it runs.
+	quietFor = 2 * time.Second
+	// remindEvery is the time between two lines about one build.
+	remindEvery = 30 * time.Second
+)
+
+func main() {
+	root := flag.String("root", ".", "The folder of the project.")
+	what := flag.String("what", "", "What the command makes.")
+	usually := flag.Duration("usually", 0, "How long the command takes on two cores, if nothing is cached.")
+	flag.Usage = func() {
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "build [-root FOLDER] PROGRAM...\nbuild -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+
+	// SIGTERM is what make passes on when it is stopped, SIGHUP what a terminal sends that is closed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	say := progress{out: os.Stderr, every: remindEvery}
+	var err error
+	if *what != "" {
+		say.name, say.quiet = "build", quietFor
+		err = say.during(ctx, *what, *usually, func(ctx context.Context) error { return run(ctx, "", flag.Args()...) })
+	} else {
+		say.name = "rig"
+		b := &builder{root: *root, assets: os.Getenv(assetsEnv), say: say, run: run}
+		err = b.provide(ctx, flag.Args())
+	}
+	interrupted := ctx.Err() != nil
+	stop()
+	switch {
+	case interrupted:
+		os.Exit(128 + int(syscall.SIGINT))
+	case err != nil:
+		say.line("%v", err)
+		os.Exit(exitCode(err))
+	}
+}
+
+// exitCode is the one of the command that failed, so that the second form can stand for its command.
+func exitCode(err error) int {
+	var failed *commandError
+	if errors.As(err, &failed) && failed.code > 0 {
+		return failed.code
+	}
+	return 1
+}
+
+// commandError says which command failed, in few words: the command itself has written why.
+type commandError struct {
+	args []string
+	err  error
+	code int
+}
+
+func (e *commandError) Error() string {
+	return fmt.Sprintf("run %s: %v", strings.Join(e.args[:min(len(e.args), 4)], " "), e.err)
+}
+
+func (e *commandError) Unwrap() error { return e.err }

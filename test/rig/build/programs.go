@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// module is a folder with a go.mod that programs are built from.
+type module struct {
+	folder string
+	// version is the dependency whose version the programs show, and stamp the package that has it. Both are empty if they show none.
+	version, stamp string
+}
+
+var (
+	// Without a version, Cluster API refuses to talk to the API server.
+	kube = module{folder: "test/rig/kube", version: "k8s.io/kubernetes", stamp: "k8s.io/component-base/version"}
+	// clusterctl chooses releases by its own version.
+	capi        = module{folder: "test/rig/capi", version: "sigs.k8s.io/cluster-api", stamp: "sigs.k8s.io/cluster-api/version"}
+	certManager = module{folder: "test/rig/certmanager"}
+	project     = module{folder: "."}
+)
+
+const (
+	etcdServer         = "go.etcd.io/etcd/server/v3"
+	certManagerProject = "github.com/cert-manager/cert-manager"
+)
+
+// program is one file of .rig/bin.
+type program struct {
+	name string
+	from module
+	// builds is a package. Without one the program is a manifest; see certManagerKinds.
+	builds string
+	// output is how go names it, if not by its name.
+	output string
+	// sources are patterns of files, below its module, that it is made of besides go.mod and go.sum.
+	sources []string
+	// usually is how long it takes on two cores, if nothing is cached but what kubemend itself is built from.
+	usually time.Duration
+	// asset says that it may come from KUBEBUILDER_ASSETS if it is of the same minor version as this dependency, or older by no more than older
+	// minor versions. Empty if it may not.
+	asset string
+	older int
+}
+
+// programs are all that a rig can run. Those of one module are built by one go command: they share most of what is compiled, and are linked side by
+// side.
+var programs = []program{
+	// kube-apiserver works with the etcd of the minor version before as well.
+	{name: "etcd", from: kube, builds: etcdServer, output: "server", usually: 20 * time.Second, asset: etcdServer, older: 1},
+	{name: "kube-apiserver", from: kube, builds: "k8s.io/kubernetes/cmd/kube-apiserver", usually: 70 * time.Second, asset: kube.version},
+	{name: "kube-controller-manager", from: kube, builds: "k8s.io/kubernetes/cmd/kube-controller-manager", usually: 50 * time.Second, asset: kube.version},
+	{name: "capi-core", from: capi, builds: ".", output: "capi", sources: []string{"*.go"}, usually: 20 * time.Second},
+	{name: "clusterctl", from: capi, builds: "sigs.k8s.io/cluster-api/cmd/clusterctl", usually: 20 * time.Second},
+	{name: "leash", from: project, builds: "./test/rig/leash", sources: []string{"test/rig/leash/*.go"}, usually: 2 * time.Second},
+	{name: "cert-manager.yaml", from: certManager, usually: 5 * time.Second},
+}
+
+// named are the programs of these names, in the order of the table.
+func named(names []string) ([]program, error) {
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[name] = true
+	}
+	var found []program
+	for _, p := range programs {
+		if wanted[p.name] {
+			found = append(found, p)
+			delete(wanted, p.name)
+		}
+	}
+	for name := range wanted {
+		return nil, fmt.Errorf("find program %q: the rig has none of that name", name)
+	}
+	return found, nil
+}
+
+// flags are what programs of the module are linked with.
+func (m module) flags(root string) (string, error) {
+	if m.version == "" {
+		return "-s -w", nil
+	}
+	version, err := m.pinned(root, m.version)
+	if err != nil {
+		return "", err
+	}
+	major, minor := numbers(version)
+	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]d -X %[1]s.gitMinor=%[4]d -X %[1]s.gitTreeState=clean",
+		m.stamp, version, major, minor), nil
+}
+
+// pinned is the version of a dependency in the module's go.mod.
+func (m module) pinned(root, dependency string) (string, error) {
+	file, err := os.Open(filepath.Join(root, m.folder, "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("find the version of %s: %w", dependency, err)
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		words := strings.Fields(strings.TrimPrefix(lines.Text(), "require "))
+		if len(words) >= 2 && words[0] == dependency {
+			return words[1], nil
+		}
+	}
+	return "", errors.Join(fmt.Errorf("find the version of %s: it is not in %s", dependency, file.Name()), lines.Err())
+}

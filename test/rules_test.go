@@ -1,0 +1,258 @@
+package test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/test/rules"
+)
+
+// What suites compare with the page themselves, the texts of their specs, is not compared here: spec.InRules does it.
+
+func TestRulesNameGoTestsThatExist(t *testing.T) {
+	all := testFiles(t)
+	for _, s := range readRules(t).Sections {
+		in := filesIn(all, s.Folder)
+		if len(in) == 0 {
+			t.Errorf("%s:%d: there are no tests in %s: correct the heading", rules.File, s.Line, s.Folder)
+		}
+		for _, rule := range s.Rules {
+			for _, test := range rule.Held {
+				if why := missing(test, in); why != "" {
+					t.Errorf("%s:%d: %s has %s: correct the line, or move the rule to the section of the package that holds it now", rules.File, test.Line, s.Folder, why)
+				}
+			}
+		}
+	}
+}
+
+func TestRulesHaveASectionForEverySuite(t *testing.T) {
+	page := readRules(t)
+	suites := 0
+	for _, f := range testFiles(t) {
+		text := content(t, f.path)
+		if !runsSpecs.MatchString(text) {
+			continue
+		}
+		suites++
+		folder := filepath.ToSlash(filepath.Dir(f.path))
+		if _, found := page.Of(folder); !found {
+			t.Errorf("%s has no section \"## %s\": add one, with the rules that the specs of the suite hold", rules.File, folder)
+		}
+		if !comparesSpecs.MatchString(text) {
+			t.Errorf("%s: call spec.InRules(t) before RunSpecs, so that the suite is compared with %s", f.path, rules.File)
+		}
+	}
+	if suites < 3 {
+		t.Errorf("only %d suites were found", suites)
+	}
+}
+
+func TestRulesExplainEveryID(t *testing.T) {
+	page := readRules(t)
+	var used []use
+	for _, f := range testFiles(t) {
+		for id := range f.ids() {
+			used = append(used, use{id: id, file: f.path})
+		}
+	}
+	if len(used) < 50 {
+		t.Errorf("only %d ids were found", len(used))
+	}
+	report(t, unexplained(page, used))
+}
+
+// Without this, a check that sees nothing would find nothing wrong.
+func TestABrokenRuleIsSeen(t *testing.T) {
+	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt", "TestW2Fails"}, texts: []string{"one", "two/three", "C03, seed 0.1, 2.10: it is", "seed 000"}}}
+	for name, there := range map[string]bool{
+		"TestIt": true, "TestIt/one": true, "TestIt/one/two/three": true, "TestIt/two/three/one": true,
+		"TestThat": false, "TestIt/two": false, "TestIt/one/two": false, "TestThat/one": false,
+	} {
+		if why := missing(rules.Test{Name: name, Go: true}, in); (why == "") != there {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+	want := []string{"C03", "W2", "seed 0.1", "seed 000", "seed 2.10"}
+	if got := slices.Sorted(maps.Keys(in[0].ids())); !slices.Equal(got, want) {
+		t.Errorf("ids %q, want %q", got, want)
+	}
+	page := rules.Page{Families: []rules.Family{{Name: "A", Places: []string{"api", "none"}, IDs: map[string]int{"W1": 1, "W2": 2}}}}
+	found := unexplained(page, []use{{"W1", "api/a_test.go"}, {"W3", "api/a_test.go"}, {"W1", "test/a_test.go"}})
+	if len(found) != 4 { // W2 is not used, W3 and the place test are not explained, none is not there
+		t.Errorf("found %q", found)
+	}
+}
+
+// use is an id in the name of a test.
+type use struct{ id, file string }
+
+// unexplained are ids without an entry where they are used, and entries that no test uses.
+func unexplained(page rules.Page, used []use) []string {
+	var found []string
+	known := map[string]bool{}
+	for _, u := range used {
+		family, in := page.FamilyOf(u.file)
+		switch {
+		case !in:
+			found = append(found, fmt.Sprintf("%s: a test is named %s, but no family of ids in %s has this folder after \"Ids in\": add it", u.file, u.id, rules.File))
+		case family.IDs[u.id] == 0:
+			found = append(found, fmt.Sprintf("%s: a test is named %s: add a line for it to the table of %s in %s:%d, or take it out of the name",
+				u.file, u.id, family.Name, rules.File, family.Line))
+		}
+		known[family.Name+" "+u.id] = true
+	}
+	for _, family := range page.Families {
+		for id, line := range family.IDs {
+			if !known[family.Name+" "+id] {
+				found = append(found, fmt.Sprintf("%s:%d: no test of %s is named %s any more: remove the line", rules.File, line, family.Name, id))
+			}
+		}
+		for _, place := range family.Places {
+			if _, err := os.Stat(filepath.Join(root, place)); err != nil {
+				found = append(found, fmt.Sprintf("%s:%d: ids of %s are in %s, which is not there: correct the list", rules.File, family.Line, family.Name, place))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func readRules(t *testing.T) rules.Page {
+	t.Helper()
+	page, err := rules.Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// testFile is what the names of tests in a file are made from.
+type testFile struct {
+	path  string // seen from the top of the module
+	funcs []string
+	texts []string // all string literals
+}
+
+var (
+	runsSpecs     = regexp.MustCompile(`(?m)^\tRunSpecs\(`)
+	comparesSpecs = regexp.MustCompile(`(?ms)^\tspec\.InRules\(t\)\n.*^\tRunSpecs\(`)
+	letterID      = regexp.MustCompile(`\b(?:[WCN]\d{1,3}|NHC#\d+)\b`)
+	funcID        = regexp.MustCompile(`^Test([WCN]\d{1,3})(?:[A-Z]|$)`)
+	seedIDs       = regexp.MustCompile(`\bseeds? ((?:\d\.\d+|\d{3})(?:(?:, (?:seed )?| and )(?:\d\.\d+|\d{3}))*)`)
+	seedID        = regexp.MustCompile(`\d\.\d+|\d{3}`)
+)
+
+// ids are those in names of tests. A test's name can be any text, so all texts are looked at.
+func (f testFile) ids() map[string]bool {
+	found := map[string]bool{}
+	for _, name := range f.funcs {
+		if id := funcID.FindStringSubmatch(name); id != nil {
+			found[id[1]] = true
+		}
+	}
+	for _, text := range f.texts {
+		for _, id := range letterID.FindAllString(text, -1) {
+			found[id] = true
+		}
+		for _, list := range seedIDs.FindAllStringSubmatch(text, -1) {
+			for _, id := range seedID.FindAllString(list[1], -1) {
+				found["seed "+id] = true
+			}
+		}
+	}
+	return found
+}
+
+// missing says what a Go test lacks to be one of the files' tests, if anything. Each part of a sub-test's name has to be a text somewhere in the
+// package; of one that is put together, name the Go test alone.
+func missing(test rules.Test, in []testFile) string {
+	name, sub, below := strings.Cut(test.Name, "/")
+	switch {
+	case !test.Go:
+		return ""
+	case !slices.ContainsFunc(in, func(f testFile) bool { return slices.Contains(f.funcs, name) }):
+		return "no " + name
+	case below && !madeOf(sub, in):
+		return fmt.Sprintf("no test %q below %s", sub, name)
+	}
+	return ""
+}
+
+// madeOf tries every slash, since those in names look like those between them.
+func madeOf(sub string, in []testFile) bool {
+	if slices.ContainsFunc(in, func(f testFile) bool { return slices.Contains(f.texts, sub) }) {
+		return true
+	}
+	for i, r := range sub {
+		if r == '/' && madeOf(sub[:i], in) && madeOf(sub[i+1:], in) {
+			return true
+		}
+	}
+	return false
+}
+
+func filesIn(all []testFile, folder string) []testFile {
+	return slices.DeleteFunc(slices.Clone(all), func(f testFile) bool { return filepath.ToSlash(filepath.Dir(f.path)) != folder })
+}
+
+var ofTheMap = []string{"test/rules_test.go", "test/rules/rules_test.go"}
+
+// testFiles reads all files with tests but those of the map itself, whose names are examples.
+func testFiles(t *testing.T) []testFile {
+	t.Helper()
+	var found []testFile
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skipAsGoDoes(path, entry.Name())
+		}
+		from, err := filepath.Rel(root, path)
+		if err != nil || !strings.HasSuffix(path, "_test.go") || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
+			return err
+		}
+		f, err := readTestFile(path)
+		f.path = filepath.ToSlash(from)
+		found = append(found, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func readTestFile(path string) (testFile, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return testFile{}, fmt.Errorf("read tests: %w", err)
+	}
+	var f testFile
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv == nil {
+				f.funcs = append(f.funcs, n.Name.Name)
+			}
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+				f.texts = append(f.texts, text)
+			}
+		}
+		return true
+	})
+	return f, nil
+}
