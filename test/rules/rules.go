@@ -245,7 +245,7 @@ func (s Section) Differences(specs []string) []string {
 			}
 			covered := covered(test.Name, specs)
 			if len(covered) == 0 {
-				found = append(found, fmt.Sprintf("%s:%d: %s has no spec %q: correct the line, or move the rule to the section of the package that holds it now",
+				found = append(found, fmt.Sprintf("%s:%d: %s has no spec %q: correct the line, or move the rule to the section of the package that holds it",
 					File, test.Line, s.Folder, test.Name))
 			}
 			for _, spec := range covered {

@@ -44,8 +44,9 @@ func InRules(t *testing.T) {
 
 // specNames are the texts of all specs of the suite, each with its containers.
 func specNames() []string {
-	var names []string
-	for _, spec := range ginkgo.PreviewSpecs("names").SpecReports.WithLeafNodeType(types.NodeTypeIt) {
+	specs := ginkgo.PreviewSpecs("names").SpecReports.WithLeafNodeType(types.NodeTypeIt)
+	names := make([]string, 0, len(specs))
+	for _, spec := range specs {
 		names = append(names, strings.Join(append(slices.Clone(spec.ContainerHierarchyTexts), spec.LeafNodeText), rules.Joint))
 	}
 	return names
