@@ -80,7 +80,8 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 			}
 			remediation := kinds.as(ctx, schemas.Metal3V1Beta2, schemas.Metal3V1Beta1.Object("converted", ""))
 			status := schemas.JSON(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z","message":"Handed to its owner",
-				"conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
+				"conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"",
+					"lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
 			remediation.Object["status"] = status
 			Expect(kinds.Status().Update(ctx, remediation)).To(Succeed())
 			for _, k := range []schemas.Kind{schemas.Metal3V1Beta1, schemas.Metal3V1Beta2} {
@@ -168,7 +169,8 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 			Expect(kinds.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"role": "worker"}}})).To(Succeed())
 			Expect(kinds.Create(ctx, check("workers", `{"minHealthy":0,"selector":{"matchLabels":{"role":"worker"}},`+withOwnTemplate[1:]))).To(Succeed())
 			kinds.warnings = nil
-			Expect(kinds.Create(ctx, check("slips", `{"maxUnhealthy":"0%","unhealthyConditions":[{"type":"Ready","status":"unknown","duration":"5m"}],`+withTemplate[1:]))).To(Succeed())
+			slips := `{"maxUnhealthy":"0%","unhealthyConditions":[{"type":"Ready","status":"unknown","duration":"5m"}],` + withTemplate[1:]
+			Expect(kinds.Create(ctx, check("slips", slips))).To(Succeed())
 			Expect(kinds.warnings).To(ContainElements(
 				"spec.selector is empty: all nodes of the cluster are watched, also those of the control plane",
 				`spec.unhealthyConditions[0].status is "unknown", which no node's condition ever is: Unknown is meant`,

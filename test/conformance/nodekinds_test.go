@@ -90,8 +90,9 @@ func (c *catalog) remediate(ctx context.Context, name string, by *unstructured.U
 
 // twoTemplates is a check whose two steps use templates b and c of one kind.
 func (c *catalog) twoTemplates() *unstructured.Unstructured {
-	const template = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":%q},"order":%d,"timeout":"60s"}`
-	return check("pair", fmt.Sprintf(`{"escalatingRemediations":[`+template+","+template+"]}", "b", 1, "c", 2))
+	const template = `{"order":%[2]d,"timeout":"60s",
+		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":%[1]q}}`
+	return check("pair", `{"escalatingRemediations":[`+fmt.Sprintf(template, "b", 1)+","+fmt.Sprintf(template, "c", 2)+"]}")
 }
 
 // allowMultiple makes a HostRemediationTemplate that may be used beside others.

@@ -118,7 +118,9 @@ func (s *Server) Update(ctx context.Context, was, o *unstructured.Unstructured) 
 	if err := s.mutate(ctx, v, o); err != nil {
 		return nil, err
 	}
-	was = was.DeepCopy()
+	if _, was, err = s.decode(was, false); err != nil {
+		return nil, err
+	}
 	for _, object := range []*unstructured.Unstructured{was, o} {
 		object.SetResourceVersion("1") // without which nothing is an update
 	}

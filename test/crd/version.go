@@ -109,7 +109,9 @@ func (v *version) validateUpdate(ctx context.Context, o, was *unstructured.Unstr
 }
 
 // followRules adds what the rules in CEL refuse. They are not evaluated for an object that the schema has made unfit for them.
-func (v *version) followRules(ctx context.Context, errs field.ErrorList, o *unstructured.Unstructured, was map[string]any, options ...cel.Option) field.ErrorList {
+func (v *version) followRules(
+	ctx context.Context, errs field.ErrorList, o *unstructured.Unstructured, was map[string]any, options ...cel.Option,
+) field.ErrorList {
 	if v.rules == nil {
 		return errs
 	}

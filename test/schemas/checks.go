@@ -71,7 +71,8 @@ func NodeHealthChecks() []Row {
 		rows = append(rows, Row{Name: "NodeHealthCheck: seed 2.4: " + row.name, Object: NodeHealthCheck.Object("a", row.spec), Refused: row.with})
 	}
 	return append(rows, Row{
-		Name: "NodeHealthCheck: C01, C03, seed 0.14: default conditions, and a template that does not exist", Object: NodeHealthCheck.Object("defaults", specWith(oneTemplate)),
+		Name:    "NodeHealthCheck: C01, C03, seed 0.14: default conditions, and a template that does not exist",
+		Object:  NodeHealthCheck.Object("defaults", specWith(oneTemplate)),
 		Becomes: specWith(oneTemplate, bothDefaults),
 	})
 }
@@ -133,8 +134,14 @@ var refusedChecks = []refusedCheck{
 	{"C11: a negative maxUnhealthy", specWith(oneTemplate, `"maxUnhealthy":-7`), "spec.maxUnhealthy: Invalid value: -7: maxUnhealthy must not be negative: -7"},
 	{"C04: more than all healthy", specWith(oneTemplate, `"minHealthy":"150%"`), "spec.minHealthy: Invalid value"},
 	{"C04: more than all unhealthy", specWith(oneTemplate, `"maxUnhealthy":"150%"`), "spec.maxUnhealthy: Invalid value"},
-	{"a number that no client could read", specWith(oneTemplate, `"minHealthy":2147483648`), "spec.minHealthy: Invalid value: 2147483648: minHealthy must be at most 2147483647"},
-	{"another such number", specWith(oneTemplate, `"maxUnhealthy":2147483648`), "spec.maxUnhealthy: Invalid value: 2147483648: maxUnhealthy must be at most 2147483647"},
+	{
+		"a number that no client could read", specWith(oneTemplate, `"minHealthy":2147483648`),
+		"spec.minHealthy: Invalid value: 2147483648: minHealthy must be at most 2147483647",
+	},
+	{
+		"another such number", specWith(oneTemplate, `"maxUnhealthy":2147483648`),
+		"spec.maxUnhealthy: Invalid value: 2147483648: maxUnhealthy must be at most 2147483647",
+	},
 	{"C15: maxUnhealthy with a template that deletes machines",
 		specWith(`"maxUnhealthy":1`, templateWith(`"apiVersion":"test.io/v1","kind":"MachineDeletionRemediationTemplate","name":"a"`)),
 		"spec.maxUnhealthy: Invalid value: maxUnhealthy can't be used with MachineDeletionRemediationTemplate"},
@@ -183,7 +190,8 @@ var refusedChecks = []refusedCheck{
 	{"a step without a timeout", specWith(steps(`{"remediationTemplate":{},"order":1}`)), "spec.escalatingRemediations[0].timeout: Required value"},
 	{"W34: no unhealthy condition at all", specWith(oneTemplate, `"unhealthyConditions":[]`),
 		"spec.unhealthyConditions: Invalid value: unhealthyConditions must not be empty: no node would ever be unhealthy"},
-	{"one condition twice", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":"False","duration":"1s"},{"type":"Ready","status":"False","duration":"2s"}]`),
+	{"one condition twice", specWith(oneTemplate,
+		`"unhealthyConditions":[{"type":"Ready","status":"False","duration":"1s"},{"type":"Ready","status":"False","duration":"2s"}]`),
 		"spec.unhealthyConditions[1]: Duplicate value"},
 	{"a duration without a unit", specWith(oneTemplate, condition("False", "300")), "spec.unhealthyConditions[0].duration: Invalid value"},
 	{"a negative duration", specWith(oneTemplate, condition("False", "-5m")), "spec.unhealthyConditions[0].duration: Invalid value"},
@@ -197,4 +205,39 @@ var refusedChecks = []refusedCheck{
 	{"a condition of a truth value, as YAML reads False without quotation marks",
 		specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":false,"duration":"300s"}]`),
 		`spec.unhealthyConditions[0].status: Invalid value: "boolean": spec.unhealthyConditions[0].status in body must be of type string: "boolean"`},
+	{
+		"a condition without a type", specWith(oneTemplate, `"unhealthyConditions":[{"status":"False","duration":"5m"}]`),
+		"spec.unhealthyConditions[0].type: Required value",
+	},
+	{
+		"a condition without a status", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","duration":"5m"}]`),
+		"spec.unhealthyConditions[0].status: Required value",
+	},
+	{
+		"a condition without a duration", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":"False"}]`),
+		"spec.unhealthyConditions[0].duration: Required value",
+	},
+	{
+		"a condition of an empty type", specWith(oneTemplate, `"unhealthyConditions":[{"type":"","status":"False","duration":"5m"}]`),
+		"spec.unhealthyConditions[0].type: Invalid value",
+	},
+	{"a condition of an empty status", specWith(oneTemplate, condition("", "5m")), "spec.unhealthyConditions[0].status: Invalid value"},
+	{"a delay without a unit", specWith(oneTemplate, `"healthyDelay":"300"`), "spec.healthyDelay in body should match"},
+	{"a threshold that is a truth value", specWith(oneTemplate, `"minHealthy":true`), "spec.minHealthy"},
+	{
+		"a selector without a key", specWith(oneTemplate, `"selector":{"matchExpressions":[{"operator":"Exists"}]}`),
+		"spec.selector.matchExpressions[0].key: Required value",
+	},
+	{
+		"a selector without an operator", specWith(oneTemplate, `"selector":{"matchExpressions":[{"key":"a"}]}`),
+		"spec.selector.matchExpressions[0].operator: Required value",
+	},
+	{
+		"a step with a template of no version", specWith(steps(stepWith(`"kind":"RebootTemplate","name":"a"`, 1))),
+		"spec.escalatingRemediations[0].remediationTemplate.apiVersion: Invalid value: apiVersion of the remediation template must be set",
+	},
+	{
+		"a step with a template of no kind", specWith(steps(stepWith(`"apiVersion":"test.io/v1","name":"a"`, 1))),
+		"spec.escalatingRemediations[0].remediationTemplate.kind: Invalid value: kind of the remediation template must be set",
+	},
 }

@@ -60,10 +60,15 @@ var refusedNow = []refused{
 	{"another type", `{"strategy":{"type":"Pray"}}`, both(`Unsupported value: "Pray": supported values: "Reboot"`)},
 	{"an empty type", `{"strategy":{"type":""}}`, both(`Unsupported value: "": supported values: "Reboot"`)},
 	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
+	{"no retry, by the minimum as well as by the rule", `{"strategy":{"type":"Reboot","retryLimit":0}}`, both("should be greater than or equal to 1")},
 	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
 	{"more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000}}`, both("must be of type integer with format int32")},
 	{"a timeout that is too short", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`, tooShort},
 	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
+	{
+		"a timeout of more seconds than an integer of 32 bits", `{"strategy":{"type":"Reboot","timeoutSeconds":5000000000}}`,
+		both("must be of type integer with format int32"),
+	},
 	{"a timeout of zero", `{"strategy":{"type":"Reboot","timeoutSeconds":0}}`, both("should be greater than or equal to 100")},
 }
 
@@ -75,7 +80,10 @@ var acceptedV1Beta1 = []accepted{
 	{"no timeout", `{"strategy":{"retryLimit":1,"type":"Reboot"}}`, CompleteV1Beta1},
 	{"the minimum of every number", `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`, ``},
 	{"a timeout in seconds", `{"strategy":{"retryLimit":3,"timeout":"100s","type":"Reboot"}}`, `{"strategy":{"retryLimit":3,"timeout":"1m40s","type":"Reboot"}}`},
-	{"a timeout with a fraction", `{"strategy":{"retryLimit":1,"timeout":"100.9s","type":"Reboot"}}`, `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`},
+	{
+		"a timeout with a fraction", `{"strategy":{"retryLimit":1,"timeout":"100.9s","type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`,
+	},
 	{"a timeout of zero, which is none", `{"strategy":{"retryLimit":1,"timeout":"0s","type":"Reboot"}}`, CompleteV1Beta1},
 	{"a timeout of less than a second, which is none", `{"strategy":{"retryLimit":1,"timeout":"999ms","type":"Reboot"}}`, CompleteV1Beta1},
 	{
@@ -109,7 +117,8 @@ func Remediations() []Row {
 		rows = append(rows, emptyTemplates(k)...)
 	}
 	return append(rows, Row{
-		Name: "v1beta1 Metal3Remediation: the message names the field that is wrong", Object: Metal3V1Beta1.Object("a", `{"strategy":{"type":"Pray","retryLimit":1}}`),
+		Name:    "v1beta1 Metal3Remediation: the message names the field that is wrong",
+		Object:  Metal3V1Beta1.Object("a", `{"strategy":{"type":"Pray","retryLimit":1}}`),
 		Refused: `spec.strategy.type: Invalid value: is only supported remediation strategy`,
 	}, Row{
 		Name: "v1beta2 Metal3RemediationTemplate: an unknown field, if asked to be strict", Strict: true,
@@ -120,7 +129,7 @@ func Remediations() []Row {
 
 // rowsOf has every row for a remediation and for its template.
 func rowsOf(k Kind, good []accepted, bad []refused) []Row {
-	var rows []Row
+	rows := make([]Row, 0, 2*(len(good)+len(bad)))
 	for i, kind := range []Kind{k, k.Template()} {
 		for _, row := range good {
 			if row.becomes == "" {
@@ -140,7 +149,8 @@ func pathsOf(k Kind) []Row {
 		Name: k.String() + ": the message names the field that is wrong", Object: k.Object("a", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`),
 		Refused: `spec.strategy.timeoutSeconds: Invalid value: min duration is 100 seconds`,
 	}, {
-		Name: k.Template().String() + ": the message names the field that is wrong", Object: k.Template().Object("a", `{"strategy":{"type":"Reboot","retryLimit":0}}`),
+		Name:    k.Template().String() + ": the message names the field that is wrong",
+		Object:  k.Template().Object("a", `{"strategy":{"type":"Reboot","retryLimit":0}}`),
 		Refused: `spec.template.spec.strategy.retryLimit: Invalid value: minimum retry limit is 1`,
 	}}
 }
@@ -157,7 +167,7 @@ func emptyTemplates(k Kind) []Row {
 
 // CompletedTemplates are requests while the webhook is there that completes templates.
 func CompletedTemplates() []Row {
-	var rows []Row
+	rows := make([]Row, 0, 15)
 	for _, row := range []struct {
 		kind                Kind
 		name, spec, becomes string
@@ -197,7 +207,8 @@ func DocumentedTemplates(folder string) []Row {
 		Name: "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for workers", Strict: true, Object: Documented(folder + "/seed-003-workers.yaml"),
 		Becomes: `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
 	}, {
-		Name: "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for control planes", Strict: true, Object: Documented(folder + "/seed-003-control-plane.yaml"),
+		Name:   "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for control planes",
+		Strict: true, Object: Documented(folder + "/seed-003-control-plane.yaml"),
 		Becomes: `{"strategy":{"retryLimit":1,"timeout":"5m0s","type":"Reboot"}}`,
 	}}
 }

@@ -108,7 +108,8 @@ func TestUpdates(t *testing.T) {
 		{"a change is refused like a new object", Metal3V1Beta2, Complete, `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`, tooShort[0]},
 		{"a change is refused like a new object", Host, Complete, `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`, tooShort[0]},
 		{
-			"seed 2.4: a change is refused like a new object", NodeHealthCheck, specWith(oneTemplate, `"minHealthy":1`), specWith(oneTemplate, `"minHealthy":1,"maxUnhealthy":1`),
+			"seed 2.4: a change is refused like a new object", NodeHealthCheck, specWith(oneTemplate, `"minHealthy":1`),
+			specWith(oneTemplate, `"minHealthy":1,"maxUnhealthy":1`),
 			"minHealthy and maxUnhealthy cannot be specified at the same time",
 		},
 		{"a label is accepted on what was stored before it was refused", NodeHealthCheck, specWith(older), specWith(older), ""},

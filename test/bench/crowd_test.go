@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// The small crowd, and how many calls one remediation of it may cost. docs/performance.md states 50 and 12 where a hundred fail together, and
+// about ten more where few share a reconcile of their check.
+const (
+	crowd, failing        = 20, 4
+	callsHere, callsThere = 60, 12
+)
+
+// TestExactlyTheMachinesThatFailAreRemediated runs, with few hosts, what `make bench ARGS="-only power-cycles"` measures with a thousand.
+func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	r, err := raiseRack(ctx, crowd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.strike(); err != nil {
+			t.Error(err)
+		}
+	})
+	manager, err := filepath.Abs("../../bin/manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &trial{stage: r.stage, figures: figures{}}
+	if err := tr.firstPass(ctx, cycler(nil), manager); err != nil {
+		t.Fatal(err)
+	}
+	defer tr.end()
+	if r.witness, err = r.watch(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("hosts that fail together are power-cycled, no other one is, and nothing is left", func(t *testing.T) { cyclesAFew(ctx, t, r, tr) })
+	t.Run("without a template exactly the machines that fail are left to their owner", func(t *testing.T) { leavesAFewToTheirOwner(ctx, t, r, tr) })
+}
+
+func cyclesAFew(ctx context.Context, t *testing.T, r *rack, tr *trial) {
+	began := time.Now()
+	if err := r.mass(ctx, tr, failing); err != nil {
+		t.Fatal(err)
+	}
+	cycled := 0
+	for i := range crowd {
+		switch changes := r.host(i).History().Since(began); len(changes) {
+		case 0:
+		case 2:
+			cycled++
+		default:
+			t.Errorf("the power of host %d changed %d times: %v", i, len(changes), changes)
+		}
+	}
+	if cycled != failing {
+		t.Errorf("%d hosts were power-cycled, want %d", cycled, failing)
+	}
+	here, there := tr.figures[cycleMassCalls], tr.figures[cycleMassDistant]
+	if here > callsHere || there > callsThere || here == 0 {
+		t.Errorf("a remediation took %.1f calls to the management cluster and %.1f to the workload cluster, want at most %d and %d",
+			here, there, callsHere, callsThere)
+	}
+	requests, hosts, nodes := &mendv1.HostRemediationList{}, &bmov1alpha1.BareMetalHostList{}, &corev1.NodeList{}
+	for list, from := range map[client.ObjectList]client.Client{requests: r.near, hosts: r.near, nodes: r.far} {
+		if err := from.List(ctx, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(requests.Items) > 0 || len(hosts.Items) != crowd || len(nodes.Items) != crowd {
+		t.Errorf("%d remediations, %d hosts and %d nodes are there", len(requests.Items), len(hosts.Items), len(nodes.Items))
+	}
+	for i := range hosts.Items {
+		if len(hosts.Items[i].Annotations) > 0 {
+			t.Errorf("host %s has annotations: %v", hosts.Items[i].Name, hosts.Items[i].Annotations)
+		}
+	}
+	for i := range nodes.Items {
+		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService }) {
+			t.Errorf("node %s is still out of service", nodes.Items[i].Name)
+		}
+	}
+	if bad := unhealthy(ctx, t, r); len(bad) > 0 {
+		t.Errorf("machines are still unhealthy: %v", bad)
+	}
+}
+
+func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *rack, tr *trial) {
+	cluster, _ := clusterOf(r.world.cluster(0))
+	check := checkOf(cluster)
+	if err := r.here.Patch(ctx, check, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"remediation":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	machines, err := r.unflipped(failing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, i := range machines {
+		name := r.world.machine(i)
+		want[name] = true
+		turned := r.lookout.turn(name, isBad)
+		if err := r.patchNode(ctx, i, turnedBad(time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.lookout.await(ctx, turned); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := time.After(20 * time.Second)
+	for len(unhealthy(ctx, t, r)) < failing {
+		select {
+		case <-late:
+			t.Fatalf("left to their owner are %v, want %v", unhealthy(ctx, t, r), want)
+		case <-time.After(lookEvery):
+		}
+	}
+	if _, err := tr.quiet(ctx, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, unhealthy(ctx, t, r)); diff != "" {
+		t.Errorf("left to their owner (-want +got):\n%s", diff)
+	}
+}
+
+// unhealthy are the machines that their owners would replace. Every other machine must be reported as healthy, unless it has just failed.
+func unhealthy(ctx context.Context, t *testing.T, r *rack) map[string]bool {
+	t.Helper()
+	list := &clusterv1.MachineList{}
+	if err := r.near.List(ctx, list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != crowd {
+		t.Fatalf("%d machines, want %d", len(list.Items), crowd)
+	}
+	found := map[string]bool{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		switch {
+		case collections.IsUnhealthyAndOwnerRemediated(m):
+			found[m.Name] = true
+		case conditions.IsTrue(m, clusterv1.MachineHealthCheckSucceededCondition) && conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition):
+			t.Errorf("%s is healthy, and left to its owner", m.Name)
+		}
+	}
+	return found
+}
