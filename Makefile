@@ -73,8 +73,8 @@ EACH_TEST_MODULE = failed=0; \
 # `make verify` runs go vet, so go test need not run its part of it once more.
 GO_TEST_FLAGS = -count=1 -vet=off
 
-# Everything outside test/, the checks of the code itself directly in test/, and the schemas: no control plane, so seconds.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/crd ./test/schemas
+# Everything outside test/, the checks of the code itself directly in test/, the schemas and the fault campaigns: no control plane, so seconds.
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/crd ./test/schemas ./test/faults/...
 
 include test/rig/rig.mk
 

@@ -23,7 +23,11 @@ func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, fa
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := wrapped(next)
 	as.Say(reportOf(w, step, message))
-	sayConditions(as, w.record.Memory, w.facts, step, message, w.now)
+	done := step
+	if failure != nil {
+		done.Do = powercycle.Wait // what has failed is not done: the host may still be held
+	}
+	sayConditions(as, w.record.Memory, w.facts, done, message, w.now)
 	if equality.Semantic.DeepEqual(w.rem.Unwrapped(), next) {
 		return nil
 	}

@@ -6,38 +6,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/gateway"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/spec"
 )
-
-// tale is a remediation from start to end, on which the writes of the controllers are tried.
-type tale struct {
-	name    string
-	fencing fence.Mode
-	muted   bool // the kubelet never comes back
-	kinds   []kind
-	ends    string
-	cycles  int
-}
-
-var tales = []tale{
-	{name: "a power cycle", kinds: kinds, ends: "Succeeded", cycles: 1},
-	{name: "a power cycle that is tried again and handed over", kinds: kinds, muted: true, ends: "HandedOver", cycles: 2},
-	// The kinds differ in their status alone, of which nothing is new here.
-	{name: "a power cycle with the node deleted", kinds: kinds[1:], fencing: fence.Delete, ends: "Succeeded", cycles: 1},
-}
 
 // outcome is all that is to be seen when a tale is over.
 type outcome struct {
@@ -71,49 +49,38 @@ func (m *member) outcome(ctx context.Context) outcome {
 	return o
 }
 
-// performance is one telling of a tale: the writes that were carried out, whether one was befallen by its fate, and the outcome.
+// performance is one power cycle as it went: the writes that were carried out, whether one was befallen by its fate, and the outcome.
 type performance struct {
 	done   []string
 	struck bool
-	// first is how many writes there were before anything timed out; 0 if nothing did.
-	first int
 	outcome
 }
 
-// steps are the writes that the tale was tried on, without those that say how it goes.
-func (p performance) steps() []string {
-	return slices.DeleteFunc(slices.Clone(p.done[p.first:]), func(w string) bool { return strings.HasSuffix(w, "/status") })
+// nth is the number of the first write of a resource.
+func (p performance) nth(resource string) int {
+	GinkgoHelper()
+	i := slices.IndexFunc(p.done, func(w string) bool { return strings.Contains(w, " "+resource+"/") })
+	Expect(i).To(BeNumerically(">=", 0), "%q", p.done)
+	return i + 1
 }
 
-// play tells the tale, with the nth write befallen by a fate. It has to come out as given.
-func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
+// play plays a power cycle, with the nth write befallen by a fate. It has to come out as given.
+func play(ctx context.Context, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
-	s := newScene(ctx, k)
+	s := newScene(ctx, kinds[0])
 	defer s.end()
-	s.wanted.fencing, s.wanted.mute = t.fencing, true
+	s.wanted.mute = true
 	m := s.worker(ctx, "w")
 	// What takes its time is waited for, and that it is waited for is written: so there are as many writes each time.
 	m.host.Take(simulator.Times{PowerOff: 150 * time.Millisecond, PowerOn: 150 * time.Millisecond, Boot: 150 * time.Millisecond})
-	node := m.theNode(ctx)
-	unlabelled := node.DeepCopy()
-	node.Labels["example.org/rack"] = "7"
-	Expect(here.Patch(ctx, node, client.MergeFrom(unlabelled))).To(Succeed())
-	if t.muted {
-		m.host.Mute(-1)
-	}
 	m.fails(ctx)
 	s.begin(nth, f)
 	s.start()
 	m.remediate(ctx)
 
-	var (
-		is      performance
-		before  []string
-		settled bool
-		vain    int
-	)
-	// The write befallen may also be one of the last, after which the remediation is at its end already: so it is asked after each look.
-	killed := func() int {
+	var is performance
+	var before []string
+	Eventually(func() bool {
 		GinkgoHelper()
 		done, _ := s.plan.Written()
 		if f == gateway.Last && before == nil && len(done) == nth {
@@ -122,80 +89,30 @@ func (t tale) play(ctx context.Context, k kind, nth int, f gateway.Fate, as type
 			s.begin(0, "")
 			s.start()
 		}
-		return len(done)
-	}
-	Eventually(func() bool {
-		GinkgoHelper()
-		rem := m.remediation(ctx)
-		done := killed()
-		at := memoryOf(rem)
-		if !settled && saidBy(rem).Conditions[infrav1.PoweredOffCondition] == "False/PowerSettling" {
-			settled = true // that it was asked was not noted in time, and now nobody knows what it was before
-			s.clock.Step(settle)
-		}
-		// Time passes when it was said that the host is on: of what is over, nothing more is said of how it went.
-		if on := saidBy(rem).Conditions[infrav1.PoweredOnCondition] == "True/Done"; t.muted && on && at.State == "Booting" && at.Attempt > vain {
-			is.first, vain = max(is.first, done*(2-at.Attempt)), at.Attempt
-			s.clock.Step(timeout)
-		}
-		return at.State == t.ends && len(rem.GetFinalizers()) == 0
-	}).WithPolling(100*time.Millisecond).Should(BeTrue(), "the end is to be %s", t.ends)
-	if f != gateway.Last { // which may have struck only now
-		m.settles(ctx)
-	}
-	why := func() string {
-		done, _ := s.plan.Written()
-		return fmt.Sprintf("write %d %s; written %q", nth, f, slices.Concat(before, done))
-	}
-	Eventually(func() outcome {
-		is.outcome = m.outcome(ctx)
-		killed()
-		return is.outcome
-	}).Should(as, why)
+		return m.isOver(ctx, "Succeeded")
+	}).WithPolling(100 * time.Millisecond).Should(BeTrue())
+	m.settles(ctx)
+	Eventually(m.outcome).WithArguments(ctx).Should(as)
+	is.outcome = m.outcome(ctx)
 	done, struck := s.plan.Written()
 	is.done, is.struck = slices.Concat(before, done), struck || before != nil
 	return is
 }
 
-// settle is how long a host has to stay off that was off when it was asked.
-const settle = 90 * time.Second
-
-var _ = Describe("Whatever write fails", func() {
-	for _, t := range tales {
-		for turn, k := range t.kinds {
-			Context(fmt.Sprintf("of %s by a %s,", t.name, k.Kind.Kind), Ordered, ContinueOnFailure, func() {
-				var plain performance
-				BeforeAll(func(ctx SpecContext) {
-					plain = t.play(ctx, k, 0, "", Not(BeZero()))
-					GinkgoWriter.Printf("%d writes, %d before a time-out: %q\n%+v\n", len(plain.done), plain.first, plain.done, plain.outcome)
-					Expect(plain.Power).To(Equal(cycled(t.cycles)))
-					Expect(plain.Traces).To(BeEmpty())
-					Expect(plain.Node).To(HaveKeyWithValue("example.org/rack", "7"))
-					_, asked := plain.Conditions[clusterv1.MachineOwnerRemediatedCondition]
-					Expect(asked).To(Equal(t.muted))
-				})
-				for text, fate := range spec.InOrder(map[string]func(nth int) gateway.Fate{
-					// A write that is refused for one kind is carried out for the other, and the next one the other way round.
-					"before it reaches the API server or after, the end is the same": func(nth int) gateway.Fate {
-						return []gateway.Fate{gateway.Refused, gateway.Carried}[(nth+turn)%2]
-					},
-					"because the controllers are killed after it, the end is the same": func(int) gateway.Fate { return gateway.Last },
-				}) {
-					It(text, func(ctx SpecContext) {
-						// Until the first time-out all is as it is in a power cycle that succeeds.
-						tries := len(plain.done) - plain.first
-						var struck atomic.Int32
-						spec.AtOnce(crowd, tries, func(i int) {
-							nth := plain.first + i + 1
-							if t.play(ctx, k, nth, fate(nth), Equal(plain.outcome)).struck {
-								struck.Add(1)
-							}
-						})
-						// Two writes of a status may become one, and then the last ones never come.
-						Expect(struck.Load()).To(BeNumerically(">=", len(plain.steps())))
-					})
-				}
-			})
-		}
+// All writes of all sorts of remediations are tried in memory, in test/faults/hosts. Here are those of which only a real API server and a
+// broken connection show what the controllers are told.
+var _ = Describe("Whatever write fails", Ordered, func() {
+	var plain performance
+	BeforeAll(func(ctx SpecContext) {
+		plain = play(ctx, 0, "", Not(BeZero()))
+		Expect(plain.Power).To(Equal(cycled(1)))
+		Expect(plain.Traces).To(BeEmpty())
+	})
+	for fate, resource := range spec.InOrder(map[string]string{
+		string(gateway.Refused): "baremetalhosts", string(gateway.Carried): "nodes", string(gateway.Last): "nodes",
+	}) {
+		It(fmt.Sprintf("of a power cycle, the end is the same if one of %s %s", resource, fate), func(ctx SpecContext) {
+			Expect(play(ctx, plain.nth(resource), gateway.Fate(fate), Equal(plain.outcome)).struck).To(BeTrue())
+		})
 	}
 })

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // Whatever stops a remediation for a while: a pause, a move to another cluster, the death of its controllers.
@@ -72,7 +70,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	atEvery("N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
+	at("MovingWorkload", kinds[1], "N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
 		s := m.scene
 		s.kill()
 		m.isMoved(ctx)
@@ -81,13 +79,11 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		st.resume(ctx, m)
 
 		m.ends(ctx, st.ends)
-		if st.cycles > 0 {
-			Expect(m.power()).To(Equal(cycled(st.cycles)))
-		}
+		Expect(m.power()).To(Equal(cycled(st.cycles)))
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	atEvery("N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
+	at("MovingWorkload", kinds[0], "N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
 		s := m.scene
 		s.kill()
 		s.begin(0, "")
@@ -95,11 +91,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		st.resume(ctx, m)
 
 		m.ends(ctx, st.ends)
-		if st.cycles > 0 {
-			Expect(m.power()).To(Equal(cycled(st.cycles)))
-		} else {
-			Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset}))
-		}
+		Expect(m.power()).To(Equal(cycled(st.cycles)))
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 })

@@ -112,20 +112,16 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	atEvery("that is told to stop lets go, whatever it was about, and has failed when it has", func(ctx context.Context, st standstill, m *member) {
+	at("PoweringOff", kinds[0], "that is told to stop lets go, whatever it was about, and has failed when it has", func(ctx context.Context, _ standstill, m *member) {
 		m.isToldToStop(ctx)
 
-		ended, why := "Stopped", "TimedOutByCheck"
-		if st.state == "HandedOver" { // that was the end
-			ended, why = st.state, st.state
-		}
-		m.ends(ctx, ended)
-		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionFalse, why)))
+		m.ends(ctx, "Stopped")
+		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionFalse, "TimedOutByCheck")))
 		Expect(m.traces(ctx)).To(BeEmpty())
 		Expect(m.scene.saidItFailedWhileItHeld()).To(BeZero())
-		Expect(conditions.Has(m.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(Equal(ended == "HandedOver"))
+		Expect(conditions.Has(m.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		m.isUsable(ctx)
-		Expect(m.at(ctx).State).To(Equal(ended), "it is not begun again")
+		Expect(m.at(ctx).State).To(Equal("Stopped"), "it is not begun again")
 		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
 		Expect(m.gone(ctx)).To(BeTrue())
 	})

@@ -21,7 +21,7 @@ import (
 
 // N1, that the machine is handed over in both conditions, is told with C6.
 var _ = Describe("Better than CAPM3 does, a remediation", func() {
-	atEvery("N2: that is deleted lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
+	at("MovingWorkload", kinds[0], "N2: that is deleted lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
 		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
 
 		Eventually(m.gone).WithArguments(ctx).Should(BeTrue())
@@ -36,12 +36,12 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		},
 		"host": func(m *member) client.Object { return builders.BareMetalHost(m.scene.namespace, m.name) },
 	}) {
-		atEvery("N3: whose "+what+" vanishes ends and lets go, whatever it was about", func(ctx context.Context, st standstill, m *member) {
+		at("MovingWorkload", kinds[1], "N3: whose "+what+" vanishes ends and lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
 			m.host.Mute(-1) // a machine that became well meanwhile would be handed over to nobody
 			vanishes(ctx, of(m))
 
 			ended := "HandedOver"
-			if what == "machine" && st.state != ended { // there is nobody who could be asked to replace it
+			if what == "machine" { // there is nobody who could be asked to replace it
 				ended = "Ended"
 			}
 			m.ends(ctx, ended)

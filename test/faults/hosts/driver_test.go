@@ -31,16 +31,21 @@ func in(state string, attempt int) func(*environment) bool {
 
 // run lets everybody act, until the remediation has ended and everybody is at rest. What is in the script happens in that order, each at a
 // moment at which everybody is at rest.
-func (e *environment) run(script []cue, over func(*environment) bool) {
+func (e *environment) run(over func(*environment) bool) {
 	e.t.Helper()
 	for range manyMoments {
 		e.settle()
-		if len(script) > 0 && !e.writes.Crashed() && script[0].when(e) {
-			script[0].do(e)
-			script = script[1:]
+		if len(e.script) > 0 && !e.writes.Crashed() && e.script[0].when(e) {
+			if e.first < 0 {
+				done, _ := e.writes.Done()
+				e.first = len(done)
+			}
+			now := e.script[0]
+			e.script = e.script[1:]
+			now.do(e)
 			continue
 		}
-		if len(script) == 0 && !e.writes.Crashed() && over(e) {
+		if len(e.script) == 0 && !e.writes.Crashed() && e.last == nil && e.box.order == "" && over(e) {
 			e.lasts()
 			return
 		}
@@ -48,7 +53,7 @@ func (e *environment) run(script []cue, over func(*environment) bool) {
 			break
 		}
 	}
-	e.t.Fatalf("it does not end (%d cues left)\n%s", len(script), e.story())
+	e.t.Fatalf("it does not end (%d cues left)\n%s", len(e.script), e.story())
 }
 
 // settle lets everybody act until nobody does anything more at this moment.
@@ -56,6 +61,7 @@ func (e *environment) settle() {
 	e.t.Helper()
 	for range manySteps {
 		if !e.step() {
+			e.blocksMove()
 			return
 		}
 	}
@@ -84,6 +90,7 @@ func (e *environment) reconcile(now time.Time) bool {
 	if heard == e.seen && (e.due.IsZero() || now.Before(e.due)) {
 		return false
 	}
+	e.keep()
 	e.seen = heard
 	before := e.management.all + e.work.all
 	result, err := e.controller.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: theHost})
@@ -125,16 +132,14 @@ func (e *environment) advance() bool {
 	return true
 }
 
-// lasts makes sure that what is over stays over.
+// lasts makes sure that what is over stays over: the controllers write nothing more, and the host is not powered off again.
 func (e *environment) lasts() {
 	e.t.Helper()
-	before, history := e.management.all+e.work.all, len(e.box.history)
-	for range 3 {
-		e.clock.SetTime(e.clock.Now().Add(20 * time.Minute))
-		e.settle()
-	}
-	if after := e.management.all + e.work.all; after != before || len(e.box.history) != history {
-		e.t.Errorf("%d writes were made after the end\n%s", after-before, e.story())
+	before, _ := e.writes.Done()
+	cycles := e.cycles()
+	e.until(time.Hour)
+	if after, _ := e.writes.Done(); len(after) != len(before) || e.cycles() != cycles && e.host().Spec.Online {
+		e.t.Errorf("%d writes were made after the end\n%s", len(after)-len(before), e.story())
 	}
 }
 

@@ -7,6 +7,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,6 +107,12 @@ type environment struct {
 	// label says which run of a campaign this is; last is the last error of the controller.
 	label string
 	last  error
+	// script is what is still to happen from outside.
+	script []cue
+	// keep is called before the controller reconciles.
+	keep func()
+	// first is how many writes there were before the first cue; negative before it.
+	first int
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety
@@ -133,10 +140,7 @@ type settings struct {
 // newEnvironment is one in which the node has failed and its remediation was created.
 func newEnvironment(t *testing.T, k kind, as settings) *environment {
 	t.Helper()
-	e := &environment{t: t, kind: k, as: as, clock: clocktesting.NewFakePassiveClock(noon)}
-	if e.as.fencing == "" {
-		e.as.fencing = fence.Taint
-	}
+	e := &environment{t: t, kind: k, as: as, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon)}
 	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
 	m := builders.ControlPlaneMachine(cluster, theHost.Name)
 	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
@@ -239,12 +243,28 @@ func (e *environment) start() {
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes:   fence.NewNodes(view, func(client.ObjectKey, string) {}),
 		Wakeups: &hostremediation.Wakeups{}, Turns: &hostremediation.Turns{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
-		Fencing: e.as.fencing, Unwatched: true,
+		Fencing: cmp.Or(e.as.fencing, fence.Taint), Unwatched: true,
 		Installed: func() ([]hostremediation.Kind, error) {
 			return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil
 		},
 	}
 	e.seen, e.due, e.tries = -1, time.Time{}, 0
+}
+
+// fork returns an environment that is as this one is now, with controllers that have just started, and that goes on by itself.
+func (e *environment) fork(as settings) *environment {
+	f := &environment{
+		t: e.t, kind: e.kind, as: as, clock: clocktesting.NewFakePassiveClock(e.clock.Now()), management: e.management.fork(), work: e.work.fork(),
+		uids: e.uids, alarm: e.alarm, script: e.script, first: e.first, safety: e.safety, keep: func() {},
+	}
+	b, p := *e.box, *e.pods
+	f.box, f.pods = &b, &p
+	f.box.e, f.pods.e = f, f
+	f.box.ignores, f.box.history = maps.Clone(b.ignores), slices.Clone(b.history)
+	f.management.after, f.work.after = f.check, f.check
+	f.start()
+	f.seen, f.due = e.seen, e.due
+	return f
 }
 
 // site is the workload cluster as the controllers see it.

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -10,5 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // what the controllers log is no result
+	debug.SetGCPercent(800)        // hardly anything lives long
 	os.Exit(m.Run())
 }

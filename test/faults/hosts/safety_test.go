@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -20,9 +20,9 @@ import (
 
 // safety is what has to be remembered to see whether something was unsafe.
 type safety struct {
-	// moving says that the remediation is just being replaced by one of another UID; bare, that the test has taken its finalizer away.
-	moving, bare bool
-	fenced       bool
+	// moving says that the remediation is just being replaced by one of another UID.
+	moving bool
+	fenced bool
 }
 
 // check looks for what must not be so at any moment. It is called after every change of an object.
@@ -36,11 +36,25 @@ func (e *environment) check(at place) {
 		e.fault("the node was fenced while its host was on, or not held off")
 	}
 	e.safety.fenced = isFenced
-	if holds := h != nil && held(h) || isFenced && !e.unreachable(); holds && !e.kept() && !e.safety.moving && !e.safety.bare {
+	if holds := h != nil && held(h) || isFenced && !e.unreachable(); holds && !e.kept() && !e.safety.moving {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
+	}
+	if rem := e.remediation(); rem != nil && h != nil && held(h) && reportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
+		e.fault("the remediation reports that it was stopped, on which somebody else begins, and still holds its host")
 	}
 	if off := e.cycles(); off > memoryOf(e.remediation()).Attempt && e.remediation() != nil && !e.as.mayRecycle && !e.safety.moving {
 		e.fault("the host was powered off or reset %d times in %d attempts", off, memoryOf(e.remediation()).Attempt)
+	}
+}
+
+// blocksMove checks, when everybody is at rest, that clusterctl does not move a remediation that keeps its host off.
+func (e *environment) blocksMove() {
+	h, rem := e.host(), e.remediation()
+	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.lag {
+		return
+	}
+	if _, blocks := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks {
+		e.fault("the remediation keeps its host off, and may be moved")
 	}
 }
 
@@ -150,14 +164,18 @@ func (e *environment) orphans() (left []string) {
 		}
 	}
 	if rem := e.remediation(); rem != nil {
-		left = append(left, orphansOn(rem)...)
+		left = append(left, orphansOn(rem, e.node() != nil)...)
 	}
 	return left
 }
 
-func orphansOn(rem client.Object) []string {
-	left := slices.Clone(rem.GetFinalizers())
-	for _, key := range []string{clusterctlv1.BlockMoveAnnotation, infrav1.NodeAnnotationsBackupAnnotation, infrav1.NodeLabelsBackupAnnotation} {
+// orphansOn are those on the remediation itself. It keeps the labels of a node that has not come back.
+func orphansOn(rem client.Object, node bool) []string {
+	left, keys := slices.Clone(rem.GetFinalizers()), []string{clusterctlv1.BlockMoveAnnotation}
+	if node {
+		keys = append(keys, infrav1.NodeAnnotationsBackupAnnotation, infrav1.NodeLabelsBackupAnnotation)
+	}
+	for _, key := range keys {
 		if _, has := rem.GetAnnotations()[key]; has {
 			left = append(left, "remediation "+key)
 		}

@@ -70,6 +70,13 @@ func newServer(scheme *runtime.Scheme, mapper meta.RESTMapper, objects ...client
 	return s
 }
 
+// fork returns a server that has the same.
+func (s *server) fork() *server {
+	f := *s
+	f.is, f.cache = maps.Clone(s.is), &informers{scheme: s.scheme, has: maps.Clone(s.cache.has)}
+	return &f
+}
+
 // Scheme, RESTMapper and GroupVersionKindFor are about the kinds.
 func (s *server) Scheme() *runtime.Scheme     { return s.scheme }
 func (s *server) RESTMapper() meta.RESTMapper { return s.mapper }

@@ -25,6 +25,8 @@ type tale struct {
 	// cycles is how often the host is powered off or reset; stays, whether pods stay where they are.
 	cycles int
 	stays  bool
+	// again says that until the second attempt all is as in another tale: what fails before is tried there.
+	again bool
 }
 
 // standstill is a state in which a remediation waits for something that does not come, until resume lets it come.
@@ -115,14 +117,14 @@ var (
 // tales are remediations of all sorts.
 var tales = []tale{
 	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
-	{name: "a second power cycle that helps", settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
-	{name: "two power cycles in vain, after which the owner is asked", settings: settings{box: mute(-1)}, ends: "HandedOver", cycles: 2},
+	{name: "a second power cycle that helps", again: true, settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{name: "two power cycles in vain, after which the owner is asked", again: true, settings: settings{box: mute(-1)}, ends: "HandedOver", cycles: 2},
 	{name: "a power cycle with the node deleted", settings: settings{fencing: fence.Delete}, ends: "Succeeded", cycles: 1},
-	{name: "a second power cycle with the node deleted", settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
-	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{name: "a second power cycle with the node deleted", again: true, settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
+	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2, stays: true},
 	{
-		name: "two resets in vain, after which the owner is asked", settings: settings{host: builders.NeverOff, box: mute(-1)},
-		ends: "HandedOver", cycles: 2,
+		name: "two resets in vain, after which the owner is asked", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
+		ends: "HandedOver", cycles: 2, stays: true,
 	},
 	{
 		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.failure = "no route to the BMC" }},
@@ -133,14 +135,14 @@ var tales = []tale{
 		ends: "Succeeded", cycles: 1, stays: true,
 	},
 	{
-		name: "a workload cluster that cannot be reached, after which the owner is asked", ends: "HandedOver", cycles: 2, stays: true,
+		name: "a workload cluster that cannot be reached, after which the owner is asked", again: true, ends: "HandedOver", cycles: 2, stays: true,
 		settings: settings{box: func(b *box) { b.mute, b.e.pods.unreachable = -1, true }},
 	},
 	{
 		name: "a control-plane host on which the API server of its cluster runs", ends: "Succeeded", cycles: 1, stays: true,
 		settings: settings{apiServer: true, machine: func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }},
 	},
-	{name: "a machine that never had a node", settings: settings{noNode: true, box: mute(-1)}, ends: "HandedOver", cycles: 2, stays: true},
+	{name: "a machine that never had a node", again: true, settings: settings{noNode: true, box: mute(-1)}, ends: "HandedOver", cycles: 2, stays: true},
 	{name: "a machine that is healthy", settings: settings{healthy: true}, ends: "Succeeded", cycles: 1},
 	{
 		name: "a machine that recovers before its host is asked", settings: standstills[0].settings, ends: "Succeeded", stays: true,
@@ -155,7 +157,7 @@ var tales = []tale{
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 		})},
 	},
-	{name: "a request of a NodeHealthCheck, after which the owner is asked", settings: settings{nodeCheck: true, box: mute(-1)}, ends: "HandedOver", cycles: 2},
+	{name: "a request of a NodeHealthCheck, after which the owner is asked", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "HandedOver", cycles: 2},
 	{
 		name: "a request of a NodeHealthCheck that it tells to stop", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},
 		ends: "Stopped", cycles: 1, stays: true, script: []cue{standstills[2].there(stopped)},
@@ -166,15 +168,13 @@ var tales = []tale{
 func interrupted() []tale {
 	var all []tale
 	for _, s := range standstills {
-		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles, script: []cue{s.there(s.resume)}}
+		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles, script: []cue{s.there(s.resume)}, stays: s.state == "Rebooting"}
 		cancelled := goesOn
 		cancelled.name, cancelled.ends, cancelled.stays = "one that is cancelled while "+s.state, "", true
 		cancelled.cycles = map[string]int{"Preparing": 0, "PoweringOff": 0, "Rebooting": 0}[s.state]
 		switch s.state {
 		case "MovingWorkload", "PoweringOn", "Booting":
 			cancelled.cycles = 1
-		case "HandedOver":
-			cancelled.cycles = 2
 		}
 		cancelled.script = append([]cue{s.there(deleted)}, later(5*time.Minute, s.resume)...)
 		paused := goesOn
@@ -183,7 +183,10 @@ func interrupted() []tale {
 			s.resume(e)
 			e.pause(false)
 		})...)
-		all = append(all, goesOn, cancelled, paused)
+		if s.state != "HandedOver" { // after which nothing is written for these
+			all = append(all, goesOn, cancelled)
+		}
+		all = append(all, paused)
 	}
 	return all
 }
@@ -194,25 +197,78 @@ type performance struct {
 	outcome
 	done   []faults.Write
 	struck bool
+	second int // how many writes there were before the second attempt
+	// moments are those before the controller reconciled.
+	moments []moment
 }
 
-// play tells the tale, with the nth write befallen by a fate.
-func (tl tale) play(t *testing.T, k kind, label string, nth int, fate faults.Fate, edits ...func(*settings)) performance {
+// from is before how many writes of the tale undisturbed nothing is as in another tale.
+func (tl tale) from(plain performance) int {
+	if tl.again {
+		return plain.second
+	}
+	return max(plain.first, 0)
+}
+
+// play tells the tale undisturbed.
+func (tl tale) play(t *testing.T, k kind, label string) performance {
 	t.Helper()
-	as := tl.settings
-	for _, edit := range edits {
-		edit(&as)
+	e := newEnvironment(t, k, tl.settings)
+	e.label, e.script = label, tl.script
+	p := performance{environment: e}
+	e.keep = func() {
+		done, _ := e.writes.Done()
+		p.moments = append(p.moments, moment{len(done), e.fork(e.as)})
 	}
-	e := newEnvironment(t, k, as)
-	e.label = label
-	e.writes.Choose(nth, fate)
-	e.run(tl.script, tl.over)
-	p := performance{environment: e, outcome: e.outcome()}
-	p.done, p.struck = e.writes.Done()
-	if len(e.unsafe) > 0 {
-		t.Errorf("%s was unsafe: %q\n%s", label, e.unsafe, e.story())
+	e.writes.Then = func(n int) {
+		if p.second == 0 && memoryOf(e.remediation()).Attempt == 2 {
+			p.second = n - 1
+		}
 	}
+	e.run(tl.over)
+	p.end()
 	return p
+}
+
+// moment is the environment as it was before the controller reconciled, after so many writes.
+type moment struct {
+	writes int
+	*environment
+}
+
+// before is the last moment before the nth write, and which write from there that is.
+func (p performance) before(nth int) (moment, int) {
+	last := p.moments[0]
+	for _, m := range p.moments {
+		if m.writes < nth {
+			last = m
+		}
+	}
+	return last, nth - last.writes
+}
+
+// retold tells the tale from the moment before the nth write, which is befallen by a fate.
+func (tl tale) retold(p performance, label string, nth int, fate faults.Fate, downtime time.Duration) performance {
+	p.t.Helper()
+	from, nth := p.before(nth)
+	as := tl.settings
+	as.downtime = downtime
+	is := performance{environment: from.fork(as)}
+	is.label = label
+	is.writes.Choose(nth, fate)
+	is.run(tl.over)
+	is.end()
+	return is
+}
+
+// end notes how it has ended.
+func (p *performance) end() {
+	p.t.Helper()
+	p.outcome = p.environment.outcome()
+	p.done, p.struck = p.writes.Done()
+	if len(p.unsafe) > 0 {
+		p.t.Errorf("it was unsafe\n%s", p.story())
+	}
 }
 
 func (tl tale) over(e *environment) bool {
