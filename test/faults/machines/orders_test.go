@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,8 +20,9 @@ type happening struct {
 }
 
 var (
-	m1Fails    = happening{"m1 fails", func(e *environment) { e.fail("m1") }}
-	m2Fails    = happening{"m2 fails", func(e *environment) { e.fail("m2") }}
+	m1Fails = happening{"m1 fails", func(e *environment) { e.fail("m1") }}
+	// m2 is overdue for longer than m1, so that its turn comes first even if it fails later.
+	m2Fails    = happening{"m2 fails", func(e *environment) { e.there.sets("m2", corev1.ConditionUnknown, 2*long) }}
 	m1Recovers = happening{"m1 recovers", func(e *environment) { e.recover("m1") }}
 	linkDown   = happening{"the link goes down", (*environment).cut}
 	linkUp     = happening{"the link comes back", (*environment).reconnect}
