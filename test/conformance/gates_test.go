@@ -70,33 +70,6 @@ var _ = Describe("Gates", func() {
 		Expect(s.health(ctx, "b")()).To(Equal(nothing))
 	})
 
-	It("waits for a first node from the latest of four moments, of conditions that are True", func(ctx SpecContext) {
-		const ahead = 3 * time.Second
-		due := time.Now().Add(ahead).Truncate(time.Second)
-		cluster := newScene(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, -ahead))
-		plane := newScene(ctx, clusterSaid(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, -ahead))
-		machine := newScene(ctx)
-		said := func(status metav1.ConditionStatus) func(*clusterv1.Machine) {
-			return func(m *clusterv1.Machine) {
-				m.Status.Conditions = []metav1.Condition{condition(clusterv1.MachineInfrastructureReadyCondition, status, -ahead)}
-			}
-		}
-		cluster.machine(ctx, "a")
-		plane.machine(ctx, "a")
-		machine.machine(ctx, "a", said(metav1.ConditionTrue))
-		machine.machine(ctx, "at-once", said(metav1.ConditionFalse))
-		for _, s := range []*scene{cluster, plane, machine} {
-			s.check(ctx, "check", startsWithin(1))
-		}
-
-		Eventually(machine.health(ctx, "at-once")).Should(Equal(neverStarted))
-		for _, s := range []*scene{cluster, plane, machine} {
-			Eventually(s.health(ctx, "a")).Should(Equal(neverStarted))
-			at := conditions.Get(s.get(ctx, "a"), clusterv1.MachineHealthCheckSucceededCondition).LastTransitionTime
-			Expect(at.Time).To(BeTemporally(">=", due.Add(time.Second)))
-		}
-	})
-
 	It("waits ten minutes for a first node if nothing is said", func(ctx SpecContext) {
 		s := newScene(ctx)
 		m := s.machine(ctx, "a")

@@ -24,46 +24,61 @@ const (
 	annotation  = "metadata.annotations[kubemend.io/max-in-flight]"
 )
 
+// impossible are limits that make no sense.
+var impossible = []struct {
+	what       string
+	limit      func(*clusterv1.MachineHealthCheck)
+	field, why string
+}{
+	{"a range that ends before it starts", between("[5-3]"), rangeField, "[5-3] is empty"},
+	{"a negative number", atMost("-1"), amountField, "must not be negative"},
+	{"a negative percentage", atMost("-10%"), amountField, "must not be negative"},
+	{"something that is no number", atMost("some"), amountField, `not "some"`},
+	{"a negative number at once", atOnce("-1"), annotation, "must not be negative"},
+	{"words at once", atOnce("a few"), annotation, `not "a few"`},
+}
+
 var _ = Describe("Impossible limits", Ordered, func() {
 	var m *rig.Kubemend
 	BeforeAll(func(ctx SpecContext) { m = ownManager(ctx, "w14") })
 
-	DescribeTable("W14: a limit that makes no sense allows nothing and breaks nothing",
-		func(ctx SpecContext, limit func(*clusterv1.MachineHealthCheck), field, why string) {
-			s := newScene(ctx, seenBy("w14"))
-			s.workers(ctx, "good", "bad")
-			s.fallsSilent(ctx, "bad")
-			s.check(ctx, "check", limit)
+	It("W14: a limit that makes no sense allows nothing and breaks nothing", func(ctx SpecContext) {
+		scenes := make([]*scene, len(impossible))
+		for i, tc := range impossible {
+			scenes[i] = newScene(ctx, seenBy("w14"))
+			scenes[i].workers(ctx, "good", "bad")
+			scenes[i].fallsSilent(ctx, "bad")
+			scenes[i].check(ctx, "check", tc.limit)
+		}
+		for i, tc := range impossible {
+			s := scenes[i]
+			Eventually(s.allowed(ctx, "check")).Should(Equal("False/InvalidLimit"), tc.what)
+			Expect(s.message(ctx, "check", "RemediationAllowed")()).To(And(ContainSubstring(tc.field), ContainSubstring(tc.why)), tc.what)
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}), tc.what)
+			Eventually(s.health(ctx, "bad")).Should(Equal(silent), "%s: the verdict is told all the same", tc.what)
+			Eventually(s.health(ctx, "good")).Should(Equal(well), tc.what)
+			Expect(s.owner(ctx, "bad")()).To(Equal(nothing), tc.what)
+			Eventually(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1), tc.what)
+		}
 
-			Eventually(s.allowed(ctx, "check")).Should(Equal("False/InvalidLimit"))
-			Expect(s.message(ctx, "check", "RemediationAllowed")()).To(And(ContainSubstring(field), ContainSubstring(why)))
-			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}))
-			Eventually(s.health(ctx, "bad")).Should(Equal(silent), "the verdict is told all the same")
-			Eventually(s.health(ctx, "good")).Should(Equal(well))
-			Expect(s.owner(ctx, "bad")()).To(Equal(nothing))
-			Eventually(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1))
-
-			before := s.settles(ctx, m)
-			Consistently(passes(ctx, m)).Should(Equal(before), "nothing is tried again and again")
-			c := s.getCheck(ctx, "check")
-			Expect(c.Status.ObservedGeneration).To(Equal(c.Generation), "it was read, and understood to be wrong")
-
-			s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+		before := scenes[0].settles(ctx, m)
+		Consistently(passes(ctx, m)).Should(Equal(before), "nothing is tried again and again")
+		for i, tc := range impossible {
+			c := scenes[i].getCheck(ctx, "check")
+			Expect(c.Status.ObservedGeneration).To(Equal(c.Generation), "%s: it was read, and understood to be wrong", tc.what)
+			scenes[i].changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
 				c.Spec.Remediation = clusterv1.MachineHealthCheckRemediation{}
 				c.Annotations = nil
 			})
-			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn))
-			Eventually(s.allowed(ctx, "check")).Should(Equal(remediates))
-			Eventually(s.events(ctx, "check", "RemediationAllowed")).Should(Equal(1))
-			Expect(s.events(ctx, "check", "RemediationRestricted")()).To(Equal(1))
-		},
-		Entry("a range that ends before it starts", between("[5-3]"), rangeField, "[5-3] is empty"),
-		Entry("a negative number", atMost("-1"), amountField, "must not be negative"),
-		Entry("a negative percentage", atMost("-10%"), amountField, "must not be negative"),
-		Entry("something that is no number", atMost("some"), amountField, `not "some"`),
-		Entry("a negative number at once", atOnce("-1"), annotation, "must not be negative"),
-		Entry("words at once", atOnce("a few"), annotation, `not "a few"`),
-	)
+		}
+		for i, tc := range impossible {
+			s := scenes[i]
+			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn), tc.what)
+			Eventually(s.allowed(ctx, "check")).Should(Equal(remediates), tc.what)
+			Eventually(s.events(ctx, "check", "RemediationAllowed")).Should(Equal(1), tc.what)
+			Expect(s.events(ctx, "check", "RemediationRestricted")()).To(Equal(1), tc.what)
+		}
+	})
 
 	DescribeTable("W14: a limit beyond all bounds allows all, and the status is valid",
 		func(ctx SpecContext, limit func(*clusterv1.MachineHealthCheck), remaining int) {

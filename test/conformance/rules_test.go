@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -46,24 +45,6 @@ var _ = Describe("Judging", func() {
 		// What MachineSet and KubeadmControlPlane look for, with their own eyes.
 		Expect(collections.IsUnhealthyAndOwnerRemediated(m)).To(BeTrue())
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
-	})
-
-	It("is quick about patience that runs out, and does nothing before", func(ctx SpecContext) {
-		s := newScene(ctx)
-		s.worker(ctx, "a")
-		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
-			c.Spec.Checks.UnhealthyNodeConditions[1].TimeoutSeconds = ptr.To[int32](4)
-		})
-		Eventually(s.health(ctx, "a")).Should(Equal(well))
-
-		began := time.Now().Truncate(time.Second)
-		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionUnknown, 0)
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
-
-		Eventually(s.health(ctx, "a")).Should(Equal(silent))
-		at := conditions.Get(s.get(ctx, "a"), clusterv1.MachineHealthCheckSucceededCondition).LastTransitionTime.Time
-		Expect(at).To(BeTemporally(">=", began.Add(4*time.Second)), "a suspect is not spoken of")
-		Expect(at).To(BeTemporally("<", began.Add(4*time.Second+quick)))
 	})
 
 	It("calls a machine whose node was deleted unhealthy at once", func(ctx SpecContext) {

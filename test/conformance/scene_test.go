@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // long is how long ago something must have happened for every patience to be over.
@@ -43,15 +44,17 @@ var prepared []string
 
 func prepareNamespaces(ctx context.Context, n int) {
 	GinkgoHelper()
-	for range n {
+	names := make([]string, n)
+	spec.AtOnce(10, n, func(i int) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
 		Expect(here.Create(ctx, namespace)).To(Succeed())
 		for _, cluster := range []string{"c1", "c2"} {
 			key := client.ObjectKey{Namespace: namespace.Name, Name: cluster}
 			Expect(here.Create(ctx, rig.KubeconfigSecret(key, workload))).To(Succeed())
 		}
-		prepared = append(prepared, namespace.Name)
-	}
+		names[i] = namespace.Name
+	})
+	prepared = append(prepared, names...)
 }
 
 func newNamespace(ctx context.Context) string {

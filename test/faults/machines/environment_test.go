@@ -50,11 +50,14 @@ type environment struct {
 	late     client.Reader // what caches show while they lag behind; nil if they do not
 	due      map[work]time.Time
 	failed   map[work]int
+	coming   []time.Time // when events come that wake the checks
 
 	// passes counts the reconciles; the program is restarted before the one of number killBefore.
 	passes, killBefore int
 	killed             bool
 
+	// unjudged says that machines are made of which no check has said anything; else they are healthy, as in every day but the first.
+	unjudged bool
 	// queued are machines that a tale keeps waiting for their request.
 	queued []string
 }
@@ -200,7 +203,9 @@ func (e *environment) settle(within time.Duration) {
 		if at.After(e.clock.Now()) {
 			e.clock.SetTime(at)
 		}
-		e.pass(w)
+		if e.deliver(); w != (work{}) {
+			e.pass(w)
+		}
 	}
 	if e.clock.Now().Before(until) {
 		e.clock.SetTime(until)
@@ -209,6 +214,27 @@ func (e *environment) settle(within time.Duration) {
 
 // next is the work that is due first. What is due at once is in the order of names, checks first.
 func (e *environment) next() (first work, at time.Time, found bool) {
+	for _, event := range e.coming {
+		if !found || event.Before(at) {
+			at, found = event, true
+		}
+	}
+	if _, due, waits := e.earliest(); !waits || found && at.Before(due) {
+		return work{}, at, found
+	}
+	return e.earliest()
+}
+
+// deliver wakes the checks if an event has come.
+func (e *environment) deliver() {
+	before := len(e.coming)
+	e.coming = slices.DeleteFunc(e.coming, func(at time.Time) bool { return !at.After(e.clock.Now()) })
+	if len(e.coming) < before {
+		e.wakeChecks()
+	}
+}
+
+func (e *environment) earliest() (first work, at time.Time, found bool) {
 	for w, due := range e.due {
 		switch {
 		case !found, due.Before(at):

@@ -45,7 +45,21 @@ func (e *environment) machineOf(pool, name string) {
 	m.Status.Conditions = []metav1.Condition{{
 		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon),
 	}}
+	if !e.unjudged {
+		isHealthy(m)
+	}
 	e.must(e.api.Status().Update(e.ctx, m))
+}
+
+// isHealthy says of m what a check says of a healthy machine.
+func isHealthy(m *clusterv1.Machine) {
+	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineHealthCheckSucceededReason,
+		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(noon),
+	})
+	m.SetV1Beta1Conditions(clusterv1.Conditions{{
+		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon),
+	}})
 }
 
 // check makes a check of the pool workers.
@@ -158,27 +172,27 @@ func (e *environment) recover(names ...string) {
 
 // cut makes the workload cluster silent. ClusterCache wakes the controllers when the first probe has failed, and when it closes the connection.
 func (e *environment) cut() {
+	if !e.there.cutAt.IsZero() {
+		return
+	}
 	e.there.cutAt = e.clock.Now()
 	for _, after := range []time.Duration{11 * time.Second, givenUp * 10 * time.Second} {
 		e.wakeIn(after)
 	}
 }
 
-// reconnect makes it answer again. Only of a connection that is made anew the controllers hear.
+// reconnect makes it answer again. The controllers hear of a connection that is made anew, and of the nodes that have changed when the watches
+// are made again.
 func (e *environment) reconnect() {
-	e.there.cutAt, e.there.backAt = time.Time{}, e.clock.Now()
-	if e.link != nil && e.link.nodes == nil {
-		e.wakeIn(time.Second)
+	if e.there.cutAt.IsZero() {
+		return
 	}
+	e.there.cutAt, e.there.backAt = time.Time{}, e.clock.Now()
+	e.wakeIn(catchUp)
 }
 
-func (e *environment) wakeIn(d time.Duration) {
-	for _, name := range e.record.checks {
-		if e.due != nil {
-			e.enqueue(work{false, client.ObjectKey{Namespace: e.namespace, Name: name}}, d)
-		}
-	}
-}
+// wakeIn makes an event come.
+func (e *environment) wakeIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
 
 // ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
 func (e *environment) ownerActs() (replaced int) {

@@ -2,6 +2,7 @@ package machines
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,6 +32,8 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 	unsafe := func(why string) { e.t.Errorf("%s machine %s, although %s, after %q", what, m.Name, why, e.record.log) }
 	check := e.checkOf(m)
 	_, byHand := m.Annotations[clusterv1.RemediateMachineAnnotation]
+	// Of its own fault a machine tells itself.
+	itself := byHand || meta.IsStatusConditionFalse(m.Status.Conditions, "GPUHealthy")
 	_, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -39,9 +42,9 @@ func (e *environment) mayStartLocked(m *clusterv1.Machine, what string, more int
 		unsafe("it is to be left alone")
 	case check == nil:
 		unsafe("no check acts on it")
-	case !byHand && e.lost():
+	case !itself && e.lost():
 		unsafe("nobody knows its node")
-	case !byHand && e.ready(m.Name):
+	case !itself && e.ready(m.Name):
 		unsafe("it is healthy")
 	default:
 		e.withinLimits(check, more, unsafe)
@@ -112,7 +115,8 @@ func (e *environment) withinLimits(check *clusterv1.MachineHealthCheck, more int
 			bad++
 		}
 		if e.requestOf(m.Name).GetUID() != "" ||
-			statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False" && statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && !e.ready(m.Name) {
+			statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False" &&
+				statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && !e.ready(m.Name) {
 			flying++
 		}
 	}

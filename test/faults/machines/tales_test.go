@@ -21,6 +21,7 @@ type tale struct {
 var tales = []tale{
 	{"three things at once: a machine recovers, another one fails, and a new check asks an owner",
 		func(e *environment) {
+			e.unjudged = true
 			e.machines("recovers", "breaks", "wavers")
 			e.machineOf("owned", "owned")
 			e.fail("recovers", "owned")
@@ -135,13 +136,20 @@ var tales = []tale{
 			func(e *environment) { e.fail("m1", "m2") },
 			func(e *environment) { e.deleteCheck("check"); e.deleteCheck("owned") },
 		}},
-	{"the workload cluster is out of reach for a short time",
+	{"the workload cluster is out of reach for a short time, in which a timeout expires",
 		func(e *environment) { e.machines("m1", "m2", "m3"); e.check("check", byTemplate) },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.cut() },
-			func(e *environment) { e.recover("m1"); e.fail("m2") },
-			func(e *environment) { e.reconnect() },
+			func(e *environment) {
+				e.there.sets("m3", corev1.ConditionUnknown, timeout-20*time.Second)
+				e.wake()
+				e.settle(time.Second)
+				e.cut()
+				e.settle(25 * time.Second)
+				e.recover("m1", "m3")
+				e.fail("m2")
+				e.reconnect()
+			},
 		}},
 	{"the workload cluster is out of reach for long",
 		func(e *environment) { e.machines("m1", "m2", "m3"); e.check("check", byTemplate) },
@@ -160,15 +168,17 @@ var tales = []tale{
 			func(e *environment) { e.edit("check", paused); e.recover("m1"); e.fail("m2") },
 			func(e *environment) { e.edit("check", unpaused, byTemplate) },
 		}},
-	{"a request that nobody marked is taken over",
+	{"requests that nobody marked are taken over, of an unhealthy machine and of a healthy one",
 		func(e *environment) {
 			e.machines("m1", "m2")
 			e.fail("m1")
-			req := aRequest(e.namespace, "m1")
-			req.SetAnnotations(map[string]string{
-				clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
-			})
-			e.must(e.api.Create(e.ctx, req))
+			for _, name := range []string{"m1", "m2"} {
+				req := aRequest(e.namespace, name)
+				req.SetAnnotations(map[string]string{
+					clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
+				})
+				e.must(e.api.Create(e.ctx, req))
+			}
 			e.check("check", byTemplate)
 		}, []func(*environment){
 			func(e *environment) { e.recover("m1") },

@@ -1,0 +1,33 @@
+package machines
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/test/faults"
+)
+
+// The campaigns try all that these figures count: each of them fails if a write, a kill or an order is left out.
+func TestTheFiguresOfMachineHealthChecksAreDocumented(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("| What happens | Writes that failed | Kills between two reconciles |\n|---|---|---|\n")
+	writes, kills := 0, 0
+	for _, tale := range tales {
+		e := tale.told(t, undisturbed)
+		n := len(writesOf(e))
+		writes, kills = writes+n, kills+e.passes
+		fmt.Fprintf(&text, "| %s | %d of %d | %d of %d |\n", tale.name, n, n, e.passes, e.passes)
+	}
+	fmt.Fprintf(&text, "| all %d tales | %d of %d, each in %d ways | %d of %d |\n", len(tales), writes, writes, len(faults.Fates), kills, kills)
+	text.WriteString("\n| Events in every order | Orders |\n|---|---|\n")
+	tried := 0
+	for _, set := range orders {
+		n := len(permutations(set.events))
+		tried += n
+		fmt.Fprintf(&text, "| %s | %d of %d |\n", set.name, n, n)
+	}
+	fmt.Fprintf(&text, "| all %d sets | %d of %d |\n", len(orders), tried, tried)
+	faults.Document(t, "machine health checks", text.String())
+}
