@@ -60,6 +60,9 @@ CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODU
 TEST_MODULES = . test/observability
 EACH_TEST_MODULE = failed=0; for module in $(TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; exit $$failed
 
+# Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` runs go vet.
+TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
+
 # Everything outside test/, and the checks of the code itself directly in test/: no control plane, so seconds.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/')
 
@@ -92,11 +95,11 @@ demo: build rig ## Show repairs on a real control plane, from start to end (KEEP
 .PHONY: test
 test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name")
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
-		bash -c '$(EACH_TEST_MODULE)' go-test -count=1 -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
+		bash -c '$(EACH_TEST_MODULE)' go-test $(TEST_FLAGS) -p 1 -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short -count=1 -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 .PHONY: bench
 bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
