@@ -25,7 +25,7 @@ HOST = $(firstword $(subst /, ,$(IMAGE)))
 HAS_HOST = $(if $(findstring /,$(IMAGE)),$(findstring .,$(HOST))$(findstring :,$(HOST))$(filter localhost,$(HOST)))
 FULL_IMAGE = $(if $(HAS_HOST),,docker.io/$(if $(findstring /,$(IMAGE)),,library/))$(IMAGE)
 
-# Arguments of the manager for `make run`, of the program for `make bench`, and of `go test` for the test targets.
+# Arguments of the manager for `make run`, of the programs for `make bench` and `make mutate`, and of `go test` for the test targets.
 ARGS ?=
 TEST_ARGS ?=
 TEST_TIMEOUT ?= 30m
@@ -100,6 +100,18 @@ test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: uni
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+
+# gremlins and the program that compares what it finds with hack/mutate/survivors.txt have a module of their own, besides hack/tools: gremlins
+# needs another version of viper than golangci-lint has.
+GREMLINS := $(TOOLS)/gremlins
+$(GREMLINS): hack/mutate/go.mod hack/mutate/go.sum
+	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
+$(TOOLS)/mutate: hack/mutate/go.mod $(wildcard hack/mutate/*.go)
+	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ .
+
+.PHONY: mutate
+mutate: $(GREMLINS) $(TOOLS)/mutate ## Change the deciding code, one operator at a time, and say which changes no unit test notices (ARGS="-only budget")
+	@mutate -gremlins $(CURDIR)/$(GREMLINS) $(ARGS)
 
 .PHONY: bench
 bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")
