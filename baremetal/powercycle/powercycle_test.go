@@ -360,3 +360,40 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 		}
 	}
 }
+
+// Conditions say for which reason the workload was no longer waited for, as long as the attempt lasts.
+func TestWhyTheWorkloadWasWaitedForNoLongerIsRemembered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		want  string
+	}{
+		"it has moved":                         {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
+		"it has not moved in time":             {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
+		"it is still waited for":               {in(MovingWorkload), Step{Do: Wait, Next: MovingWorkload, Reason: "WorkloadMoving"}, ""},
+		"power is released for another reason": {in(PoweringOff), Step{Do: Advance, Next: PoweringOn, Reason: "MachineHealthy"}, ""},
+	} {
+		if got := After(tc.given, tc.step, noon).Moved; got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// An attempt has all of its time when its turn comes.
+func TestTheTimeOfAnAttemptBeginsWithItsTurn(t *testing.T) {
+	waits, goesOn := Step{Do: Wait, Next: Preparing}, Step{Do: Advance, Next: PoweringOff}
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		want  bool
+	}{
+		"while it waits for its turn the time does not run": {in(Preparing, anothersTurn, attemptOver), waits, true},
+		"while it waits for its host it runs":               {in(Preparing, attemptOver), waits, false},
+		"it runs when the attempt goes on":                  {in(Preparing, anothersTurn, attemptOver), goesOn, false},
+		"it runs in later states":                           {in(Booting, anothersTurn, attemptOver), Step{Do: Wait, Next: Booting}, false},
+	} {
+		if got := After(tc.given, tc.step, noon).Began.Equal(noon); got != tc.want {
+			t.Errorf("%s: it begins now: %t, want %t", name, got, tc.want)
+		}
+	}
+}
