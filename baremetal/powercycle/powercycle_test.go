@@ -397,3 +397,38 @@ func TestTheTimeOfAnAttemptBeginsWithItsTurn(t *testing.T) {
 		}
 	}
 }
+
+// A pause stops all clocks. What is remembered must not change with every look at it.
+func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
+	given := in(Booting, paused, resumed, longAgo)
+	if got := After(given, Step{Do: Wait, Next: Booting}, noon); got != given.Memory {
+		t.Errorf("got  %+v\nwant %+v", got, given.Memory)
+	}
+	for name, step := range map[string]Step{"it goes on to another state": {Do: Wait, Next: PoweringOn}, "it acts": {Do: BeginAttempt, Next: Booting}} {
+		if got := After(given, step, noon); got.Since.Equal(given.Memory.Since) {
+			t.Errorf("%s: the state still counts since %s", name, got.Since)
+		}
+	}
+}
+
+func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
+	caused := func(f *Facts) { f.Cause = "first" }
+	for name, tc := range map[string]struct {
+		given Facts
+		next  State
+		want  string
+	}{
+		"before the end there is none":             {in(Booting, caused), PoweringOn, ""},
+		"the step that ends it is the cause":       {in(Booting), Failed, "now"},
+		"so is the step that hands it over":        {in(Booting), HandingOver, "now"},
+		"that a hand-over failed is not the cause": {in(HandingOver, caused), Failed, "first"},
+		"while it is handed over the cause stays":  {in(HandingOver, caused), HandingOver, "first"},
+		"success needs no older cause":             {in(HandingOver, caused), Succeeded, "now"},
+		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "first"},
+		"an end without a cause gets none later":   {in(Failed), Failed, ""},
+	} {
+		if got := causeOf(tc.given, Step{Next: tc.next, Why: "now"}); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
