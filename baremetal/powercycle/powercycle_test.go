@@ -432,3 +432,14 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAttemptBeginsWithNothingRememberedOfTheLastOne(t *testing.T) {
+	given := in(Preparing, wasOff)
+	given.Asked, given.Moved = ago(time.Minute), "WorkloadMoved"
+	if got := After(given, Step{Do: BeginAttempt, Next: Preparing}, noon); !got.Asked.IsZero() || got.WasOff || got.Moved != "" {
+		t.Errorf("the new attempt remembers %+v", got)
+	}
+	if got := After(given, Step{Do: Wait, Next: Preparing}, noon); got.Asked.IsZero() || !got.WasOff || got.Moved == "" {
+		t.Errorf("the same attempt has forgotten: %+v", got)
+	}
+}
