@@ -73,8 +73,8 @@ EACH_TEST_MODULE = failed=0; \
 # Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` runs go vet.
 TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
 
-# Everything outside test/, the checks of the code itself directly in test/, the schemas and the fault campaigns: no control plane, so seconds.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/crd ./test/schemas ./test/faults/...
+# Everything outside test/, the checks of the code itself directly in test/, the campaigns in memory and the schemas: no control plane, so seconds.
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/' ; $(GO) list ./test/faults/... ./test/conformance/nodes) ./test/crd ./test/rules ./test/schemas
 
 include test/rig/rig.mk
 

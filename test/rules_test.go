@@ -89,8 +89,10 @@ func TestABrokenRuleIsSeen(t *testing.T) {
 		t.Errorf("ids %q, want %q", got, want)
 	}
 	page := rules.Page{Families: []rules.Family{{Name: "A", Places: []string{"api", "none"}, IDs: map[string]int{"W1": 1, "W2": 2}}}}
-	found := unexplained(page, []use{{"W1", "api/a_test.go"}, {"W3", "api/a_test.go"}, {"W1", "test/a_test.go"}})
-	if len(found) != 4 { // W2 is not used, W3 and the place test are not explained, none is not there
+	page.Families = append(page.Families, rules.Family{Name: "B", Places: []string{"cmd"}, IDs: map[string]int{"W4": 3, "W5": 4}},
+		rules.Family{Name: "C", Places: []string{"cmd"}, IDs: map[string]int{"W4": 5}})
+	found := unexplained(page, []use{{"W1", "api/a_test.go"}, {"W3", "api/a_test.go"}, {"W1", "test/a_test.go"}, {"W4", "cmd/a_test.go"}, {"W5", "cmd/a_test.go"}})
+	if len(found) != 5 { // W2 is not used, W3 and the place test are not explained, the place none is not there, and W4 is one of two
 		t.Errorf("found %q", found)
 	}
 }
@@ -98,20 +100,28 @@ func TestABrokenRuleIsSeen(t *testing.T) {
 // use is an id in the name of a test.
 type use struct{ id, file string }
 
-// unexplained are ids without an entry where they are used, and entries that no test uses.
+// unexplained are ids without an entry, or with two, where they are used, and entries that no test uses.
 func unexplained(page rules.Page, used []use) []string {
 	var found []string
 	known := map[string]bool{}
 	for _, u := range used {
-		family, in := page.FamilyOf(u.file)
-		switch {
-		case !in:
-			found = append(found, fmt.Sprintf("%s: a test is named %s, but no family of ids in %s has this folder after \"Ids in\": add it", u.file, u.id, rules.File))
-		case family.IDs[u.id] == 0:
-			found = append(found, fmt.Sprintf("%s: a test is named %s: add a line for it to the table of %s in %s:%d, or take it out of the name",
-				u.file, u.id, family.Name, rules.File, family.Line))
+		families := page.FamiliesOf(u.file)
+		var with []string
+		for _, family := range families {
+			if family.IDs[u.id] != 0 {
+				with = append(with, family.Name)
+				known[family.Name+" "+u.id] = true
+			}
 		}
-		known[family.Name+" "+u.id] = true
+		switch {
+		case len(families) == 0:
+			found = append(found, fmt.Sprintf("%s: a test is named %s, but no family of ids in %s has this folder after \"Ids in\": add it", u.file, u.id, rules.File))
+		case len(with) == 0:
+			found = append(found, fmt.Sprintf("%s: a test is named %s: add a line for it to the table of %s in %s:%d, or take it out of the name",
+				u.file, u.id, families[0].Name, rules.File, families[0].Line))
+		case len(with) > 1:
+			found = append(found, fmt.Sprintf("%s: %s can be one of %s: put the tests of these families into different files", u.file, u.id, strings.Join(with, " and ")))
+		}
 	}
 	for _, family := range page.Families {
 		for id, line := range family.IDs {
@@ -207,7 +217,7 @@ func filesIn(all []testFile, folder string) []testFile {
 	return slices.DeleteFunc(slices.Clone(all), func(f testFile) bool { return filepath.ToSlash(filepath.Dir(f.path)) != folder })
 }
 
-var ofTheMap = []string{"test/rules_test.go", "test/rules/rules_test.go"}
+var ofTheMap = []string{"test/rules_test.go", "test/rules/rules.go", "test/rules/rules_test.go"}
 
 // testFiles reads all files with tests but those of the map itself, whose names are examples.
 func testFiles(t *testing.T) []testFile {
@@ -221,7 +231,7 @@ func testFiles(t *testing.T) []testFile {
 			return skipAsGoDoes(path, entry.Name())
 		}
 		from, err := filepath.Rel(root, path)
-		if err != nil || !strings.HasSuffix(path, "_test.go") || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
+		if err != nil || !tests(filepath.ToSlash(from)) || slices.Contains(ofTheMap, filepath.ToSlash(from)) {
 			return err
 		}
 		f, err := readTestFile(path)
@@ -233,6 +243,11 @@ func testFiles(t *testing.T) []testFile {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// tests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
+func tests(file string) bool {
+	return strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
 }
 
 func readTestFile(path string) (testFile, error) {

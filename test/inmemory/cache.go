@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // Cache is that of one instance of a program. It shows what the server has, unless it is late.
@@ -25,8 +24,8 @@ type Cache struct {
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]*informer
-	late      client.Reader // what a late cache shows; nil if it is not late
-	missed    []change      // what it will hear of
+	late      *store   // what a late cache shows; nil if it is not late
+	missed    []change // what it will hear of
 }
 
 var _ cache.Cache = (*Cache)(nil)
@@ -35,13 +34,13 @@ func (s *Server) cache(transform func(client.Object) error) *Cache {
 	return &Cache{server: s, transform: transform, informers: map[schema.GroupVersionKind]*informer{}}
 }
 
-func (c *Cache) source() client.Reader {
+func (c *Cache) source() *store {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.late != nil {
 		return c.late
 	}
-	return c.server.raw
+	return c.server.store
 }
 
 // Get reads an object.
@@ -74,19 +73,10 @@ func (c *Cache) transformed(obj client.Object) error {
 }
 
 // lag makes the cache show from now on what there is now.
-func (c *Cache) lag(ctx context.Context) error {
-	then := fake.NewClientBuilder().WithScheme(c.server.scheme).WithRESTMapper(c.server.mapper)
-	for _, kind := range c.server.kinds {
-		all, err := c.server.all(ctx, c.server.raw, kind.GroupVersionKind)
-		if err != nil {
-			return err
-		}
-		then.WithObjects(all...)
-	}
+func (c *Cache) lag() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.late = then.Build()
-	return nil
+	c.late = c.server.store.copied()
 }
 
 // catchUp makes the cache show what there is, and those who watch hear of it.
@@ -184,11 +174,7 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 	i.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.mu.Unlock()
-	all, err := i.cache.server.all(context.Background(), i.cache.server.raw, i.kind)
-	if err != nil {
-		return nil, err
-	}
-	for _, obj := range all {
+	for _, obj := range i.cache.server.store.of(i.kind) {
 		h.OnAdd(i.copied(obj), true)
 	}
 	return synced{}, nil

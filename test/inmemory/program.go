@@ -219,9 +219,9 @@ func (p *Program) Walk(d time.Duration) error {
 }
 
 // Lag makes the cache show nothing new, and CatchUp ends that.
-func (p *Program) Lag() error {
+func (p *Program) Lag() {
 	p.Instance.Cache.hear(p.Server.take())
-	return p.Instance.Cache.lag(context.Background())
+	p.Instance.Cache.lag()
 }
 
 // CatchUp makes the cache show what there is.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,7 @@ type Server struct {
 	Default func(client.Object) error
 
 	raw    client.WithWatch
+	store  *store // of what raw has
 	scheme *runtime.Scheme
 	kinds  []Kind
 	mapper *meta.DefaultRESTMapper
@@ -62,15 +64,21 @@ type change struct {
 	was, is client.Object
 }
 
-// New returns a server of these kinds. Those that are not in the scheme are unstructured.
-func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
-	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
+// Register makes those of the kinds unstructured that are not in the scheme.
+func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	for _, kind := range kinds {
 		if !scheme.Recognizes(kind.GroupVersionKind) {
 			scheme.AddKnownTypeWithName(kind.GroupVersionKind, &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 		}
+	}
+}
+
+// New returns a server of these kinds, which have to be in the scheme.
+func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
+	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
+	for _, kind := range kinds {
 		s.kinds = append(s.kinds, kind)
 		if !kind.Later {
 			s.Install(kind.GroupVersionKind)
@@ -82,6 +90,7 @@ func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...
 	// The tracker that the builder makes keeps managed fields, which nobody reads here and which cost most of the time.
 	s.raw = withoutEmptyStatus(
 		builder.WithObjectTracker(testing.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).Build())
+	s.store = &store{scheme: scheme, mapper: s.mapper, otherwise: s.raw, objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}}
 	s.WithWatch = s.intercepted()
 	return s
 }
@@ -123,21 +132,23 @@ func (s *Server) APIs() []*metav1.APIResourceList {
 
 func (s *Server) intercepted() client.WithWatch {
 	return interceptor.NewClient(s.raw, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := s.served(obj); err != nil {
 				return err
 			}
-			return c.Get(ctx, key, obj, opts...)
+			return s.store.Get(ctx, key, obj, opts...)
 		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err := s.served(list); err != nil {
 				return err
 			}
-			return c.List(ctx, list, opts...)
+			return s.store.List(ctx, list, opts...)
 		},
 		Create: s.create,
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return s.write(ctx, obj, func(was client.Object) error {
+			which := obj.DeepCopyObject().(client.Object)
+			which.SetResourceVersion("") // what is deleted is not answered with
+			return s.write(ctx, which, func(was client.Object) error {
 				options := client.DeleteOptions{}
 				if options.ApplyOptions(opts); options.Preconditions != nil && options.Preconditions.UID != nil && was != nil && was.GetUID() != *options.Preconditions.UID {
 					return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("the UID in the precondition is another one"))
@@ -215,9 +226,7 @@ func (s *Server) create(ctx context.Context, c client.WithWatch, obj client.Obje
 	}
 	return s.write(ctx, obj, func(client.Object) error {
 		if namespace := obj.GetNamespace(); namespace != "" {
-			probe := &metav1.PartialObjectMetadata{}
-			probe.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
-			if err := c.Get(ctx, client.ObjectKey{Name: namespace}, probe); err != nil {
+			if err := s.store.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
 				return err
 			}
 		}
@@ -269,11 +278,11 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
+	was := s.store.at(kind, client.ObjectKeyFromObject(obj))
 	if err := do(was); err != nil {
 		return err
 	}
-	is := s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
+	is := s.written(ctx, kind, was, obj)
 	if is != nil && was != nil && !sameSpec(was, is) {
 		patch := fmt.Sprintf(`{"metadata":{"generation":%d}}`, was.GetGeneration()+1)
 		if err := s.raw.Patch(ctx, is, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -285,8 +294,20 @@ func (s *Server) write(ctx context.Context, obj client.Object, do func(was clien
 	if was == nil && is == nil || was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
 		return nil
 	}
+	s.store.set(kind, client.ObjectKeyFromObject(obj), is)
 	s.changes = append(s.changes, change{kind, was, is})
 	return nil
+}
+
+// written is an object after a write that has answered with obj; nil if there is none.
+func (s *Server) written(ctx context.Context, kind schema.GroupVersionKind, was, obj client.Object) client.Object {
+	answered := obj.GetResourceVersion() != "" && (was == nil || obj.GetResourceVersion() != was.GetResourceVersion())
+	if ending := was != nil && was.GetDeletionTimestamp() != nil; !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
+		return s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
+	}
+	is := obj.DeepCopyObject().(client.Object)
+	is.GetObjectKind().SetGroupVersionKind(kind)
+	return is
 }
 
 // stored is an object as it is stored; nil if there is none.
@@ -334,28 +355,4 @@ func (s *Server) take() []change {
 	taken := s.changes
 	s.changes = nil
 	return taken
-}
-
-// all are the objects of a kind.
-func (s *Server) all(ctx context.Context, from client.Reader, kind schema.GroupVersionKind) ([]client.Object, error) {
-	made, err := s.scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
-	}
-	list, is := made.(client.ObjectList)
-	if !is {
-		return nil, fmt.Errorf("list %s: %T is no list", kind.Kind, made)
-	}
-	list.GetObjectKind().SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := from.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
-	}
-	var all []client.Object
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		obj := o.(client.Object)
-		obj.GetObjectKind().SetGroupVersionKind(kind)
-		all = append(all, obj)
-		return nil
-	})
-	return all, err
 }

@@ -57,6 +57,7 @@ type Family struct {
 var (
 	folder = regexp.MustCompile(`^[a-z][a-z0-9-]*(/[a-z0-9-]+)*$`)
 	goTest = regexp.MustCompile(`^(Test|Fuzz|Example)([A-Z0-9_]\w*)?(/.+)?$`)
+	former = regexp.MustCompile(`^test/[a-z0-9/-]+` + Joint + `.`)
 	quoted = regexp.MustCompile("`([^`]+)`")
 	alone  = regexp.MustCompile("^`([^`]+)`$")
 )
@@ -156,8 +157,8 @@ func (r *reader) inRule(rule *Rule, item string) {
 		r.complain(r.number, "this is no test: write \"  - `name`\" or \"  - was `package › spec`\", each on one line")
 	case !moved:
 		r.held(rule, name[1])
-	case !strings.Contains(name[1], Joint):
-		r.complain(r.number, "this is no former spec: write \"was `package › container › spec`\"")
+	case !former.MatchString(name[1]):
+		r.complain(r.number, "this is no former spec: write \"was `test/folder › container › spec`\"")
 	default:
 		rule.Was = append(rule.Was, name[1])
 	}
@@ -215,18 +216,22 @@ func (p Page) Of(folder string) (Section, bool) {
 	return p.Sections[i], true
 }
 
-// FamilyOf is the family whose ids the names of tests in a file use: the one with the longest place that the file is in.
-func (p Page) FamilyOf(file string) (Family, bool) {
-	var found Family
-	longest := -1
+// FamiliesOf are the families whose ids the names of tests in a file use: those with the longest place that the file is in.
+func (p Page) FamiliesOf(file string) []Family {
+	var found []Family
+	longest := 0
 	for _, f := range p.Families {
 		for _, place := range f.Places {
-			if (file == place || strings.HasPrefix(file, place+"/")) && len(place) > longest {
-				found, longest = f, len(place)
+			if file != place && !strings.HasPrefix(file, place+"/") || len(place) < longest {
+				continue
 			}
+			if len(place) > longest {
+				found, longest = nil, len(place)
+			}
+			found = append(found, f)
 		}
 	}
-	return found, longest >= 0
+	return found
 }
 
 // Differences says what is to do so that the section and the specs of its package agree.

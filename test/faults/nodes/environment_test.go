@@ -104,8 +104,10 @@ func (e *environment) node(name string, labels map[string]string) *corev1.Node {
 	for key, value := range labels {
 		n.Labels[key] = value
 	}
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(e.server.Clock.Now().Add(-time.Hour)),
+	}}
 	e.makes(n)
-	e.turns(name, corev1.ConditionTrue, time.Hour)
 	return n
 }
 

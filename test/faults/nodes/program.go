@@ -50,13 +50,9 @@ type Options struct {
 
 // Server returns an API server in memory that serves what the controller reads, and these kinds.
 func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inmemory.Server, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme, apiextensionsv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("fill the scheme: %w", err)
-		}
+	scheme, err := schemeWith(kinds)
+	if err != nil {
+		return nil, err
 	}
 	own := []inmemory.Kind{
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Global: true},
@@ -73,6 +69,35 @@ func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inme
 	s := inmemory.New(scheme, clock, append(own, kinds...)...)
 	s.Default = defaults
 	return s, nil
+}
+
+// schemes are those of the kinds that tests have asked for. To fill one takes as long as a short remediation.
+var schemes struct {
+	sync.Mutex
+	of map[string]*runtime.Scheme
+}
+
+// schemeWith is the scheme of the server. The kinds are unstructured.
+func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
+	schemes.Lock()
+	defer schemes.Unlock()
+	if known := schemes.of[fmt.Sprint(kinds)]; known != nil {
+		return known, nil
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme, apiextensionsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("fill the scheme: %w", err)
+		}
+	}
+	inmemory.Register(scheme, kinds...)
+	if schemes.of == nil {
+		schemes.of = map[string]*runtime.Scheme{}
+	}
+	schemes.of[fmt.Sprint(kinds)] = scheme
+	return scheme, nil
 }
 
 // Program returns the manager with the controller, as nodehealth.go sets it up.

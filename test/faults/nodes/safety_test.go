@@ -18,8 +18,8 @@ type safety struct {
 	// steps is the step after the last one that was begun for a node, of those that ladder names.
 	steps  map[string]int
 	ladder []string
-	// stolen says that somebody may have taken a lease from the controller, and many that more than one node of the control plane may be remediated.
-	stolen bool
+	// exchanged says that the template was exchanged during a remediation: then the request of the old one goes on, and one of the new one is made.
+	exchanged bool
 }
 
 // check looks for what must never be.
@@ -42,12 +42,12 @@ func (s *safety) check() error {
 			continue
 		}
 		live[node] = append(live[node], named(req))
-		if holder := held[node]; holder == "" && !s.stolen {
+		if holder := held[node]; holder == "" {
 			return fmt.Errorf("%s for %s is under way and nobody holds the lease\n%s", named(req), node, s.state())
 		}
 	}
 	for node, requests := range live {
-		if len(requests) > 1 {
+		if len(requests) > 1 && !(s.exchanged && len(requests) == 2) {
 			return fmt.Errorf("%s is remediated by several at once: %v\n%s", node, requests, s.state())
 		}
 	}

@@ -1,0 +1,46 @@
+package nodes
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/test/faults"
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // thousands of small environments: collecting less often saves a fifth of the time
+	os.Exit(m.Run())
+}
+
+// The figures are those of the campaigns that this test runs.
+func TestFaultsOfNodeHealthChecksAreDocumented(t *testing.T) {
+	t.Run("whatever fails, the end is the same", everyWrite)
+	t.Run("in every order, the rules hold", everyOrder)
+	if t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return // there are no figures of what was not tried
+	}
+	var b strings.Builder
+	b.WriteString("| Remediation | Writes that failed, same end | Kills of the manager, same end |\n|---|---|---|\n")
+	var all count
+	for _, name := range slices.Sorted(maps.Keys(campaigns.of)) {
+		c := campaigns.of[name]
+		all.writes, all.kills = all.writes+c.writes, all.kills+c.kills
+		fmt.Fprintf(&b, "| %s | %d of %d | %d of %d |\n", name, c.writes, c.writes, c.kills, c.kills)
+	}
+	fmt.Fprintf(&b, "| **all** | %d of %d | %d of %d |\n\n", all.writes, all.writes, all.kills, all.kills)
+	b.WriteString("| Events | Orders in which the rules hold |\n|---|---|\n")
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(orderCounts)) {
+		total += orderCounts[name]
+		fmt.Fprintf(&b, "| %s | %d of %d |\n", name, orderCounts[name], orderCounts[name])
+	}
+	fmt.Fprintf(&b, "| **all** | %d of %d |\n", total, total)
+	t.Log("\n" + b.String())
+	faults.Document(t, "nodes", b.String())
+}
