@@ -25,7 +25,7 @@ HOST = $(firstword $(subst /, ,$(IMAGE)))
 HAS_HOST = $(if $(findstring /,$(IMAGE)),$(findstring .,$(HOST))$(findstring :,$(HOST))$(filter localhost,$(HOST)))
 FULL_IMAGE = $(if $(HAS_HOST),,docker.io/$(if $(findstring /,$(IMAGE)),,library/))$(IMAGE)
 
-# Arguments of the manager for `make run`, of the program for `make bench`, and of `go test` for the test targets.
+# Arguments of the manager for `make run`, of the programs for `make bench` and `make mutate`, and of `go test` for the test targets.
 ARGS ?=
 TEST_ARGS ?=
 TEST_TIMEOUT ?= 30m
@@ -70,8 +70,8 @@ EACH_TEST_MODULE = failed=0; \
 	for module in $(OTHER_TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; \
 	exit $$failed
 
-# `make verify` runs go vet, so go test need not run its part of it once more.
-GO_TEST_FLAGS = -count=1 -vet=off
+# Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` runs go vet.
+TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
 
 # Everything outside test/, the checks of the code itself directly in test/, the campaigns in memory and the schemas: no control plane, so seconds.
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/' ; $(GO) list ./test/faults/... ./test/conformance/nodes) ./test/crd ./test/rules ./test/schemas
@@ -112,11 +112,23 @@ demo: bin/manager rig-control-planes ## Show repairs on a real control plane, fr
 .PHONY: test
 test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name", PACKAGES=./test/e2e/...)
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
-		bash -c '$(EACH_TEST_MODULE)' go-test $(GO_TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
+		bash -c '$(EACH_TEST_MODULE)' go-test $(TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane: seconds (TEST_ARGS="-run Name")
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(GO_TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(TEST_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+
+# gremlins and the program that compares what it finds with hack/mutate/survivors.txt have a module of their own, besides hack/tools: gremlins
+# needs another version of viper than golangci-lint has.
+GREMLINS := $(TOOLS)/gremlins
+$(GREMLINS): hack/mutate/go.mod hack/mutate/go.sum
+	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
+$(TOOLS)/mutate: hack/mutate/go.mod $(wildcard hack/mutate/*.go)
+	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ .
+
+.PHONY: mutate
+mutate: $(GREMLINS) $(TOOLS)/mutate ## Change the deciding code, one operator at a time, and say which changes no unit test notices (ARGS="-only budget")
+	@mutate -gremlins $(CURDIR)/$(GREMLINS) $(ARGS)
 
 .PHONY: bench
 bench: build rig-control-planes ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")

@@ -5,15 +5,18 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -344,18 +347,35 @@ func watchedByTilt(t *testing.T) []string {
 // listPackages returns our packages and all they depend on.
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
-	out := goOutput(t, root, "list", "-deps", "-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
+	pkgs, err := goList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(pkgs)
+}
+
+// goList asks once for all tests: the answer takes a second.
+var goList = sync.OnceValues(func() ([]pkg, error) {
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps",
+		"-json=ImportPath,Standard,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.String())
+	}
 	var pkgs []pkg
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			return pkgs
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatalf("read the answer of go list: %v", err)
+			return nil, fmt.Errorf("read the answer of go list: %w", err)
 		}
 		pkgs = append(pkgs, p)
 	}
-}
+})
 
 // foldersWithGoFiles walks as `go list` does: not into other modules, hidden folders and testdata.
 func foldersWithGoFiles(t *testing.T) []string {

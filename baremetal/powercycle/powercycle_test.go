@@ -360,3 +360,86 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 		}
 	}
 }
+
+// Conditions say for which reason the workload was no longer waited for, as long as the attempt lasts.
+func TestWhyTheWorkloadWasWaitedForNoLongerIsRemembered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		want  string
+	}{
+		"it has moved":                         {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
+		"it has not moved in time":             {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
+		"it is still waited for":               {in(MovingWorkload), Step{Do: Wait, Next: MovingWorkload, Reason: "WorkloadMoving"}, ""},
+		"power is released for another reason": {in(PoweringOff), Step{Do: Advance, Next: PoweringOn, Reason: "MachineHealthy"}, ""},
+	} {
+		if got := After(tc.given, tc.step, noon).Moved; got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// An attempt has all of its time when its turn comes.
+func TestTheTimeOfAnAttemptBeginsWithItsTurn(t *testing.T) {
+	waits, goesOn := Step{Do: Wait, Next: Preparing}, Step{Do: Advance, Next: PoweringOff}
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		want  bool
+	}{
+		"while it waits for its turn the time does not run": {in(Preparing, anothersTurn, attemptOver), waits, true},
+		"while it waits for its host it runs":               {in(Preparing, attemptOver), waits, false},
+		"it runs when the attempt goes on":                  {in(Preparing, anothersTurn, attemptOver), goesOn, false},
+		"it runs in later states":                           {in(Booting, anothersTurn, attemptOver), Step{Do: Wait, Next: Booting}, false},
+	} {
+		if got := After(tc.given, tc.step, noon).Began.Equal(noon); got != tc.want {
+			t.Errorf("%s: it begins now: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// A pause stops all clocks. What is remembered must not change with every look at it.
+func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
+	given := in(Booting, paused, resumed, longAgo)
+	if got := After(given, Step{Do: Wait, Next: Booting}, noon); got != given.Memory {
+		t.Errorf("got  %+v\nwant %+v", got, given.Memory)
+	}
+	for name, step := range map[string]Step{"it goes on to another state": {Do: Wait, Next: PoweringOn}, "it acts": {Do: BeginAttempt, Next: Booting}} {
+		if got := After(given, step, noon); got.Since.Equal(given.Memory.Since) {
+			t.Errorf("%s: the state still counts since %s", name, got.Since)
+		}
+	}
+}
+
+func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
+	caused := func(f *Facts) { f.Cause = "first" }
+	for name, tc := range map[string]struct {
+		given Facts
+		next  State
+		want  string
+	}{
+		"before the end there is none":             {in(Booting, caused), PoweringOn, ""},
+		"the step that ends it is the cause":       {in(Booting), Failed, "now"},
+		"so is the step that hands it over":        {in(Booting), HandingOver, "now"},
+		"that a hand-over failed is not the cause": {in(HandingOver, caused), Failed, "first"},
+		"while it is handed over the cause stays":  {in(HandingOver, caused), HandingOver, "first"},
+		"success needs no older cause":             {in(HandingOver, caused), Succeeded, "now"},
+		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "first"},
+		"an end without a cause gets none later":   {in(Failed), Failed, ""},
+	} {
+		if got := causeOf(tc.given, Step{Next: tc.next, Why: "now"}); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestAnAttemptBeginsWithNothingRememberedOfTheLastOne(t *testing.T) {
+	given := in(Preparing, wasOff)
+	given.Asked, given.Moved = ago(time.Minute), "WorkloadMoved"
+	if got := After(given, Step{Do: BeginAttempt, Next: Preparing}, noon); !got.Asked.IsZero() || got.WasOff || got.Moved != "" {
+		t.Errorf("the new attempt remembers %+v", got)
+	}
+	if got := After(given, Step{Do: Wait, Next: Preparing}, noon); got.Asked.IsZero() || !got.WasOff || got.Moved == "" {
+		t.Errorf("the same attempt has forgotten: %+v", got)
+	}
+}

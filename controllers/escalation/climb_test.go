@@ -200,3 +200,21 @@ func TestActionsHaveNames(t *testing.T) {
 		}
 	}
 }
+
+// A status may remember a request that was made again.
+func TestTheRequestThatExistsIsTheOneToGoBy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given []Request
+		want  int
+	}{
+		"the younger of two that exist":             {[]Request{asked(0, late), asked(0)}, 1},
+		"also if it comes first":                    {[]Request{asked(0), asked(0, late)}, 0},
+		"one that exists before a younger one gone": {[]Request{asked(0, late), asked(0, gone)}, 0},
+		"also if the one that is gone comes first":  {[]Request{asked(0, gone), asked(0, late)}, 1},
+		"the younger of two that are gone":          {[]Request{asked(0, gone, late), asked(0, gone)}, 1},
+	} {
+		if diff := cmp.Diff(tc.given[tc.want], latest(tc.given)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 var (
@@ -47,5 +50,42 @@ func documented(t *testing.T) map[string]string {
 func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
 	if diff := cmp.Diff(documented(t), persons); diff != "" {
 		t.Errorf("docs/conditions-and-events.md (-) and the program (+) tell people to do other things:\n%s", diff)
+	}
+}
+
+func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
+	unfenced := powercycle.Facts{
+		Memory: powercycle.Memory{State: powercycle.Failed, Fencing: true}, Node: powercycle.NodeUnseen, Machine: powercycle.MachinePresent,
+	}
+	with := func(change func(*powercycle.Facts)) powercycle.Facts {
+		f := unfenced
+		change(&f)
+		return f
+	}
+	h := &bmov1alpha1.BareMetalHost{}
+	for name, tc := range map[string]struct {
+		facts powercycle.Facts
+		host  *bmov1alpha1.BareMetalHost
+		want  string
+	}{
+		"nothing before the end":                  {with(func(f *powercycle.Facts) { f.State = powercycle.Booting }), h, ""},
+		"a node that may be fenced and is unseen": {unfenced, h, persons[fenceStays]},
+		"not one that can be seen":                {with(func(f *powercycle.Facts) { f.Node = powercycle.NodePresent }), h, ""},
+		"not that of a machine that is gone":      {with(func(f *powercycle.Facts) { f.Machine = powercycle.MachineGone }), h, ""},
+		"a host of a machine to be replaced": {
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, h, persons["HandedOver"]},
+		"nothing if that has no host": {powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, nil, ""},
+		"the cause of a failure, with a host or without": {
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.Failed, Cause: "The host is switched off by its owner"}}, nil,
+			persons[powercycle.Causes("The host is switched off by its owner")]},
+	} {
+		w := &world{facts: tc.facts}
+		w.found.Host = tc.host
+		if got := w.afterwards(); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+	if persons[powercycle.Causes("The host is switched off by its owner")] == "" {
+		t.Error("a person has nothing to do about a host that is switched off")
 	}
 }

@@ -165,3 +165,25 @@ func TestLettingGoTakesBackOnlyWhatAChecksSaid(t *testing.T) {
 		t.Error("what a power cycle said, without any check, was taken back")
 	}
 }
+
+// Owners answer in the condition. It must not be reset while they work.
+func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
+	kind := clusterv1.MachineOwnerRemediatedV1Beta1Condition
+	for name, tc := range map[string]struct {
+		before *clusterv1.Condition
+		want   string
+	}{
+		"it was never asked":       {nil, clusterv1.WaitingForRemediationV1Beta1Reason},
+		"it has done it before":    {&clusterv1.Condition{Type: kind, Status: corev1.ConditionTrue}, clusterv1.WaitingForRemediationV1Beta1Reason},
+		"it has said why it waits": {&clusterv1.Condition{Type: kind, Status: corev1.ConditionFalse, Reason: "RemediationDeferred"}, "RemediationDeferred"},
+	} {
+		m := a("m", health.Unhealthy).machine
+		if tc.before != nil {
+			m.SetV1Beta1Conditions(clusterv1.Conditions{*tc.before})
+		}
+		handOver(m, noon)
+		if c := v1beta1conditions.Get(m, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.want {
+			t.Errorf("%s: got %v, want False %s", name, c, tc.want)
+		}
+	}
+}

@@ -195,6 +195,10 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
 		"there are too many": {aWorld(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
 			"nothing, until no more than 1 target is not healthy; 2 are", false},
+		"it is healthy and being deleted": {aWorld(a("m", health.Healthy, owner, beingDeleted)), "", false},
+		"no timeout runs for it":          {aWorld(a("m", health.Suspect, owner)).limited("100%"), "", false},
+		"it is core's, and its first node may take for ever": {aWorld(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
+			"nothing, since the check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", false},
 		"its first node may take for ever": {aWorld(a("m", health.Starting, owner)),
 			"nothing, since the first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0", false},
 	} {
@@ -254,6 +258,17 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	}
 	if got := awaitedSince(w, m); !got.Equal(ago(3 * time.Minute)) {
 		t.Errorf("waited for since %s", got)
+	}
+}
+
+// An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
+func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
+	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
+		w := aWorld()
+		w.reach = metav1.Condition{Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
+		if got := clusterStarts(w)[2].At; !got.Equal(want) {
+			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package machinehealthcheck
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -82,6 +84,57 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 		}
 		if over := ended(step.w, before); len(over) != 0 {
 			t.Errorf("%s: %v count as over", step.name, over)
+		}
+	}
+}
+
+func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
+	w := aWorld(a("m1", health.Unhealthy, askedOwner))
+	uid := w.targets[0].machine.UID
+	for name, tc := range map[string]struct {
+		stance stance
+		before map[types.UID]string
+		want   int
+	}{
+		"one that was not in flight before":     {acting, map[types.UID]string{}, 1},
+		"one that was in flight before":         {acting, map[types.UID]string{uid: "Owner"}, 0},
+		"nothing is known of before":            {acting, nil, 0},
+		"one that another controller has begun": {observing, map[types.UID]string{}, 0},
+	} {
+		w.stance = tc.stance
+		if got := begunUnheard(w, tc.before); got != tc.want {
+			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
+	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
+		w := aWorld(a("m1", health.Unhealthy)).external()
+		w.remedy.known = known
+		var m memory
+		m.pass(w)
+		m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
+		w = aWorld(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
+		if n := begunUnheard(w, m.pass(w)); n != 0 {
+			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
+		}
+	}
+}
+
+func TestHowARemediationEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		targets []target
+		want    map[ending]int
+	}{
+		"a healthy machine has recovered":              {[]target{a("m1", health.Healthy)}, map[ending]int{{"Owner", recoveredResult}: 1}},
+		"of a suspect machine it was cancelled":        {[]target{a("m1", health.Suspect)}, map[ending]int{{"Owner", cancelledResult}: 1}},
+		"a machine that is gone was replaced":          {nil, map[ending]int{{"Owner", replacedResult}: 1}},
+		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
+		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},
+	} {
+		if got := ended(aWorld(tc.targets...), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -294,3 +294,40 @@ func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
 		}
 	}
 }
+
+func TestAMachineThatRecoveredIsRememberedUntilItsOwnerHasSeenIt(t *testing.T) {
+	asked := saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)
+	for name, tc := range map[string]struct {
+		given []func(*target)
+		want  bool
+	}{
+		"its owner was not asked":                     {nil, false},
+		"its owner was asked, and no health is known": {[]func(*target){asked}, true},
+		"its owner was asked, and it is healthy":      {[]func(*target){asked, saidTrue}, true},
+		"its owner was asked, and it is unhealthy":    {[]func(*target){askedOwner}, false},
+		"its owner has remediated it, and it is healthy": {[]func(*target){saidTrue,
+			saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Remediated")}, false},
+	} {
+		m := a("m", health.Unhealthy, tc.given...).machine
+		if got := leftOver(m); got != tc.want {
+			t.Errorf("%s: got %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// The condition of a request that another check made is that check's. The condition of a request of ours goes with it.
+func TestTheConditionOfAnotherChecksRequestStaysWhenTheMachineRecovers(t *testing.T) {
+	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	for name, tc := range map[string]struct {
+		request func(*target)
+		want    externalSaying
+	}{
+		"a request of ours": {requestedBy("check", "check-uid"), removed},
+		"another check's":   {requestedBy("other", "x"), 0},
+	} {
+		w := aWorld(a("m", health.Healthy, external, tc.request)).external()
+		if got := healthyStep(w, &w.targets[0]).say.external; got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -44,6 +44,65 @@ func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
 	}
 }
 
+func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
+	for name, tc := range map[string]struct {
+		targets []target
+		want    string
+	}{
+		"one begins beside one in flight, and two wait": {
+			[]target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
+			"2 remediations wait, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
+		"one waits": {
+			[]target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
+			"1 remediation waits, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
+		"none waits": {[]target{a("a", health.Unhealthy)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(tc.targets...)
+			w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
+			c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
+				t.Errorf("got %s %q, want True %q", c.Status, c.Message, tc.want)
+			}
+		})
+	}
+}
+
+func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
+	for limit, want := range map[string]corev1.ConditionStatus{"0": corev1.ConditionFalse, "1": corev1.ConditionTrue} {
+		w := aWorld(a("a", health.Unhealthy)).limited(limit)
+		got := v1beta1conditions.Get(statusAfter(w, weigh(w)), clusterv1.RemediationAllowedV1Beta1Condition)
+		if got == nil || got.Status != want {
+			t.Errorf("maxUnhealthy %s: got %v, want %s", limit, got, want)
+		}
+	}
+}
+
+func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known   bool
+		missing string
+		want    metav1.ConditionStatus
+	}{
+		"one that was read is available":           {true, "", metav1.ConditionTrue},
+		"one that is missing is not":               {true, "it is gone", metav1.ConditionFalse},
+		"one that is missing, requests unread":     {false, "it is gone", metav1.ConditionFalse},
+		"of one that was not read nothing is said": {false, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(a("a", health.Healthy)).external()
+			w.remedy.known, w.remedy.missing = tc.known, tc.missing
+			var got metav1.ConditionStatus
+			if c := conditionOf(statusAfter(w, weigh(w)), mendv1.RemediationTemplateAvailable); c != nil {
+				got = c.Status
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
 	w.remedy.missing = "it is gone"

@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubemend/kubemend/controllers/escalation"
@@ -67,6 +70,44 @@ func TestTermsOfRungs(t *testing.T) {
 	} {
 		if got := termOf(rungs, rung); got != want {
 			t.Errorf("termOf(%d) = %v, want %v", rung, got, want)
+		}
+	}
+}
+
+func TestALeaseOfOursWithoutATimeCountsFromTheRemediation(t *testing.T) {
+	lease, step := leaseOf(us, 6*time.Minute, 0, 0), term{length: 5 * time.Minute, overdue: 15 * time.Minute}
+	lease.Spec.AcquireTime = nil
+	if got, _ := leaseStep(lease, us, step, epoch.Add(-901*time.Second), epoch); got != dropLease {
+		t.Errorf("got %v, want it to be given back", got)
+	}
+}
+
+func TestARenewedLeaseIsRenewedAgainAfterHalfItsTerm(t *testing.T) {
+	got, again := leaseStep(leaseOf(us, 11*time.Minute, 6*time.Minute, 6*time.Minute), us, term{length: classicLease}, epoch, epoch)
+	if want := epoch.Add(classicLease / 2); got != renewLease || !again.Equal(want) {
+		t.Errorf("got %v and again at %s, want it renewed and again at %s", got, again, want)
+	}
+}
+
+func TestALeaseGoesWithItsNode(t *testing.T) {
+	owner := func(kind, uid string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "n", UID: types.UID(uid)}
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "new"}}
+	for name, tc := range map[string]struct {
+		node        *corev1.Node
+		given, want []metav1.OwnerReference
+	}{
+		"a lease without owner":          {n, nil, []metav1.OwnerReference{owner("Node", "new")}},
+		"a lease of an older node":       {n, []metav1.OwnerReference{owner("Node", "old")}, []metav1.OwnerReference{owner("Node", "new")}},
+		"a lease with another owner":     {n, []metav1.OwnerReference{owner("Pod", "x")}, []metav1.OwnerReference{owner("Pod", "x"), owner("Node", "new")}},
+		"a lease of this node":           {n, []metav1.OwnerReference{owner("Node", "new")}, []metav1.OwnerReference{owner("Node", "new")}},
+		"a lease of a node that is gone": {nil, []metav1.OwnerReference{owner("Node", "old")}, []metav1.OwnerReference{owner("Node", "old")}},
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.given}}
+		belongsTo(lease, tc.node)
+		if diff := cmp.Diff(tc.want, lease.OwnerReferences); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

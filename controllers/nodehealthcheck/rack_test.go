@@ -6,19 +6,22 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -73,14 +76,13 @@ const (
 // kindsOfRemedies are those that tests know: each has templates named like it.
 var kindsOfRemedies = []string{"Reboot", "Replace", "Pray"}
 
-func newRack(t tester, objects ...client.Object) *rack {
-	t.Helper()
-	log.SetLogger(logr.Discard())
+// knownKinds has the kinds that tests need and no more: the fake client goes through all of them for each write.
+var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, coordinationv1.AddToScheme, policyv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
 	}
 	gv := schema.GroupVersion{Group: remedyGroup, Version: "v1"}
 	for _, kind := range kindsOfRemedies {
@@ -93,8 +95,16 @@ func newRack(t tester, objects ...client.Object) *rack {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}
+	return scheme
+})
+
+var mapper = sync.OnceValue(func() meta.RESTMapper { return testrestmapper.TestOnlyStaticRESTMapper(knownKinds()) })
+
+func newRack(t tester, objects ...client.Object) *rack {
+	t.Helper()
+	log.SetLogger(logr.Discard())
 	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
-	k.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
+	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
@@ -145,10 +155,10 @@ func newRack(t tester, objects ...client.Object) *rack {
 			},
 		}).Build()
 	synced := true
-	k.informers = &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
+	k.informers = &informertest.FakeInformers{Scheme: knownKinds(), Synced: &synced}
 	kinds := k.kinds()
 	k.r = &Reconciler{
-		Client: k.client, Management: k.client, Live: k.client, Mapper: testrestmapper.TestOnlyStaticRESTMapper(scheme),
+		Client: k.client, Management: k.client, Live: k.client, Mapper: mapper(),
 		Kinds: kinds, Watches: kinds,
 		Requests:  &request.Requests{Client: k.client, Live: k.client},
 		Discovery: &k.apis,

@@ -328,7 +328,8 @@ func TestMachineHealthChecksAreSeenAsTheControllerActs(t *testing.T) {
 			began[conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition)]++
 		}
 	})
-	if began[true] == 0 || began[false] == 0 {
+	// The fifth of the worlds that a short run draws may all end alike; `make test` draws all.
+	if same := began[true] == 0 || began[false] == 0; same && !testing.Short() {
 		t.Errorf("the worlds show nothing: %v", began)
 	}
 }

@@ -255,7 +255,8 @@ func TestNodeHealthChecksAreSeenAsTheControllerActs(t *testing.T) {
 		}
 		begun[len(p.requests()) > before]++
 	})
-	if begun[true] == 0 || begun[false] == 0 {
+	// The fifth of the worlds that a short run draws may all end alike; `make test` draws all.
+	if same := begun[true] == 0 || begun[false] == 0; same && !testing.Short() {
 		t.Errorf("the worlds show nothing: %v", begun)
 	}
 }

@@ -61,6 +61,7 @@ func (e *environment) settle() {
 	e.t.Helper()
 	for range manySteps {
 		if !e.step() {
+			e.blocksMove()
 			return
 		}
 	}

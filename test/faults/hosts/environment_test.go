@@ -7,6 +7,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,9 +141,6 @@ type settings struct {
 func newEnvironment(t *testing.T, k kind, as settings) *environment {
 	t.Helper()
 	e := &environment{t: t, kind: k, as: as, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon)}
-	if e.as.fencing == "" {
-		e.as.fencing = fence.Taint
-	}
 	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
 	m := builders.ControlPlaneMachine(cluster, theHost.Name)
 	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
@@ -245,7 +243,7 @@ func (e *environment) start() {
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes:   fence.NewNodes(view, func(client.ObjectKey, string) {}),
 		Wakeups: &hostremediation.Wakeups{}, Turns: &hostremediation.Turns{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
-		Fencing: e.as.fencing, Unwatched: true,
+		Fencing: cmp.Or(e.as.fencing, fence.Taint), Unwatched: true,
 		Installed: func() ([]hostremediation.Kind, error) {
 			return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil
 		},

@@ -47,6 +47,17 @@ func (e *environment) check(at place) {
 	}
 }
 
+// blocksMove checks, when everybody is at rest, that clusterctl does not move a remediation that keeps its host off.
+func (e *environment) blocksMove() {
+	h, rem := e.host(), e.remediation()
+	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.lag {
+		return
+	}
+	if _, blocks := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks {
+		e.fault("the remediation keeps its host off, and may be moved")
+	}
+}
+
 func (e *environment) fault(text string, of ...any) {
 	e.unsafe = append(e.unsafe, fmt.Sprintf("after %s: %s", e.clock.Now().Sub(noon), fmt.Sprintf(text, of...)))
 }

@@ -175,8 +175,6 @@ func interrupted() []tale {
 		switch s.state {
 		case "MovingWorkload", "PoweringOn", "Booting":
 			cancelled.cycles = 1
-		case "HandedOver":
-			cancelled.cycles = 2
 		}
 		cancelled.script = append([]cue{s.there(deleted)}, later(5*time.Minute, s.resume)...)
 		paused := goesOn
@@ -185,7 +183,10 @@ func interrupted() []tale {
 			s.resume(e)
 			e.pause(false)
 		})...)
-		all = append(all, goesOn, cancelled, paused)
+		if s.state != "HandedOver" { // after which nothing is written for these
+			all = append(all, goesOn, cancelled)
+		}
+		all = append(all, paused)
 	}
 	return all
 }

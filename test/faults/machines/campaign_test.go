@@ -138,8 +138,10 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	for what, n := range is.Events {
 		more := 0
 		switch _, reason, _ := strings.Cut(what, " "); reason {
-		case mendv1.EventRemediationFailed: // of the request that was refused
-			more = 1
+		case mendv1.EventRemediationFailed:
+			if fate == faults.Refused { // the request
+				more = 1
+			}
 		case mendv1.EventRemediationStarted, mendv1.EventRemediationEnded: // of all machines of a reconcile, of which one comes later
 			more = 1
 		}

@@ -115,7 +115,8 @@ func (e *environment) withinLimits(check *clusterv1.MachineHealthCheck, more int
 			bad++
 		}
 		if e.requestOf(m.Name).GetUID() != "" ||
-			statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False" && statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && !e.ready(m.Name) {
+			statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False" &&
+				statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && !e.ready(m.Name) {
 			flying++
 		}
 	}

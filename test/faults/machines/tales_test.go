@@ -168,15 +168,17 @@ var tales = []tale{
 			func(e *environment) { e.edit("check", paused); e.recover("m1"); e.fail("m2") },
 			func(e *environment) { e.edit("check", unpaused, byTemplate) },
 		}},
-	{"a request that nobody marked is taken over",
+	{"requests that nobody marked are taken over, of an unhealthy machine and of a healthy one",
 		func(e *environment) {
 			e.machines("m1", "m2")
 			e.fail("m1")
-			req := aRequest(e.namespace, "m1")
-			req.SetAnnotations(map[string]string{
-				clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
-			})
-			e.must(e.api.Create(e.ctx, req))
+			for _, name := range []string{"m1", "m2"} {
+				req := aRequest(e.namespace, name)
+				req.SetAnnotations(map[string]string{
+					clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
+				})
+				e.must(e.api.Create(e.ctx, req))
+			}
 			e.check("check", byTemplate)
 		}, []func(*environment){
 			func(e *environment) { e.recover("m1") },

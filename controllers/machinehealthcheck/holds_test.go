@@ -1,0 +1,79 @@
+package machinehealthcheck
+
+import (
+	"testing"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
+	annotated := func(w *world) { w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: "maintenance"} }
+	clusterPaused := func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }
+	for name, tc := range map[string]struct {
+		stance stance
+		given  []func(*world)
+		want   string
+	}{
+		"an active check needs nothing, whatever its annotation was": {acting, []func(*world){annotated, clusterPaused}, ""},
+		"the annotation of a paused check must go": {paused, []func(*world){annotated},
+			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check"},
+		"a paused Cluster must go on": {paused, []func(*world){clusterPaused}, "When it is to go on, set spec.paused of Cluster c1 to false"},
+		"of two pauses both must end": {paused, []func(*world){annotated, clusterPaused},
+			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check, and set spec.paused of Cluster c1 to false"},
+		"an unclaimed check can be claimed": {observing, nil, "Hand it to kubemend, if it is to act: kubectl mend claim mhc/check -n ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld()
+			w.stance = tc.stance
+			for _, change := range tc.given {
+				change(w)
+			}
+			if got := handIt(w); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stance  stance
+		want    look.Stance
+		because string
+	}{
+		"kubemend acts on a check that it acts on": {acting, look.Acting, ""},
+		"Cluster API acts on an ignored check": {ignoring, look.Core,
+			"The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"},
+		"Cluster API acts on an observed check": {observing, look.Observing,
+			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
+		"without a Cluster no controller acts": {orphaned, look.Nobody, "There is no Cluster c1 in namespace ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld()
+			w.stance = tc.stance
+			if got, because := standing(w); got != tc.want || because != tc.because {
+				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
+			}
+		})
+	}
+}
+
+// A machine that waits is counted among those that wait. It must not block itself.
+func TestAMachineIsNotAheadOfItself(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy))
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	if h := notAllowed(w, weigh(w), &w.targets[0], false); h != nil {
+		t.Errorf("the only unhealthy machine is blocked: %+v", h)
+	}
+	w = aWorld(a("m", health.Unhealthy), a("n", health.Unhealthy, askedOwner))
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	if h := notAllowed(w, weigh(w), &w.targets[0], false); h == nil || h.Reason != string(budget.AtWork) {
+		t.Errorf("a machine beside one in flight is blocked by %+v, want %s", h, budget.AtWork)
+	}
+}

@@ -1,0 +1,39 @@
+package nodehealthcheck
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+func TestTheOwnerOfARequestCompletesItsMarks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		markedName, markedUID string
+		ownerKind             string
+		want                  request.Maker
+	}{
+		"without marks the owner has made it":            {"", "", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "1"}},
+		"a marked name is completed":                     {"nhc", "", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "1"}},
+		"a marked UID is completed":                      {"", "1", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "1"}},
+		"an owner of another name has not made it":       {"other", "", "NodeHealthCheck", request.Maker{Name: "other"}},
+		"an owner with another UID has not made it":      {"nhc", "2", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "2"}},
+		"an owner of another kind says nothing about it": {"", "", "Machine", request.Maker{}},
+	} {
+		obj := &metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: nhcv1.GroupVersion.String(), Kind: tc.ownerKind, Name: "nhc", UID: "1"},
+		}}
+		if tc.markedName != "" {
+			obj.Annotations = map[string]string{mendv1.MadeByNodeCheckAnnotation: tc.markedName}
+		}
+		if tc.markedUID != "" {
+			obj.Labels = map[string]string{mendv1.MadeByNodeCheckUIDLabel: tc.markedUID}
+		}
+		if got := makerOf(obj); got != tc.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
+	}
+}

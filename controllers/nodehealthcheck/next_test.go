@@ -1,0 +1,55 @@
+package nodehealthcheck
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/wake"
+)
+
+func TestWhenACheckIsReconciledAgain(t *testing.T) {
+	conflict, broken := apierrors.NewConflict(schema.GroupResource{}, "x", nil), errors.New("broken")
+	for name, tc := range map[string]struct {
+		resync   time.Duration
+		trouble  []error
+		outcomes []outcome
+		record   error
+		want     time.Duration
+	}{
+		"a steady check is not":                             {outcomes: []outcome{{}}},
+		"one with a resync is, once that is due":            {resync: time.Hour, want: time.Hour},
+		"a step that comes due":                             {outcomes: []outcome{{step: step{recheck: epoch.Add(time.Minute)}}}, want: time.Minute},
+		"what could not be observed is tried again":         {trouble: []error{broken}, want: wake.Backoff(1)},
+		"a step that failed is tried again":                 {outcomes: []outcome{{err: broken}}, want: wake.Backoff(1)},
+		"so is one in which another controller was faster":  {outcomes: []outcome{{again: true}}, want: wake.Backoff(1)},
+		"so is a status that could not be written":          {record: broken, want: wake.Backoff(1)},
+		"so is one that another controller has written too": {record: conflict, want: wake.Backoff(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
+			w := &world{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, now: epoch, trouble: tc.trouble}
+			if result, err := r.next(t.Context(), w, summary{}, tc.outcomes, tc.record); err != nil || result.RequeueAfter != tc.want {
+				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
+	var m memory
+	for i, step := range []struct {
+		failed bool
+		want   int
+	}{{true, 1}, {true, 2}, {true, 3}, {false, 0}, {true, 1}} {
+		if got := m.tries("nhc", step.failed); got != step.want {
+			t.Errorf("reconcile %d: %d in a row have failed, want %d", i, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+// Command mutate changes the deciding code of the project, one operator at a time, and says which changes no unit test notices.
+//
+// gremlins makes the mutants and runs the tests. This program gives it a copy of the tree to work in, and compares what it found with
+// survivors.txt: it fails when too many mutants survive, when one survives that is not listed there, and when one listed there does not.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// A target is a package with decisions.
+type target struct {
+	folder string
+	// least is how many of a hundred covered mutants the tests must kill.
+	least float64
+	// shell are its files that read and write, and decide nothing.
+	shell []string
+}
+
+var targets = []target{
+	{folder: "controllers/health", least: 95},
+	{folder: "controllers/budget", least: 95},
+	{folder: "controllers/escalation", least: 95},
+	{folder: "baremetal/powercycle", least: 95},
+	{folder: "controllers/machinehealthcheck", least: 85, shell: []string{
+		"act.go", "controller.go", "look.go", "metrics.go", "observe.go", "release.go", "remedy.go", "slim.go", "tell.go", "watches.go",
+	}},
+	{folder: "controllers/nodehealthcheck", least: 85, shell: []string{
+		"act.go", "attribute.go", "await.go", "controller.go", "default.go", "etcd.go", "leave.go", "look.go", "metrics.go", "observe.go",
+		"openshift.go", "release.go", "remedies.go", "requests.go", "search.go", "slim.go", "tell.go", "watches.go",
+	}},
+	{folder: "controllers/hostremediation", least: 85, shell: []string{
+		"act.go", "adapters.go", "controller.go", "handover.go", "judged.go", "kinds.go", "look.go", "metrics.go", "node.go", "observe.go", "of.go",
+		"status.go", "sweep.go", "tell.go", "wake.go", "watches.go",
+	}},
+}
+
+func main() {
+	if filepath.Base(os.Args[0]) == "go" {
+		os.Exit(goCommand(os.Args[1:]))
+	}
+	gremlins := flag.String("gremlins", "gremlins", "the mutation tester")
+	only := flag.String("only", "", "test only the packages whose folder contains this")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *gremlins, *only)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, gremlins, only string) (err error) {
+	listed, err := readSurvivors(filepath.Join("hack", "mutate", "survivors.txt"))
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return fmt.Errorf("make a folder to work in: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	env, err := environment(work)
+	if err != nil {
+		return err
+	}
+	tree := filepath.Join(work, "tree")
+	if err := copyTree(ctx, tree); err != nil {
+		return err
+	}
+	var problems []error
+	for _, t := range targets {
+		if !strings.Contains(t.folder, only) {
+			continue
+		}
+		mutants, err := t.mutate(ctx, gremlins, tree, env)
+		if err != nil {
+			return fmt.Errorf("mutate %s: %w", t.folder, err)
+		}
+		problems = append(problems, t.compare(mutants, listed))
+	}
+	return errors.Join(problems...)
+}
+
+// environment is that of gremlins: it finds this program under the name of the go command, and leaves what is temporary in the folder work.
+func environment(work string) ([]string, error) {
+	command, err := exec.LookPath("go")
+	if err != nil {
+		return nil, fmt.Errorf("find the go command: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	bin, temp := filepath.Join(work, "bin"), filepath.Join(work, "tmp")
+	for _, dir := range []string{bin, temp} {
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as any folder of the user
+			return nil, fmt.Errorf("make a folder to work in: %w", err)
+		}
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "go")); err != nil {
+		return nil, fmt.Errorf("stand in for the go command: %w", err)
+	}
+	path := bin + string(os.PathListSeparator) + os.Getenv("PATH")
+	return append(os.Environ(), "PATH="+path, "TMPDIR="+temp, realGo+"="+command), nil
+}
+
+// copyTree copies what git knows or would add, with changes that are not committed: gremlins copies the whole folder for each of its workers,
+// and must find neither the history in it nor what was built.
+func copyTree(ctx context.Context, to string) error {
+	out, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("list the files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		content, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and not committed
+		}
+		if err != nil {
+			return fmt.Errorf("copy the tree: %w", err)
+		}
+		at := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // as any folder of the user
+			return fmt.Errorf("copy the tree: %w", err)
+		}
+		if err := os.WriteFile(at, content, 0o644); err != nil { //nolint:gosec // as any file of the user
+			return fmt.Errorf("copy the tree: %w", err)
+		}
+	}
+	return nil
+}
+
+// mutate lets gremlins loose on one package.
+func (t target) mutate(ctx context.Context, gremlins, tree string, env []string) ([]mutant, error) {
+	for _, name := range t.shell {
+		if _, err := os.Stat(filepath.Join(tree, t.folder, name)); err != nil {
+			return nil, fmt.Errorf("a file that is not to be mutated: %w", err)
+		}
+	}
+	report := filepath.Join(filepath.Dir(tree), strings.ReplaceAll(t.folder, "/", "-")+".json")
+	cmd := exec.CommandContext(ctx, gremlins, "unleash", "--config", filepath.Join(tree, "hack", "mutate", "gremlins.yaml"),
+		"--exclude-files", t.excluded(), "--output", report, "./"+t.folder)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = tree, env, os.Stderr, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("run gremlins: %w", err)
+	}
+	return readReport(report, tree, t.folder)
+}
+
+// excluded are the files of the package that are not mutated: a pattern for gremlins, which sees them from the folder of the package.
+func (t target) excluded() string {
+	names := slices.Clone(t.shell)
+	for i := range names {
+		names[i] = "^" + strings.ReplaceAll(names[i], ".", `\.`) + "$"
+	}
+	return strings.Join(append(names, "/"), "|")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// readSurvivors reads the list of mutants that may survive: the name of each on a line of its own, and indented below it the reason why no
+// test can notice it, or need not. Lines that begin with # are comments.
+func readSurvivors(path string) (map[string]string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of survivors: %w", err)
+	}
+	listed, name := map[string]string{}, ""
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimRight(line, "\n")
+		reason, indented := strings.CutPrefix(line, "\t")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case indented && name != "":
+			listed[name] = strings.TrimSpace(listed[name] + " " + reason)
+		default:
+			name = line
+			listed[name] = ""
+		}
+	}
+	for name, reason := range listed {
+		if reason == "" {
+			return nil, fmt.Errorf("%s: no reason for %q", path, name)
+		}
+	}
+	return listed, nil
+}
+
+// compare says how many mutants of the package were killed, and what is wrong with that. One that timed out may have met a busy machine:
+// it counts as killed if the list says that it never ends.
+func (t target) compare(mutants []mutant, listed map[string]string) error {
+	var problems []error
+	count := map[string]int{}
+	survived := map[string]bool{}
+	for _, m := range mutants {
+		reason, known := listed[m.name]
+		switch {
+		case m.status == timedOut && strings.HasPrefix(reason, "loops: "):
+			survived[m.name] = true
+			count[killed]++
+			continue
+		case m.status == timedOut || m.status == lived:
+			survived[m.name] = true
+			if !known {
+				problems = append(problems, fmt.Errorf("%s and is not listed: %s", strings.ToLower(m.status), m.name))
+			}
+		}
+		count[m.status]++
+	}
+	for name := range listed {
+		if strings.HasPrefix(name, t.folder+"/") && !survived[name] {
+			problems = append(problems, fmt.Errorf("listed and does not survive: %s", name))
+		}
+	}
+	covered := count[killed] + count[lived] + count[timedOut]
+	share := 100 * float64(count[killed]) / float64(max(covered, 1))
+	fmt.Printf("%-32s %4d mutants, %3d not compiling, %3d not covered; %d of %d covered ones killed, %d timed out: %.1f %%, at least %.0f %%\n",
+		t.folder, len(mutants), count["NOT VIABLE"], count["NOT COVERED"], count[killed], covered, count[timedOut], share, t.least)
+	if share < t.least {
+		problems = append(problems, fmt.Errorf("%s: %.1f %% of the covered mutants are killed, %.0f %% must be", t.folder, share, t.least))
+	}
+	return errors.Join(problems...)
+}
