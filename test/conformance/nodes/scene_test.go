@@ -216,11 +216,14 @@ func (p places) inModes(text string, modes []mode, tell func(context.Context, *s
 		})
 	}
 	if p.server {
-		It(text+atAServer, needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
+		if p.memory {
+			text += atAServer
+		}
+		It(text, needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
 	}
 }
 
-// atAServer ends the names of specs that are told at an API server.
+// atAServer ends the names of specs that are told at an API server too.
 const atAServer = " (at an API server)"
 
 func in(m mode, text string, tell func(context.Context, *scene)) {
