@@ -150,7 +150,8 @@ func (s *Server) intercepted() client.WithWatch {
 			which.SetResourceVersion("") // what is deleted is not answered with
 			return s.write(ctx, which, func(was client.Object) error {
 				options := client.DeleteOptions{}
-				if options.ApplyOptions(opts); options.Preconditions != nil && options.Preconditions.UID != nil && was != nil && was.GetUID() != *options.Preconditions.UID {
+				options.ApplyOptions(opts)
+				if only := options.Preconditions; only != nil && only.UID != nil && was != nil && was.GetUID() != *only.UID {
 					return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("the UID in the precondition is another one"))
 				}
 				return c.Delete(ctx, obj, opts...)

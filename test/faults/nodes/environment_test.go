@@ -66,7 +66,8 @@ func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	var kinds []inmemory.Kind
 	for _, kind := range remediations {
-		kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: kind == global}, inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
+		kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: kind == global})
+		kinds = append(kinds, inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
 	}
 	server, err := Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
 	if err != nil {
@@ -332,7 +333,8 @@ func (e *environment) passes(d time.Duration) {
 func (e *environment) state() string {
 	var b strings.Builder
 	done, struck := e.program.Writes.Done()
-	fmt.Fprintf(&b, "it is %s, after %d passes of %d instances, struck: %v\n", e.server.Clock.Now().Format(time.TimeOnly), e.program.Passes, e.program.Starts, struck)
+	now := e.server.Clock.Now().Format(time.TimeOnly)
+	fmt.Fprintf(&b, "it is %s, after %d passes of %d instances, struck: %v\n", now, e.program.Passes, e.program.Starts, struck)
 	for _, w := range done {
 		fmt.Fprintf(&b, "  %s\n", w)
 	}
