@@ -76,7 +76,7 @@ func newEnvironment(t *testing.T) *environment {
 	e := &environment{T: t, server: server}
 	e.program = Program(server, Options{Leases: elsewhere, Recorder: silent{}, Logger: logr.Discard()})
 	e.program.Restarts = true
-	e.safety = &safety{environment: e, seen: map[string]bool{}, steps: map[string]int{}}
+	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
 	e.program.AfterPass = e.safety.check
 	for _, name := range []string{namespace, elsewhere} {
 		e.makes(builders.Namespace(name))
