@@ -66,8 +66,9 @@ func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	var kinds []inmemory.Kind
 	for _, kind := range remediations {
-		kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: kind == global})
-		kinds = append(kinds, inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
+		kinds = append(kinds,
+			inmemory.Kind{GroupVersionKind: kind, Global: kind == global},
+			inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
 	}
 	server, err := Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
 	if err != nil {
