@@ -157,7 +157,7 @@ type testFile struct {
 
 var (
 	runsSpecs     = regexp.MustCompile(`(?m)^\tRunSpecs\(`)
-	comparesSpecs = regexp.MustCompile(`(?s)\n\tspec\.InRules\(t\)\n.*\n\tRunSpecs\(`)
+	comparesSpecs = regexp.MustCompile(`(?s)\n\tspec\.InRules\(t\)\n(?:.*\n)?\tRunSpecs\(`)
 	letterID      = regexp.MustCompile(`\b(?:[WCN]\d{1,3}|NHC#\d+)\b`)
 	funcID        = regexp.MustCompile(`^Test([WCN]\d{1,3})(?:[A-Z]|$)`)
 	seedIDs       = regexp.MustCompile(`\bseeds? ((?:\d\.\d+|\d{3})(?:(?:, (?:seed )?| and )(?:\d\.\d+|\d{3}))*)`)
