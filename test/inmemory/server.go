@@ -58,7 +58,7 @@ type Server struct {
 	changes []change
 }
 
-// change is what became of an object: there was none before if was is nil, and there is none any more if is is nil.
+// change is what became of an object. It was not there before if was is nil, and is not any more if the other one is nil.
 type change struct {
 	kind    schema.GroupVersionKind
 	was, is client.Object
@@ -150,7 +150,8 @@ func (s *Server) intercepted() client.WithWatch {
 			which.SetResourceVersion("") // what is deleted is not answered with
 			return s.write(ctx, which, func(was client.Object) error {
 				options := client.DeleteOptions{}
-				if options.ApplyOptions(opts); options.Preconditions != nil && options.Preconditions.UID != nil && was != nil && was.GetUID() != *options.Preconditions.UID {
+				options.ApplyOptions(opts)
+				if only := options.Preconditions; only != nil && only.UID != nil && was != nil && was.GetUID() != *only.UID {
 					return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("the UID in the precondition is another one"))
 				}
 				return c.Delete(ctx, obj, opts...)
@@ -166,7 +167,9 @@ func (s *Server) intercepted() client.WithWatch {
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 			return s.write(ctx, obj, func(client.Object) error { return c.SubResource(sub).Update(ctx, obj, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
 			return s.write(ctx, obj, func(client.Object) error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
 	})

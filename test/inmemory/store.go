@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,7 +96,7 @@ func (s *store) List(ctx context.Context, list client.ObjectList, opts ...client
 	if err != nil {
 		return err
 	}
-	kind.Kind = kind.Kind[:len(kind.Kind)-len("List")]
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
 	var found []runtime.Object

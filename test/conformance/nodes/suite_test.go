@@ -1,6 +1,8 @@
-// Package nodes tests the NodeHealthCheck controller against a real API server: the cases of medik8s' own tests (C30 to C71), the rows of
-// the three seeds, the weaknesses of medik8s that it does not share (W1 to W32), and every write of a ladder, failing and as the last one
-// before a crash. A spec is named after the case that it shows.
+// Package nodes tests the NodeHealthCheck controller: the cases of medik8s' own tests (C30 to C71), the rows of the three seeds, and the weaknesses
+// of medik8s that it does not share (W1 to W32). A spec is named after the case that it shows.
+//
+// Most specs are told in memory (package inmemory), and need no control plane: go test -short tells these alone. A sample of each area is told at a
+// real API server too, and what only that knows is told there alone. Every write of every ladder is tried by package test/faults/nodes.
 //
 // The controller runs in this process, so that a test can give it a clock and kill it between two writes. Nodes are objects whose status
 // the tests write, remediators are played by the tests, and nobody else acts: nothing is garbage-collected here.

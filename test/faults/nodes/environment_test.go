@@ -66,7 +66,9 @@ func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	var kinds []inmemory.Kind
 	for _, kind := range remediations {
-		kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: kind == global}, inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
+		kinds = append(kinds,
+			inmemory.Kind{GroupVersionKind: kind, Global: kind == global},
+			inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
 	}
 	server, err := Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
 	if err != nil {
@@ -75,7 +77,7 @@ func newEnvironment(t *testing.T) *environment {
 	e := &environment{T: t, server: server}
 	e.program = Program(server, Options{Leases: elsewhere, Recorder: silent{}, Logger: logr.Discard()})
 	e.program.Restarts = true
-	e.safety = &safety{environment: e, seen: map[string]bool{}, steps: map[string]int{}}
+	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
 	e.program.AfterPass = e.safety.check
 	for _, name := range []string{namespace, elsewhere} {
 		e.makes(builders.Namespace(name))
@@ -332,7 +334,8 @@ func (e *environment) passes(d time.Duration) {
 func (e *environment) state() string {
 	var b strings.Builder
 	done, struck := e.program.Writes.Done()
-	fmt.Fprintf(&b, "it is %s, after %d passes of %d instances, struck: %v\n", e.server.Clock.Now().Format(time.TimeOnly), e.program.Passes, e.program.Starts, struck)
+	now := e.server.Clock.Now().Format(time.TimeOnly)
+	fmt.Fprintf(&b, "it is %s, after %d passes of %d instances, struck: %v\n", now, e.program.Passes, e.program.Starts, struck)
 	for _, w := range done {
 		fmt.Fprintf(&b, "  %s\n", w)
 	}

@@ -50,6 +50,10 @@ func deleting(e *environment) {
 	e.deletes(req.DeepCopy())
 	e.passes(10 * time.Second)
 	e.holds(req, false)
+	e.passes(10 * time.Second)
+	if len(e.requests()) > 0 || e.leases()["w1"] == "" {
+		e.Fatalf("the request is made again at once, or the lease is released before that\n%s", e.state())
+	}
 	e.awaits("another one", func() bool { return len(e.requests()) == 1 && e.requests()[0].GetUID() != req.GetUID() })
 	e.recovers("w1")
 	e.ends()

@@ -54,7 +54,7 @@ func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inme
 	if err != nil {
 		return nil, err
 	}
-	own := []inmemory.Kind{
+	all := append([]inmemory.Kind{
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Global: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), Global: true},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
@@ -65,8 +65,8 @@ func Server(clock *clocktesting.FakePassiveClock, kinds ...inmemory.Kind) (*inme
 		{GroupVersionKind: clusterv1.GroupVersion.WithKind("Machine")},
 		{GroupVersionKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck")},
 		{GroupVersionKind: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Global: true},
-	}
-	s := inmemory.New(scheme, clock, append(own, kinds...)...)
+	}, kinds...)
+	s := inmemory.New(scheme, clock, all...)
 	s.Default = defaults
 	return s, nil
 }

@@ -14,7 +14,8 @@ import (
 // safety are the rules that hold after each pass, whatever happens.
 type safety struct {
 	*environment
-	seen map[string]bool // the UIDs of requests
+	seen map[string]bool   // the UIDs of requests
+	told map[string]string // UIDs, to when their remediators were told to stop
 	// steps is the step after the last one that was begun for a node, of those that ladder names.
 	steps  map[string]int
 	ladder []string
@@ -35,6 +36,11 @@ func (s *safety) check() error {
 				return err
 			}
 		}
+		at := req.GetAnnotations()[nhcv1.TimedOutAnnotation]
+		if was := s.told[string(req.GetUID())]; was != "" && at != was {
+			return fmt.Errorf("%s was told to stop at %s, and again at %q\n%s", named(req), was, at, s.state())
+		}
+		s.told[string(req.GetUID())] = at
 		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member {
 			members[node] = true
 		}

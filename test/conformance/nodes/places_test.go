@@ -1,0 +1,88 @@
+package nodes
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+)
+
+// places are those at which a spec is told: in memory if nothing else is said. One that is told at both is two specs.
+type places struct{ memory, server bool }
+
+var (
+	// inMemory is for what an API server adds nothing to.
+	inMemory = places{memory: true}
+	// atServer is for what only an API server knows: schemas, the status subresource, watches, finalizers, rights, kinds that come and go.
+	atServer = places{server: true}
+	// everywhere is for the samples that are told at an API server too. There it is the first mode alone: the others write the same.
+	everywhere = places{memory: true, server: true}
+)
+
+// in is a spec that is told in one mode.
+func (p places) in(m mode, text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	p.inModes(text, []mode{m}, tell)
+}
+
+// once is a spec about a check with one template.
+func (p places) once(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	p.in(mode{}, text, tell)
+}
+
+// inEveryMode is a spec that is told in all modes.
+func (p places) inEveryMode(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	p.inModes(text, modes, tell)
+}
+
+func (p places) inModes(text string, modes []mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	if p.memory {
+		It(text, func(ctx SpecContext) {
+			for _, m := range modes {
+				play(ctx, newSceneInMemory(ctx, m), tell)
+			}
+		})
+	}
+	if p.server {
+		if p.memory {
+			text += atAServer
+		}
+		It(text, needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
+	}
+}
+
+// atAServer ends the names of specs that are told at an API server too.
+const atAServer = " (at an API server)"
+
+func in(m mode, text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.in(m, text, tell)
+}
+
+func once(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.once(text, tell)
+}
+
+func inEveryMode(text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.inEveryMode(text, tell)
+}
+
+func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	inMemory.inModes(text, modes, tell)
+}
+
+// needsServer labels the specs that need an API server.
+var needsServer = Label("server")
+
+// play tells a spec in a scene.
+func play(ctx context.Context, s *scene, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	defer s.end()
+	s.start()
+	tell(ctx, s)
+}
