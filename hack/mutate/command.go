@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +24,7 @@ const (
 // random facts, without looking for smaller ones when a rule is broken. A mutant that does not compile is not one that a test has killed:
 // go test ends with the same code for both, and gremlins expects another one.
 func goCommand(args []string) int {
-	cmd := exec.Command(os.Getenv(realGo), testArgs(args)...) //nolint:gosec // this program has set the variable itself
+	cmd := exec.CommandContext(context.Background(), os.Getenv(realGo), testArgs(args)...) //nolint:gosec // this program has set the variable itself
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

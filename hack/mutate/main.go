@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A target is a package with decisions.
@@ -154,6 +155,7 @@ func (t target) mutate(ctx context.Context, gremlins, tree string, env []string)
 		"--exclude-files", t.excluded(), "--output", report, "./"+t.folder)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = tree, env, os.Stderr, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second // gremlins goes through its whole queue first
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("run gremlins: %w", err)
 	}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +52,13 @@ func playPart(part string) {
 	fmt.Println(r.folder, c.apiPort.address(), c.etcdPort.address())
 	if part == "panic" {
 		panic("as it was told")
+	}
+	// A program that a shell starts in its background ignores Ctrl-C, and so do those that it starts. Ending without a word is the same.
+	if signal.Ignored(syscall.SIGINT) {
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, syscall.SIGINT)
+		<-interrupted
+		os.Exit(1)
 	}
 	<-time.After(time.Hour)
 }

@@ -133,6 +133,8 @@ type settings struct {
 	downtime time.Duration
 	// apiServer says that the API server of the workload cluster runs on the host.
 	apiServer bool
+	// remembers says that the controllers do not crash, and that nothing may be forgotten.
+	remembers bool
 	// mayRecycle says that more power cycles than attempts are no fault.
 	mayRecycle bool
 }

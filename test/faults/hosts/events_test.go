@@ -299,6 +299,7 @@ func everyMoment(t *testing.T, all *figures) {
 					for nth := 1; nth <= len(plain.done); nth++ {
 						as := tl.settings
 						as.mayRecycle = slices.Contains([]string{pauses.name, released.name, lags.name, switchedOff.name}, b.event.name)
+						as.remembers = b.event.name == lags.name
 						from, at := plain.before(nth)
 						e := from.fork(as)
 						e.label = fmt.Sprintf("%s after write %d (%s)", b.event.name, nth, plain.done[nth-1])

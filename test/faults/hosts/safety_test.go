@@ -23,6 +23,8 @@ type safety struct {
 	// moving says that the remediation is just being replaced by one of another UID.
 	moving bool
 	fenced bool
+	// held says that the host is kept off, wasOn that it was on when it was asked to power off.
+	held, wasOn bool
 }
 
 // check looks for what must not be so at any moment. It is called after every change of an object.
@@ -41,6 +43,12 @@ func (e *environment) check(at place) {
 	}
 	if rem := e.remediation(); rem != nil && h != nil && held(h) && reportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
 		e.fault("the remediation reports that it was stopped, on which somebody else begins, and still holds its host")
+	}
+	if holds := h != nil && heldOff(h); holds != e.safety.held {
+		e.safety.held, e.safety.wasOn = holds, e.box.powered
+	}
+	if e.as.remembers && e.safety.held && e.safety.wasOn && memoryOf(e.remediation()).WasOff {
+		e.fault("it was forgotten that the host was on when it was asked")
 	}
 	if off := e.cycles(); off > memoryOf(e.remediation()).Attempt && e.remediation() != nil && !e.as.mayRecycle && !e.safety.moving {
 		e.fault("the host was powered off or reset %d times in %d attempts", off, memoryOf(e.remediation()).Attempt)

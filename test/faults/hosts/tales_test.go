@@ -152,6 +152,13 @@ var tales = []tale{
 		}},
 	},
 	{
+		name: "a remediation whose finalizer is removed before its host is asked", settings: standstills[0].settings, ends: "Succeeded", cycles: 1,
+		script: []cue{standstills[0].there(func(e *environment) {
+			edit(e, e.management, e.remediation(), false, func(rem client.Object) { rem.SetFinalizers(nil) })
+			standstills[0].resume(e)
+		})},
+	},
+	{
 		name: "a host that its owner switches off meanwhile", settings: standstills[2].settings, ends: "Failed", cycles: 1, stays: true,
 		script: []cue{standstills[2].there(func(e *environment) {
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
