@@ -143,7 +143,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		})
 	}
 
-	bothKinds("C5: tries again when the node has not come back in time", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "C5: tries again when the node has not come back in time", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(1)

@@ -179,5 +179,15 @@ func bothKinds(text string, tell func(context.Context, *scene)) {
 	})
 }
 
+// oneKind is a spec that is told of one kind alone: that it holds for both is tried in memory, in test/faults/hosts.
+func oneKind(k kind, text string, tell func(context.Context, *scene)) {
+	GinkgoHelper()
+	It(text, func(ctx SpecContext) {
+		s := newScene(ctx, k)
+		defer s.end()
+		tell(ctx, s)
+	})
+}
+
 // crowd is how many scenes are played at the same time.
 const crowd = 10

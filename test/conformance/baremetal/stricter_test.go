@@ -57,7 +57,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	bothKinds("N4: power-cycles, tries again and hands over while the workload cluster cannot be asked at all", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N4: power-cycles, tries again and hands over while the workload cluster cannot be asked at all", func(ctx context.Context, s *scene) {
 		s.refuse(down)
 		s.wanted.down = true
 		s.start()
@@ -80,7 +80,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *scene) {
+	oneKind(kinds[1], "N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.controlPlane(ctx, "cp")
 		m.host.Take(simulator.Times{PowerOff: 3 * time.Second}) // when it is off, the workload cluster is out of reach
@@ -100,7 +100,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N5: of a machine that never had a node power-cycles, tries again and hands over", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N5: of a machine that never had a node power-cycles, tries again and hands over", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
 		m.remediate(ctx)
@@ -128,7 +128,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.power()).To(Equal(cycled(1)))
 	})
 
-	bothKinds("N6: tells the error of a BMC that fails, tries again, and hands over", func(ctx context.Context, s *scene) {
+	oneKind(kinds[1], "N6: tells the error of a BMC that fails, tries again, and hands over", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.FailPower("no route to the BMC")
@@ -150,7 +150,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		"pod":    func(ctx context.Context, m *member) string { return "Pod " + m.scene.namespace + "/" + m.pod(ctx).Name },
 		"volume": func(ctx context.Context, m *member) string { return "VolumeAttachment " + m.volume(ctx).Name },
 	}) {
-		bothKinds("N7: switches the host on in spite of a "+what+" that does not go, when the attempt is out of time, and says so", func(ctx context.Context, s *scene) {
+		oneKind(kinds[1], "N7: switches the host on in spite of a "+what+" that does not go, when the attempt is out of time, and says so", func(ctx context.Context, s *scene) {
 			s.start()
 			m := s.worker(ctx, "w")
 			name := stick(ctx, m)
@@ -167,7 +167,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	bothKinds("N8: reboots a host that may not be switched off once in an attempt, and does not fence its node", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N8: reboots a host that may not be switched off once in an attempt, and does not fence its node", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.host = append(o.host, builders.NeverOff) })
 		m.host.Mute(1)
@@ -191,7 +191,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	for what, unmanaged := range spec.InOrder(unmanagedHosts) {
-		bothKinds("N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *scene) {
+		oneKind(kinds[0], "N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *scene) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
@@ -208,7 +208,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 			Expect(m.traces(ctx)).To(BeEmpty())
 		})
 
-		bothKinds("N9: of a host that stays "+what+" tries again, and hands over without having touched its power", func(ctx context.Context, s *scene) {
+		oneKind(kinds[1], "N9: of a host that stays "+what+" tries again, and hands over without having touched its power", func(ctx context.Context, s *scene) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
@@ -280,7 +280,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(s.plan.Calls()).To(BeNumerically("<=", budget))
 	})
 
-	bothKinds("N15: of a machine that is well again before its host is asked does not switch it off", func(ctx context.Context, s *scene) {
+	oneKind(kinds[1], "N15: of a machine that is well again before its host is asked does not switch it off", func(ctx context.Context, s *scene) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "test")

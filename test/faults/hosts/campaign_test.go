@@ -81,7 +81,7 @@ func TestFaultsOfHostRemediationsAreDocumented(t *testing.T) {
 
 // everyWrite lets every write of every tale fail in every way. The end has to be that of the tale undisturbed.
 func everyWrite(t *testing.T, all *figures) {
-	for _, tl := range slices.Concat(tales, interrupted()) {
+	for _, tl := range slices.Concat(tales, unmanaged(), interrupted()) {
 		all.row(tl.name)
 		for turn, k := range kinds {
 			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {

@@ -98,14 +98,6 @@ func (p *pods) left() (pods, volumes []client.Object) {
 	return pods, volumes
 }
 
-// leave lets everything leave the node at once.
-func (p *pods) leave() {
-	pods, volumes := p.left()
-	for _, o := range slices.Concat(pods, volumes) {
-		p.e.do(p.e.work.Delete(p.e.t.Context(), o))
-	}
-}
-
 // registers is what a kubelet does that has started: its node is there, and Ready.
 func (e *environment) registers(boot int) {
 	e.t.Helper()

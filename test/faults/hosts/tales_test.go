@@ -198,6 +198,39 @@ func interrupted() []tale {
 	return all
 }
 
+// unmanaged are the tales of hosts on whose power the Bare Metal Operator does not act, at first or for good.
+func unmanaged() []tale {
+	annotated := func(key string) settings {
+		return settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](key, "test")}
+	}
+	removed := func(key string) func(*environment) {
+		return func(e *environment) {
+			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, key) })
+		}
+	}
+	var all []tale
+	for _, u := range []struct {
+		name string
+		settings
+		end func(*environment)
+	}{
+		{"paused", annotated(bmov1alpha1.PausedAnnotation), removed(bmov1alpha1.PausedAnnotation)},
+		{"detached", annotated(bmov1alpha1.DetachedAnnotation), removed(bmov1alpha1.DetachedAnnotation)},
+		{
+			"being prepared", settings{box: func(b *box) { b.pinned = bmov1alpha1.StatePreparing }},
+			func(e *environment) { e.box.pinned = "" },
+		},
+	} {
+		all = append(all, tale{
+			name: "a host that is " + u.name + " at first", settings: u.settings, ends: "Succeeded", cycles: 1,
+			script: []cue{{in("Preparing", 1), u.end}},
+		}, tale{
+			name: "a host that stays " + u.name + ", after which the owner is asked", settings: u.settings, ends: "HandedOver", stays: true,
+		})
+	}
+	return all
+}
+
 // performance is one tale as it was told.
 type performance struct {
 	*environment
