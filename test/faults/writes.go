@@ -126,7 +126,9 @@ func (w *Writes) Client(c client.WithWatch) client.WithWatch {
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 			return w.write(scheme, "update", obj, sub, func() error { return c.SubResource(sub).Update(ctx, obj, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
 			return w.write(scheme, "patch", obj, sub, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 		},
 	})

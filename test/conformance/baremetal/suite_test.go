@@ -1,5 +1,6 @@
 // Package baremetal tests the remediation of hosts against a real API server, for both kinds of remediations: what has to be as with
-// CAPM3 (C1 to C12), what has to be stricter (N1 to N15); then every write of a power cycle, failing and as the last one before a crash.
+// CAPM3 (C1 to C12), what has to be stricter (N1 to N15). Of the faults there are samples here: every write that fails, every kill and every
+// order of events is tried in memory, in test/faults/hosts.
 //
 // The controllers run in this process, so that a test can give them a clock and kill them between two writes. Hosts and kubelets are
 // simulated. One API server plays the management cluster and all workload clusters: its resource versions then put what happens in
