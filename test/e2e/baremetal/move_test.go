@@ -77,6 +77,8 @@ func clusterIsMoved(ctx SpecContext) {
 	By("waiting until the machine is well, in its new management cluster")
 	for _, j := range travels {
 		Eventually(powered(j.carrier)).WithTimeout(2 * time.Minute).Should(BeTrue())
+		j.carrier.Mute(0)
+		j.carrier.Kubelet().Start()
 		Eventually(func() string { return j.says(ctx, target.client) }).WithTimeout(3*time.Minute).Should(BeEmpty(), "a machine that is well is not remediated")
 		Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
 		Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
@@ -134,8 +136,7 @@ func (w *world) nodesAreDeleted(ctx SpecContext) {
 func (j *journey) loseNode(ctx context.Context) {
 	GinkgoHelper()
 	j.lost, j.carrier = j.aWorker(ctx)
-	// Slowly enough to be seen on its way.
-	j.carrier.Take(simulator.Times{Boot: 10 * time.Second})
+	j.carrier.Mute(-1) // until the spec has seen the remediation in the new management cluster: it is deleted as soon as the machine is healthy
 	j.volume = &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "stays-on-" + j.lost},
 		Spec: storagev1.VolumeAttachmentSpec{

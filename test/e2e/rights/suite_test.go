@@ -32,7 +32,7 @@ import (
 	"github.com/kubemend/kubemend/test/spec"
 )
 
-const specPatience = 4 * time.Minute
+const specPatience = 8 * time.Minute
 
 // ownKinds is the folder of the CRDs that ship; others are those of OpenShift.
 var (
