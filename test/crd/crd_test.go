@@ -115,7 +115,7 @@ func expect(t *testing.T, want string) func(*unstructured.Unstructured, error) {
 			t.Fatal(err)
 		}
 		got, _ := yaml.Marshal(o.Object["spec"])
-		if wanted, _ := yaml.Marshal(spec); string(got) != string(wanted) {
+		if wanted, _ := yaml.Marshal(spec); !bytes.Equal(got, wanted) {
 			t.Errorf("has the spec\n%s\nand not\n%s", got, wanted)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -152,10 +153,8 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 	if err != nil {
 		return err
 	}
-	for _, ignored := range w.Ignore {
-		if gvk.Kind == ignored {
-			return carryOut()
-		}
+	if slices.Contains(w.Ignore, gvk.Kind) {
+		return carryOut()
 	}
 	is := Write{Verb: verb, Kind: gvk.Kind, Name: obj.GetName(), Subresource: sub}
 	counted := w.only == Write{} || w.only == is
@@ -181,6 +180,11 @@ func (w *Writes) write(scheme *runtime.Scheme, verb string, obj client.Object, s
 	if !chosen {
 		return nil
 	}
+	return w.strike()
+}
+
+// strike is what the program hears of the chosen write, which was carried out.
+func (w *Writes) strike() error {
 	w.struck = true
 	if w.fate == Crash {
 		w.crashed = true

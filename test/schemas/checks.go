@@ -93,7 +93,8 @@ func DocumentedChecks(folder string) []Row {
 		Name: "NodeHealthCheck: seed 001", Strict: true, Object: Documented(folder + "/seed-001.yaml"),
 		Becomes: specWith(bothDefaults, `"minHealthy":"51%","pauseRequests":["<pause-test-cluster>"]`,
 			`"selector":{"matchExpressions":[{"key":"node-role.kubernetes.io/worker","operator":"Exists"}]}`,
-			templateWith(`"apiVersion":"poison-pill.medik8s.io/v1alpha1","kind":"PoisonPillRemediationTemplate","name":"group-x","namespace":"openshift-operators"`)),
+			templateWith(`"apiVersion":"poison-pill.medik8s.io/v1alpha1","kind":"PoisonPillRemediationTemplate",`+
+				`"name":"group-x","namespace":"openshift-operators"`)),
 	}}
 }
 

@@ -79,7 +79,10 @@ var acceptedV1Beta1 = []accepted{
 	{"a strategy that is null", `{"strategy":null}`, `{}`},
 	{"no timeout", `{"strategy":{"retryLimit":1,"type":"Reboot"}}`, CompleteV1Beta1},
 	{"the minimum of every number", `{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`, ``},
-	{"a timeout in seconds", `{"strategy":{"retryLimit":3,"timeout":"100s","type":"Reboot"}}`, `{"strategy":{"retryLimit":3,"timeout":"1m40s","type":"Reboot"}}`},
+	{
+		"a timeout in seconds", `{"strategy":{"retryLimit":3,"timeout":"100s","type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":3,"timeout":"1m40s","type":"Reboot"}}`,
+	},
 	{
 		"a timeout with a fraction", `{"strategy":{"retryLimit":1,"timeout":"100.9s","type":"Reboot"}}`,
 		`{"strategy":{"retryLimit":1,"timeout":"1m40s","type":"Reboot"}}`,
@@ -204,7 +207,8 @@ func CompletedTemplates() []Row {
 // DocumentedTemplates are requests with the templates of the documentation of CAPM3, whose manifests are in that folder.
 func DocumentedTemplates(folder string) []Row {
 	return []Row{{
-		Name: "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for workers", Strict: true, Object: Documented(folder + "/seed-003-workers.yaml"),
+		Name:   "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for workers",
+		Strict: true, Object: Documented(folder + "/seed-003-workers.yaml"),
 		Becomes: `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
 	}, {
 		Name:   "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for control planes",
@@ -232,7 +236,8 @@ var Conversions = []Conversion{
 	},
 	{
 		"C9: with more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000,"timeout":"300s"}}`,
-		`{"strategy":{"retryLimit":2147483647,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2147483647,"timeout":"5m0s","type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":2147483647,"timeoutSeconds":300,"type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":2147483647,"timeout":"5m0s","type":"Reboot"}}`,
 	},
 	{"C9: with nothing in the spec", `{}`, `{}`, `{}`},
 }

@@ -35,7 +35,8 @@ var refusedSteps = []refusedCheck{
 		"spec.escalatingRemediations: Invalid value: EscalatingRemediation RemediationTemplate must be unique: " +
 			"found RebootTemplate default/a in more than one step"},
 	{"one template without a namespace in two steps", specWith(steps(
-		stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","name":"a"`, 1), stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","name":"a"`, 2))),
+		stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","name":"a"`, 1),
+		stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","name":"a"`, 2))),
 		"EscalatingRemediation RemediationTemplate must be unique: found RebootTemplate /a in more than one step"},
 	{"one template in all of the steps that there may be", specWith(steps(sameSteps("RebootTemplate")...)),
 		"found RebootTemplate default/a in more than one step"},

@@ -203,7 +203,8 @@ func (e *environment) settle(within time.Duration) {
 		if at.After(e.clock.Now()) {
 			e.clock.SetTime(at)
 		}
-		if e.deliver(); w != (work{}) {
+		e.deliver()
+		if w != (work{}) {
 			e.pass(w)
 		}
 	}
@@ -256,7 +257,8 @@ func byName(a, b work) bool {
 // pass makes one reconcile, and starts the program anew if it has crashed meanwhile.
 func (e *environment) pass(w work) {
 	e.t.Helper()
-	if e.passes++; e.passes == e.killBefore {
+	e.passes++
+	if e.passes == e.killBefore {
 		e.killed = true
 		e.start()
 		return

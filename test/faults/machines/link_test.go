@@ -55,7 +55,6 @@ type connection struct {
 	to                        *cluster
 	nodes                     *nodeInformer // nil while there is no connection
 	watched                   bool
-	since                     time.Time // of the cluster's nodes that the cache shows
 }
 
 // failures are the probes in a row that nobody answered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,15 +143,12 @@ func aTemplate(namespace, name string) *unstructured.Unstructured {
 
 // ownedBy adds to a machine what an API server keeps of who wrote its conditions, as far as anybody here reads it.
 func ownedBy(owner string, m *clusterv1.Machine) {
-	fields := `{"f:status":{"f:conditions":{`
-	for i, c := range m.Status.Conditions {
-		if i > 0 {
-			fields += ","
-		}
-		fields += `"k:{\"type\":\"` + c.Type + `\"}":{}`
+	conditions := make([]string, 0, len(m.Status.Conditions))
+	for _, c := range m.Status.Conditions {
+		conditions = append(conditions, `"k:{\"type\":\"`+c.Type+`\"}":{}`)
 	}
 	m.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: owner, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", Subresource: "status",
-		FieldsV1: metav1.NewFieldsV1(fields + `}}}`),
+		FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{` + strings.Join(conditions, ",") + `}}}`),
 	}}
 }
