@@ -82,7 +82,9 @@ func (r *rack) startHosts() (err error) {
 	if r.far, err = client.NewWithWatch(unlimited(r.workload.Config()), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if r.hosts, err = simulator.NewHosts(r.management.Config(), simulator.HostsOptions{Poll: time.Hour}); err != nil {
+	waits := simulator.Hurried()
+	waits.Poll = time.Hour // nobody looks at hosts that are at rest while it is measured
+	if r.hosts, err = simulator.NewHosts(r.management.Config(), simulator.HostsOptions{Waits: waits}); err != nil {
 		return err
 	}
 	playing, end := context.WithCancel(context.Background())

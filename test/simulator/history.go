@@ -4,25 +4,22 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
 // Power is what the power of a host was changed to.
-type Power string
+type Power = bmo.Power
 
-// What the power of a host can be changed to. Reset is off and on in one, so short that nobody sees the host off.
+// What the power of a host can be changed to.
 const (
-	On    Power = "on"
-	Off   Power = "off"
-	Reset Power = "reset"
+	On    = bmo.On
+	Off   = bmo.Off
+	Reset = bmo.Reset
 )
 
 // PowerChange is one change that really happened to the power of a host, whoever knows of it.
-type PowerChange struct {
-	At time.Time
-	To Power
-	// Hard tells that the operating system was not asked.
-	Hard bool
-}
+type PowerChange = bmo.Change
 
 // History is all that has happened to the power of a host, oldest first.
 type History []PowerChange

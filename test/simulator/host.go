@@ -7,76 +7,135 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
-// Host is one host with its BMC: what is really so, whatever its BareMetalHost says.
+// Host is one host with its BMC: what is really so, whatever its BareMetalHost says. What becomes of it is decided by package bmo; here it has
+// a clock, and a kubelet.
 //
-// Every knob takes effect at once, and stays as it is until it is turned again.
+// Every knob takes effect at once, stays as it is until it is turned again, and has the Bare Metal Operator look at the host. (A real one may
+// not look for hours after an error.)
 type Host struct {
 	hosts *Hosts
 	key   client.ObjectKey
 
 	// mu guards all below. Nobody who holds it waits for a kubelet or an API server.
 	mu     sync.Mutex
-	times  Times
+	model  bmo.Host
+	timer  *time.Timer
 	closed bool
 
-	// The machine. A turn is the time from one power change to the next: what was begun in one is void in another.
-	powered  bool
-	changing bool
-	turn     int
-	boots    int
-	history  History
-	carried  *Kubelet
-	comesUp  func() bool
-	mute     int
-
-	// The BMC.
-	dead        bool
-	failure     string
-	hidden      bool
-	ignoresSoft bool
-	orders      int
-
-	// The state that BMO has the host in.
-	pinned    *bmov1alpha1.ProvisioningState
-	state     bmov1alpha1.ProvisioningState
-	since     time.Time
-	clearsAll bool
+	// A turn is the time from one power change to the next: what was begun in one is void in another.
+	turn    int
+	boots   int
+	history History
+	carried *Kubelet
+	comesUp func() bool
+	mute    int
 }
 
 // Take changes how long the host takes for everything from now on.
-func (h *Host) Take(times Times) { h.set(func() { h.times = times }) }
+func (h *Host) Take(times Times) { h.set(func(m *bmo.Host) { m.Times = times }) }
 
 // Die makes the BMC accept every order and follow none, or brings it back to life.
-func (h *Host) Die(dead bool) { h.set(func() { h.dead = dead }) }
+func (h *Host) Die(dead bool) {
+	h.set(func(m *bmo.Host) { m.Faults.IgnoresOff, m.Faults.IgnoresOn = dead, dead })
+}
 
 // FailPower makes every change of power fail with this message; none fails if it is empty.
-func (h *Host) FailPower(message string) { h.set(func() { h.failure = message }) }
+func (h *Host) FailPower(message string) { h.set(func(m *bmo.Host) { m.Faults.Refuses = message }) }
 
 // HidePower makes the BMC follow orders without saying whether the power is on: what BMO says of it becomes stale.
-func (h *Host) HidePower(hidden bool) { h.set(func() { h.hidden = hidden }) }
+func (h *Host) HidePower(hidden bool) { h.set(func(m *bmo.Host) { m.Faults.Stale = hidden }) }
 
 // IgnoreSoft makes the operating system not listen when it is asked to shut down, as one that hangs.
-func (h *Host) IgnoreSoft(ignores bool) { h.set(func() { h.ignoresSoft = ignores }) }
+func (h *Host) IgnoreSoft(ignores bool) { h.set(func(m *bmo.Host) { m.Faults.IgnoresSoft = ignores }) }
+
+// Suffer changes what is wrong with the host, its BMC, Ironic and the Bare Metal Operator.
+func (h *Host) Suffer(change func(*bmo.Faults)) { h.set(func(m *bmo.Host) { change(&m.Faults) }) }
 
 // Pin keeps the host in a provisioning state, whatever is asked of it, until Unpin.
-func (h *Host) Pin(state bmov1alpha1.ProvisioningState) { h.set(func() { h.pinned = &state }) }
+func (h *Host) Pin(state bmov1alpha1.ProvisioningState) {
+	h.set(func(m *bmo.Host) { m.Pinned = &state })
+}
 
 // Unpin lets the provisioning state follow what is asked of the host.
-func (h *Host) Unpin() { h.set(func() { h.pinned = nil }) }
+func (h *Host) Unpin() { h.set(func(m *bmo.Host) { m.Pinned = nil }) }
 
 // ClearAllReboots makes BMO treat the host as up to 0.13, or as since 0.14; see HostsOptions.ClearsAllReboots.
-func (h *Host) ClearAllReboots(all bool) { h.set(func() { h.clearsAll = all }) }
+func (h *Host) ClearAllReboots(all bool) { h.set(func(m *bmo.Host) { m.ClearsAllReboots = all }) }
 
 // Mute makes the next few boots bring up no kubelet; all of them if the number is negative, none if it is zero.
-func (h *Host) Mute(boots int) { h.set(func() { h.mute = boots }) }
+func (h *Host) Mute(boots int) { h.set(func(*bmo.Host) { h.mute = boots }) }
 
-func (h *Host) set(change func()) {
+// Unplug takes the power away, and tells nobody.
+func (h *Host) Unplug() {
+	h.silence()
+	h.set(func(m *bmo.Host) { m.Press(Off, time.Now()) })
+}
+
+func (h *Host) set(change func(*bmo.Host)) {
 	h.mu.Lock()
-	change()
+	change(&h.model)
+	h.follow()
 	h.mu.Unlock()
 	h.hosts.wake(h.key)
+}
+
+// silence stops the kubelet, and waits for its last request: it is silent before anybody can see that the host is off.
+func (h *Host) silence() {
+	if kubelet := h.Kubelet(); kubelet != nil {
+		kubelet.Stop()
+	}
+}
+
+// tick lets happen what happens by itself until now.
+func (h *Host) tick(now time.Time) {
+	h.mu.Lock()
+	goesOff := h.model.GoesOff(now)
+	h.mu.Unlock()
+	if goesOff {
+		h.silence()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.model.Advance(now)
+	h.follow()
+}
+
+// reconcile makes a pass of the Bare Metal Operator over bmh.
+func (h *Host) reconcile(bmh *bmov1alpha1.BareMetalHost) bmo.Pass {
+	now := time.Now()
+	h.tick(now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pass := h.model.Reconcile(bmh, now)
+	h.follow()
+	return pass
+}
+
+// follow does what comes of a change of the model: what the host carries starts with the power and stops with it. It is called with mu held.
+func (h *Host) follow() {
+	for _, change := range h.model.Changes() {
+		h.turn++
+		h.history = append(h.history, change)
+		if h.carried != nil && change.To != Off && !change.Ramdisk {
+			h.boot()
+		}
+	}
+	if h.model.Wiped() {
+		h.wipe()
+	}
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	if next := h.model.Next(); !next.IsZero() && !h.closed {
+		h.timer = time.AfterFunc(time.Until(next), func() { h.tick(time.Now()) })
+	}
 }
 
 // Carry puts a kubelet on the host's disk. It starts when the host boots, which is now if the power is on, and stops
@@ -87,7 +146,7 @@ func (h *Host) carry(kubelet *Kubelet, comesUp func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.carried, h.comesUp = kubelet, comesUp
-	if h.powered {
+	if h.model.Powered() {
 		h.boot()
 	}
 }
@@ -106,14 +165,14 @@ func (h *Host) Kubelet() *Kubelet {
 func (h *Host) Powered() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.powered
+	return h.model.Powered()
 }
 
 // Orders is how often the BMC was asked to change the power, followed or not.
 func (h *Host) Orders() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.orders
+	return h.model.Orders()
 }
 
 // Boots is how often the host booted what it carries.
@@ -130,65 +189,6 @@ func (h *Host) History() History {
 	return slices.Clone(h.history)
 }
 
-// order asks the BMC to change the power, and returns what it says against it. It is called with mu held.
-func (h *Host) order(to Power, hard bool) (failure string) {
-	h.orders++
-	switch {
-	case h.failure != "":
-		return h.failure
-	case to == Off && !hard && h.ignoresSoft:
-		return "the host did not shut down in time"
-	case h.dead, h.changing, to == On && h.powered, to == Off && !h.powered:
-		return ""
-	}
-	h.changing = true
-	takes := map[Power]time.Duration{On: h.times.PowerOn, Off: h.times.PowerOff, Reset: h.times.PowerOff + h.times.PowerOn}
-	time.AfterFunc(takes[to], func() { h.settle(to, hard) })
-	return ""
-}
-
-// settle is when the BMC has done as it was told. BMO asks for that, but of a reset there is nothing to see.
-func (h *Host) settle(to Power, hard bool) {
-	h.mu.Lock()
-	died := h.closed || h.dead
-	if died {
-		h.changing = false
-	}
-	h.mu.Unlock()
-	if died {
-		return
-	}
-	h.changePower(to, hard)
-	h.mu.Lock()
-	h.changing = false
-	h.mu.Unlock()
-	if to != Reset {
-		h.hosts.wake(h.key)
-	}
-}
-
-// Unplug takes the power away for a moment, and tells nobody: BMO finds the host off when it looks the next time.
-func (h *Host) Unplug() { h.changePower(Off, true) }
-
-// changePower changes the power in fact. The kubelet is silent before anybody can see that the host is off.
-func (h *Host) changePower(to Power, hard bool) {
-	h.mu.Lock()
-	h.turn++
-	kubelet := h.carried
-	h.mu.Unlock()
-	if to != On && kubelet != nil {
-		kubelet.Stop()
-	}
-
-	h.mu.Lock()
-	h.powered = to != Off
-	h.history = append(h.history, PowerChange{At: time.Now(), To: to, Hard: hard})
-	if h.powered && h.carried != nil {
-		h.boot()
-	}
-	h.mu.Unlock()
-}
-
 // boot starts what the host carries, after as long as that takes. It is called with mu held.
 func (h *Host) boot() {
 	h.boots++
@@ -197,10 +197,10 @@ func (h *Host) boot() {
 		return
 	}
 	kubelet, turn := h.carried, h.turn
-	time.AfterFunc(h.times.Boot, func() {
+	time.AfterFunc(h.model.Times.Boot, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !h.closed && h.powered && h.turn == turn && h.carried == kubelet && h.comesUp() {
+		if !h.closed && h.model.Powered() && h.turn == turn && h.carried == kubelet && h.comesUp() {
 			kubelet.Start()
 		}
 	})
@@ -218,6 +218,9 @@ func (h *Host) wipe() {
 func (h *Host) shut() {
 	h.mu.Lock()
 	h.closed = true
+	if h.timer != nil {
+		h.timer.Stop()
+	}
 	kubelet := h.carried
 	h.mu.Unlock()
 	if kubelet != nil {

@@ -14,25 +14,27 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
-const (
-	defaultPoll  = time.Minute
-	defaultRetry = time.Second
-	defaultPace  = 100 * time.Millisecond
-
-	// newsRoom is how much news about hosts may wait to be looked at before who brings more has to wait.
-	newsRoom = 10_000
-)
+// newsRoom is how much news about hosts may wait to be looked at before who brings more has to wait.
+const newsRoom = 10_000
 
 // Times are how long a host takes. What takes no time is done at once.
-type Times struct {
-	PowerOff, PowerOn time.Duration
-	// Boot is from when the power is on until the kubelet starts.
-	Boot time.Duration
-	// Inspecting, Provisioning and Deprovisioning are how long the host stays in these states. One that takes no time
-	// is passed without being seen.
-	Inspecting, Provisioning, Deprovisioning time.Duration
+type Times = bmo.Times
+
+// Waits are how long the Bare Metal Operator and Ironic wait before they look again.
+type Waits = bmo.Waits
+
+// Hurried are waits in the proportions of the real ones, so that a suite need not wait for minutes. A story that depends on how slow they are
+// has the real ones, and a clock of its own: see test/faults/hosts.
+func Hurried() Waits {
+	return Waits{
+		Poll: time.Minute, Error: time.Second, Short: 50 * time.Millisecond, Long: 200 * time.Millisecond, NotReady: 500 * time.Millisecond,
+		Credentials: 500 * time.Millisecond, Detached: 10 * time.Minute, Serviced: time.Second, Sync: time.Second, Recovery: 5 * time.Second,
+		Change: 2 * time.Second, Soft: 3 * time.Second,
+	}
 }
 
 // HostsOptions are the knobs of all hosts together; the zero value is BMO 0.14 with hosts that answer at once.
@@ -41,14 +43,8 @@ type HostsOptions struct {
 	Namespace string
 	// Times are those of every host that was not told others.
 	Times Times
-	// Poll is how often a host is looked at that nothing was told about; a minute if zero, as BMO does.
-	Poll time.Duration
-	// Retry is how long is waited after the first error; every further error doubles it. A second if zero; BMO takes a
-	// minute or two.
-	Retry time.Duration
-	// Pace is how long BMO waits until it asks again a BMC that has done nothing, or reboots again a host that may not
-	// be switched off; a tenth of a second if zero, where BMO takes seconds.
-	Pace time.Duration
+	// Waits are those of BMO and Ironic; Hurried if zero.
+	Waits Waits
 	// ClearsAllReboots makes inspecting, provisioning and deprovisioning delete every reboot annotation, as BMO does up
 	// to 0.13. Since 0.14 they delete the one without a suffix alone.
 	ClearsAllReboots bool
@@ -57,14 +53,8 @@ type HostsOptions struct {
 }
 
 func (o *HostsOptions) complete() {
-	if o.Poll == 0 {
-		o.Poll = defaultPoll
-	}
-	if o.Retry == 0 {
-		o.Retry = defaultRetry
-	}
-	if o.Pace == 0 {
-		o.Pace = defaultPace
+	if o.Waits == (Waits{}) {
+		o.Waits = Hurried()
 	}
 }
 
@@ -111,7 +101,7 @@ func newHosts(management *rest.Config, o HostsOptions, in *hall) (*Hosts, error)
 		closed:  make(chan struct{}),
 		hall:    in,
 	}
-	if err := (&operator{Hosts: h, client: manager.GetClient(), live: manager.GetAPIReader()}).setUp(manager); err != nil {
+	if err := (&operator{Hosts: h, client: manager.GetClient()}).setUp(manager); err != nil {
 		return nil, err
 	}
 	in.mu.Lock()
@@ -149,7 +139,9 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known[key] == nil {
-		h.known[key] = &Host{hosts: h, key: key, times: h.options.Times, clearsAll: h.options.ClearsAllReboots}
+		h.known[key] = &Host{hosts: h, key: key, model: bmo.Host{
+			Waits: h.options.Waits, Times: h.options.Times, ClearsAllReboots: h.options.ClearsAllReboots,
+		}}
 	}
 	return h.known[key]
 }

@@ -22,12 +22,14 @@ func TestADeadBMCFollowsNoOrder(t *testing.T) {
 	s.Eventually(s.Orders).Should(BeNumerically(">", orders+1), "it is asked again")
 	s.Expect(s.Powered()).To(BeTrue())
 	s.Expect(s.bmh(s).Status.PoweredOn).To(BeTrue())
-	s.Expect(s.bmh(s).Status.ErrorType).To(BeEmpty(), "it has not said no")
+	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
+		g.Expect(bmh.Status.ErrorType).To(Equal(bmov1alpha1.PowerManagementError), "Ironic has waited for it in vain")
+	})
 	s.Die(false)
 	s.told(false)
 }
 
-func TestAFailureIsToldCountedAndClearedBySuccess(t *testing.T) {
+func TestAFailureIsToldAndCountedAndClearedBySuccess(t *testing.T) {
 	t.Parallel()
 	s := newRack(t, "failing", quick).add("host", builders.Deployed)
 	s.FailPower("no power for you")
@@ -52,13 +54,13 @@ func TestAFailureIsToldCountedAndClearedBySuccess(t *testing.T) {
 		g.Expect(bmh.Status.OperationalStatus).To(Equal(bmov1alpha1.OperationalStatusOK))
 		g.Expect(bmh.Status.ErrorType).To(BeEmpty())
 		g.Expect(bmh.Status.ErrorMessage).To(BeEmpty())
-		g.Expect(bmh.Status.ErrorCount).To(BeZero())
+		g.Expect(bmh.Status.ErrorCount).NotTo(BeZero(), "it is not counted back: from now on the host is switched off the hard way")
 	})
 }
 
 func TestABackOffEndsWhenAnnotationsChange(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "backoff", simulator.HostsOptions{Retry: time.Hour}).add("host", builders.Deployed)
+	s := newRack(t, "backoff", simulator.HostsOptions{Waits: waits(time.Hour)}).add("host", builders.Deployed)
 	s.FailPower("not now")
 	s.annotate(suffixed, hard)
 	counted := func(n int) {

@@ -23,7 +23,14 @@ const (
 )
 
 // quick makes every wait of BMO short.
-var quick = simulator.HostsOptions{Retry: 10 * time.Millisecond, Pace: 10 * time.Millisecond}
+var quick = simulator.HostsOptions{Waits: waits(10 * time.Millisecond)}
+
+// waits are short ones, but for those after an error.
+func waits(afterErrors time.Duration) simulator.Waits {
+	w := simulator.Hurried()
+	w.Short, w.Error, w.Sync, w.Change, w.Soft = 10*time.Millisecond, afterErrors, 50*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond
+	return w
+}
 
 // rack is a namespace with hosts.
 type rack struct {
@@ -213,7 +220,7 @@ func TestPowerTakesItsTime(t *testing.T) {
 func TestWhatNobodyTellsIsFoundOutByLooking(t *testing.T) {
 	t.Parallel()
 	o := quick
-	o.Poll = 50 * time.Millisecond
+	o.Waits.Poll = 50 * time.Millisecond
 	s := newRack(t, "unplugged", o).add("host", builders.Deployed)
 	s.Unplug()
 	s.Eventually(s.Powered).Should(BeTrue(), "it is asked to be online")
@@ -312,7 +319,8 @@ func TestADeletedHostIsSwitchedOffAndGoes(t *testing.T) {
 	}{
 		"in-service":                       {},
 		"with-a-dead-bmc":                  {dead: true, powered: true},
-		"detached":                         {detached: "true", stays: true, powered: true},
+		"detached":                         {detached: "true", powered: true},
+		"detached-and-to-be-kept":          {detached: `{"deleteAction":"delay"}`, stays: true, powered: true},
 		"detached-and-to-be-deleted-as-is": {detached: `{"deleteAction":"delete"}`, powered: true},
 	} {
 		t.Run(name, func(*testing.T) {

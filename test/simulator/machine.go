@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
 // machineWorkers is how many machines are provisioned at the same time: a rack of hosts does not queue up.
@@ -148,7 +150,7 @@ func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unst
 		return lodging{}, err
 	}
 	return lodging{
-		ready: deployed(bmh.Status.Provisioning.State),
+		ready: bmo.Deployed(bmh.Status.Provisioning.State),
 		name:  bmh.Name,
 		host:  p.pool.hosts.Host(client.ObjectKeyFromObject(bmh)),
 	}, nil

@@ -45,7 +45,7 @@ func (e *environment) run(over func(*environment) bool) {
 			now.do(e)
 			continue
 		}
-		if len(e.script) == 0 && !e.writes.Crashed() && e.last == nil && e.box.order == "" && over(e) {
+		if len(e.script) == 0 && !e.writes.Crashed() && e.last == nil && !e.box.busy() && over(e) {
 			e.lasts()
 			return
 		}
@@ -153,7 +153,7 @@ func (e *environment) story() string {
 		fmt.Fprintf(&text, "remediation %v %v\n%+v\n", rem.GetFinalizers(), rem.GetAnnotations(), reportOf(rem))
 	}
 	if h := e.host(); h != nil {
-		fmt.Fprintf(&text, "host %v on %t %+v, really %t %v\n", h.Annotations, h.Status.PoweredOn, h.Status.ErrorMessage, e.box.powered, e.box.history)
+		fmt.Fprintf(&text, "host %v on %t %+v, really %t %v\n", h.Annotations, h.Status.PoweredOn, h.Status.ErrorMessage, e.box.model.Powered(), e.box.history)
 	}
 	if n := e.node(); n != nil {
 		fmt.Fprintf(&text, "node %v %v %v\n", n.Annotations, n.Spec.Taints, ready(n))

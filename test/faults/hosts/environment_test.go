@@ -40,7 +40,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
-	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
 var (
@@ -168,7 +168,8 @@ func newEnvironment(t *testing.T, k kind, as settings) *environment {
 	e.management = newServer(scheme, mapper, objects...)
 	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
 	e.work = newServer(scheme, mapper, e.named(beside))
-	e.box = &box{e: e, powered: true, ignores: map[simulator.Power]bool{}}
+	e.box = &box{e: e, model: bmo.Host{Waits: bmo.Real(), Times: bmo.Times{PowerOff: takesPower, PowerOn: takesPower}}}
+	e.box.model.Install(true, noon)
 	e.pods = &pods{e: e}
 	if !as.noNode {
 		e.box.start()
@@ -262,7 +263,7 @@ func (e *environment) fork(as settings) *environment {
 	b, p := *e.box, *e.pods
 	f.box, f.pods = &b, &p
 	f.box.e, f.pods.e = f, f
-	f.box.ignores, f.box.history = maps.Clone(b.ignores), slices.Clone(b.history)
+	f.box.history = slices.Clone(b.history)
 	f.management.after, f.work.after = f.check, f.check
 	f.start()
 	f.seen, f.due = e.seen, e.due
@@ -303,7 +304,7 @@ func (s site) Watch(context.Context, client.ObjectKey, clustercache.Watcher) err
 
 // unreachable reports whether kubemend cannot reach the workload cluster.
 func (e *environment) unreachable() bool {
-	return e.pods.unreachable || e.as.apiServer && !e.box.powered
+	return e.pods.unreachable || e.as.apiServer && !e.box.model.Powered()
 }
 
 // do fails the test if something failed that is no part of it.

@@ -14,7 +14,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/test/faults"
-	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // interruption is something that happens to a remediation at a standstill.
@@ -130,8 +129,8 @@ type event struct {
 
 // The events of a power cycle. Until the first ones come, the host ignores its orders and nothing leaves the node.
 var (
-	goesOff   = event{name: "the host goes off", do: func(e *environment) { e.box.ignores[simulator.Off] = false }}
-	goesOn    = event{name: "it comes on", do: func(e *environment) { e.box.ignores[simulator.On] = false }}
+	goesOff   = event{name: "the host goes off", do: func(e *environment) { e.box.model.Faults.IgnoresOff = false }}
+	goesOn    = event{name: "it comes on", do: func(e *environment) { e.box.model.Faults.IgnoresOn = false }}
 	podsLeave = event{name: "the pods leave", do: func(e *environment) { e.pods.stuck = false }}
 	restarts  = event{name: "the manager restarts", do: killed}
 	pauses    = event{name: "a pause begins", do: func(e *environment) { e.pause(true) }}
@@ -247,7 +246,7 @@ func playInOrder(t *testing.T, k kind, order []event) {
 		leave = leave && ev.name != podsLeave.name
 	}
 	e := newEnvironment(t, k, settings{mayRecycle: mayRecycle, box: func(b *box) {
-		b.ignores[simulator.Off], b.ignores[simulator.On], b.e.pods.stuck = true, true, !leave
+		b.model.Faults.IgnoresOff, b.model.Faults.IgnoresOn, b.e.pods.stuck = true, true, !leave
 	}})
 	e.label = strings.Join(names, ", ")
 	for _, ev := range order {

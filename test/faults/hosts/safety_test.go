@@ -15,7 +15,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/test/simulator"
+	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
 // safety is what has to be remembered to see whether something was unsafe.
@@ -34,7 +34,7 @@ func (e *environment) check(at place) {
 		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
 	}
 	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
-	if safe := h != nil && heldOff(h) && !e.box.powered; (isFenced && !e.safety.fenced || isGone) && !safe {
+	if safe := h != nil && heldOff(h) && !e.box.model.Powered(); (isFenced && !e.safety.fenced || isGone) && !safe {
 		e.fault("the node was fenced while its host was on, or not held off")
 	}
 	e.safety.fenced = isFenced
@@ -45,7 +45,7 @@ func (e *environment) check(at place) {
 		e.fault("the remediation reports that it was stopped, on which somebody else begins, and still holds its host")
 	}
 	if holds := h != nil && heldOff(h); holds != e.safety.held {
-		e.safety.held, e.safety.wasOn = holds, e.box.powered
+		e.safety.held, e.safety.wasOn = holds, e.box.model.Powered()
 	}
 	if e.as.remembers && e.safety.held && e.safety.wasOn && memoryOf(e.remediation()).WasOff {
 		e.fault("it was forgotten that the host was on when it was asked")
@@ -80,7 +80,7 @@ func (e *environment) kept() bool {
 func (e *environment) cycles() int {
 	cycles := 0
 	for _, to := range e.box.history {
-		if to != simulator.On {
+		if to != bmo.On {
 			cycles++
 		}
 	}
@@ -114,7 +114,7 @@ type outcome struct {
 	Attempt    int
 	Reported   report
 	Host       []string // the keys of its annotations
-	Power      []simulator.Power
+	Power      []bmo.Power
 	Powered    bool
 	Node       map[string]string // its labels and annotations; nil if there is none
 	Ready      corev1.ConditionStatus
@@ -125,7 +125,7 @@ type outcome struct {
 }
 
 func (e *environment) outcome() outcome {
-	o := outcome{Power: e.box.history, Powered: e.box.powered, Conditions: map[string]string{}, Orphans: e.orphans()}
+	o := outcome{Power: e.box.history, Powered: e.box.model.Powered(), Conditions: map[string]string{}, Orphans: e.orphans()}
 	if rem := e.remediation(); rem == nil {
 		o.Gone = true
 	} else {

@@ -12,7 +12,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
-	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // tale is a remediation from start to end.
@@ -51,7 +50,7 @@ var standstills = []standstill{
 		ends: "Succeeded", cycles: 1,
 	},
 	{
-		state: "PoweringOff", attempt: 1, settings: settings{box: func(b *box) { b.ignores[simulator.Off] = true }},
+		state: "PoweringOff", attempt: 1, settings: settings{box: func(b *box) { b.model.Faults.IgnoresOff = true }},
 		resume: revived, ends: "Succeeded", cycles: 1,
 	},
 	{
@@ -59,17 +58,17 @@ var standstills = []standstill{
 		resume: func(e *environment) { e.pods.stuck = false }, ends: "Succeeded", cycles: 1,
 	},
 	{
-		state: "PoweringOn", attempt: 1, settings: settings{box: func(b *box) { b.ignores[simulator.On] = true }},
+		state: "PoweringOn", attempt: 1, settings: settings{box: func(b *box) { b.model.Faults.IgnoresOn = true }},
 		resume: revived, ends: "Succeeded", cycles: 1,
 	},
 	{
-		state: "Rebooting", attempt: 1, settings: settings{host: builders.NeverOff, box: func(b *box) { b.failure = "no route to the BMC" }},
+		state: "Rebooting", attempt: 1, settings: settings{host: builders.NeverOff, box: func(b *box) { b.model.Faults.NotReady = true }},
 		resume: revived, ends: "Succeeded", cycles: 1,
 	},
 	{
 		state: "Booting", attempt: 1, settings: settings{box: mute(-1)},
 		resume: func(e *environment) {
-			if e.box.powered && !e.box.runs {
+			if e.box.model.Powered() && !e.box.runs {
 				e.box.start()
 			}
 		},
@@ -127,7 +126,7 @@ var tales = []tale{
 		ends: "HandedOver", cycles: 2, stays: true,
 	},
 	{
-		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.failure = "no route to the BMC" }},
+		name: "a BMC that fails, after which the owner is asked", settings: settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }},
 		ends: "HandedOver", stays: true,
 	},
 	{
@@ -217,8 +216,8 @@ func unmanaged() []tale {
 		{"paused", annotated(bmov1alpha1.PausedAnnotation), removed(bmov1alpha1.PausedAnnotation)},
 		{"detached", annotated(bmov1alpha1.DetachedAnnotation), removed(bmov1alpha1.DetachedAnnotation)},
 		{
-			"being prepared", settings{box: func(b *box) { b.pinned = bmov1alpha1.StatePreparing }},
-			func(e *environment) { e.box.pinned = "" },
+			"being prepared", settings{box: func(b *box) { b.pin(bmov1alpha1.StatePreparing) }},
+			func(e *environment) { e.box.pin("") },
 		},
 	} {
 		all = append(all, tale{

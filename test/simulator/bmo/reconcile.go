@@ -1,0 +1,280 @@
+package bmo
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// Pass is what came of one pass of BMO over its host.
+type Pass struct {
+	// Object says that the metadata of the BareMetalHost has changed, and Status that its status has. BMO writes them by two whole updates,
+	// the metadata first. If neither is said nothing is written, whatever was changed in memory.
+	Object, Status bool
+	// Again says that BMO looks again at once, After when it does else; never by itself if that is zero.
+	Again bool
+	After time.Duration
+	// Failed says that nothing is written, and that BMO looks again after a while that grows with each failure.
+	Failed bool
+	// Event is the error that BMO tells by an event; empty if it tells none.
+	Event bmov1alpha1.ErrorType
+}
+
+var (
+	rests = Pass{}
+	again = Pass{Again: true}
+	saves = Pass{Status: true, Again: true}
+)
+
+func after(d time.Duration) Pass { return Pass{After: d, Again: d == 0} }
+
+// saving is p with the status written.
+func (p Pass) saving(dirty bool) Pass {
+	p.Status = p.Status || dirty
+	return p
+}
+
+// pass is one pass while it is made.
+type pass struct {
+	*Host
+	bmh *bmov1alpha1.BareMetalHost
+	now time.Time
+	// asked says that Ironic was asked for something that changes the host.
+	asked bool
+}
+
+// Reconcile makes a pass of BMO over bmh, which is as the API server has it, and changes it as BMO would write it. (bmh Reconcile)
+func (h *Host) Reconcile(bmh *bmov1alpha1.BareMetalHost, now time.Time) Pass {
+	h.Advance(now)
+	if h.Faults.Stopped {
+		return rests
+	}
+	if _, paused := bmh.Annotations[bmov1alpha1.PausedAnnotation]; paused {
+		return rests
+	}
+	p := &pass{Host: h, bmh: bmh, now: now}
+	done := p.reconcile()
+	if p.asked && h.Faults.Crashes {
+		h.Faults.Crashes, h.Faults.Stopped = false, true
+		return rests
+	}
+	if done.Failed {
+		done.After = min(firstRetry<<min(h.failures, 20), lastRetry)
+		h.failures++
+		return done
+	}
+	h.failures = 0
+	if done.Status {
+		at := metav1.NewTime(now)
+		bmh.Status.LastUpdated = &at
+	}
+	return done
+}
+
+func (p *pass) reconcile() Pass {
+	if done, ends := p.restore(); ends {
+		return done
+	}
+	if p.bmh.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(p.bmh, bmov1alpha1.BareMetalHostFinalizer) {
+		return Pass{Object: true, Again: true}
+	}
+	credentials := true
+	if state := p.state(); p.Faults.Credentials == Missing && state != bmov1alpha1.StateNone && state != bmov1alpha1.StateUnmanaged {
+		if p.bmh.DeletionTimestamp.IsZero() {
+			// The error is counted, and the status written, with each look; nothing else is done. (bmh credentialsErrorResult)
+			p.record(bmov1alpha1.RegistrationError, "The BMC secret does not exist")
+			return Pass{Status: true, After: p.Waits.Credentials, Event: bmov1alpha1.RegistrationError}
+		}
+		credentials = false
+	}
+	if p.Faults.NotReady {
+		return after(p.Waits.NotReady) // nothing is written, so that nobody can tell (bmh Reconcile, ErrNotReady)
+	}
+	if p.Faults.Errors {
+		return Pass{Failed: true}
+	}
+	done := p.advance(credentials)
+	if !done.Object && p.conditions() {
+		done.Status = true
+	}
+	return done
+}
+
+// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. Whoever paused the
+// host wrote it down. (bmh reconcileHostData)
+func (p *pass) restore() (Pass, bool) {
+	kept, has := p.bmh.Annotations[bmov1alpha1.StatusAnnotation]
+	switch {
+	case !has:
+		return Pass{}, false
+	case p.bmh.Status.LastUpdated.IsZero() && json.Unmarshal([]byte(kept), &p.bmh.Status) == nil:
+		return saves, true
+	}
+	delete(p.bmh.Annotations, bmov1alpha1.StatusAnnotation)
+	return Pass{Object: true, Again: true}, true
+}
+
+func (p *pass) state() bmov1alpha1.ProvisioningState { return p.bmh.Status.Provisioning.State }
+
+// advance is the state machine. (hsm ReconcileState)
+func (p *pass) advance(credentials bool) Pass {
+	if p.Pinned != nil && p.state() != *p.Pinned {
+		p.bmh.Status.Provisioning.State = *p.Pinned
+		p.status(bmov1alpha1.OperationalStatusOK)
+		return saves
+	}
+	if p.Pinned != nil && !slices.Contains(mayBeDetached, p.state()) {
+		return rests
+	}
+	if p.beginsToDelete() {
+		return saves
+	}
+	if done, ends := p.detach(); ends {
+		return done
+	}
+	if credentials {
+		if done, ends := p.register(); ends {
+			return done
+		}
+	}
+	switch p.state() {
+	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
+		return p.steady()
+	case bmov1alpha1.StateAvailable, bmov1alpha1.StateReady:
+		if next := p.stateAsked(); next != p.state() && p.Pinned == nil {
+			return p.enters(next)
+		}
+		return p.managePower()
+	case bmov1alpha1.StatePoweringOffBeforeDelete:
+		return p.powerOffBeforeDelete()
+	case bmov1alpha1.StateDeleting:
+		return p.delete()
+	}
+	return p.work()
+}
+
+func (p *pass) enters(state bmov1alpha1.ProvisioningState) Pass {
+	p.bmh.Status.Provisioning.State = state
+	return saves
+}
+
+// status sets the operational status, and reports whether it was another.
+func (p *pass) status(is bmov1alpha1.OperationalStatus) bool {
+	was := p.bmh.Status.OperationalStatus
+	p.bmh.Status.OperationalStatus = is
+	return was != is
+}
+
+// record notes an error. (bmh setErrorMessage)
+func (p *pass) record(kind bmov1alpha1.ErrorType, message string) {
+	p.bmh.Status.OperationalStatus = bmov1alpha1.OperationalStatusError
+	p.bmh.Status.ErrorType, p.bmh.Status.ErrorMessage = kind, message
+	p.bmh.Status.ErrorCount++
+}
+
+// failed ends a pass with an error that is noted, and told. (bmh recordActionFailure)
+func (p *pass) failed(kind bmov1alpha1.ErrorType, message string) Pass {
+	p.record(kind, message)
+	wait := p.Waits.Error << (min(p.bmh.Status.ErrorCount, errorsCounted) - 1)
+	return Pass{Status: true, After: wait, Event: kind}
+}
+
+// clear takes an error back, and leaves how often there was one. (bmh clearErrorWithStatus)
+func (p *pass) clear(status bmov1alpha1.OperationalStatus) bool {
+	s := &p.bmh.Status
+	dirty := p.status(status)
+	dirty = dirty || s.ErrorType != "" || s.ErrorMessage != ""
+	s.ErrorType, s.ErrorMessage = "", ""
+	return dirty
+}
+
+func (p *pass) cleared() bool { return p.clear(bmov1alpha1.OperationalStatusOK) }
+
+// conditions computes Manageable, and reports whether it is another. (bmh computeConditions)
+func (p *pass) conditions() bool {
+	if p.NoConditions {
+		return false
+	}
+	c := metav1.Condition{
+		Type: bmov1alpha1.ManageableCondition, Status: metav1.ConditionTrue, Reason: bmov1alpha1.ManageableReason,
+		LastTransitionTime: metav1.NewTime(p.now),
+	}
+	checked := p.bmh.Status.OperationalStatus != bmov1alpha1.OperationalStatusDetached
+	switch p.state() {
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged:
+		c.Status, c.Reason, checked = metav1.ConditionFalse, bmov1alpha1.NotManagedReason, false
+	case bmov1alpha1.StateRegistering:
+		c.Status, c.Reason, checked = metav1.ConditionFalse, bmov1alpha1.RegisteringReason, false
+	case bmov1alpha1.StateDeleting:
+		checked = false
+	}
+	if checked && p.node.fault {
+		c.Status, c.Reason = metav1.ConditionFalse, bmov1alpha1.PowerFailureReason
+	}
+	return meta.SetStatusCondition(&p.bmh.Status.Conditions, c)
+}
+
+// mayBeDetached are the states in which a host may be detached without force: those in which nothing is under way. (hsm checkDetachedHost)
+var mayBeDetached = []bmov1alpha1.ProvisioningState{
+	bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned, bmov1alpha1.StateReady, bmov1alpha1.StateAvailable,
+}
+
+func (p *pass) detachedBy() (arguments bmov1alpha1.DetachedAnnotationArguments, is bool) {
+	value, is := p.bmh.Annotations[bmov1alpha1.DetachedAnnotation]
+	_ = json.Unmarshal([]byte(value), &arguments) // any other value asks for nothing special
+	return arguments, is
+}
+
+// detach has Ironic forget a host that is detached, or takes it back. (hsm checkDetachedHost, bmh detachHost)
+func (p *pass) detach() (Pass, bool) {
+	arguments, asked := p.detachedBy()
+	state := p.state()
+	if asked && state != bmov1alpha1.StateDeleting && (slices.Contains(mayBeDetached, state) || arguments.Force) {
+		p.node = node{}
+		return after(p.Waits.Detached).saving(p.status(bmov1alpha1.OperationalStatusDetached)), true
+	}
+	if p.bmh.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
+		back := bmov1alpha1.OperationalStatusOK
+		if p.bmh.Status.ErrorType != "" {
+			back = bmov1alpha1.OperationalStatusError
+		}
+		p.status(back)
+		return saves, true
+	}
+	return Pass{}, false
+}
+
+// register makes sure that Ironic knows the host, and can talk to its BMC. (hsm ensureRegistered, bmh registerHost, ironic register.go)
+func (p *pass) register() (Pass, bool) {
+	switch p.state() {
+	case bmov1alpha1.StateNone, bmov1alpha1.StateUnmanaged, bmov1alpha1.StateDeleting:
+		return Pass{}, false
+	}
+	if p.Faults.Credentials == Wrong {
+		return p.failed(bmov1alpha1.RegistrationError, "Failed to get the power state: the BMC refuses the credentials"), true
+	}
+	n := &p.node
+	if !n.known {
+		switch {
+		case n.verified.IsZero():
+			n.verified = p.now.Add(p.Times.Registering)
+			return after(p.Waits.Short).saving(p.cleared()), true
+		case p.now.Before(n.verified):
+			return after(p.Waits.Short), true
+		case p.Faults.Unreachable:
+			n.verified = time.Time{}
+			return p.failed(bmov1alpha1.RegistrationError, "Failed to get the power state: the BMC does not answer"), true
+		}
+		*n = node{known: true, power: powerOf(p.hardware.on), synced: p.now}
+	}
+	if p.bmh.Status.ErrorType == bmov1alpha1.RegistrationError {
+		p.cleared()
+		return saves, true
+	}
+	return Pass{}, false
+}
