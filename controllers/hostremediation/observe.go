@@ -102,6 +102,9 @@ func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
 	if err := r.observeHost(ctx, w); err != nil {
 		return false, err
 	}
+	if err := r.observeDeletion(ctx, w); err != nil {
+		return false, err
+	}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	r.observeTurn(ctx, w)
@@ -170,6 +173,25 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 		return nil
 	}
 	return r.observeCluster(ctx, w, client.ObjectKey{Namespace: namespace, Name: cluster})
+}
+
+// observeDeletion reads the machine past the cache if its host is switched off: who deletes a machine does that, and the cache of hosts may show
+// it before that of machines shows why. The remediation would fail for the host, and warn of that, where it only ends.
+func (r *Reconciler) observeDeletion(ctx context.Context, w *world) error {
+	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.power.Wanted || w.record.State.Final() {
+		return nil
+	}
+	m, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(w.machine)
+	err := r.Live.Get(ctx, key, m)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("read machine %s: %w", key, err)
+	case err != nil || m.UID != w.machine.UID:
+		w.machine = nil
+	default:
+		w.machine = m
+	}
+	return nil
 }
 
 func (r *Reconciler) observeCluster(ctx context.Context, w *world, key client.ObjectKey) error {

@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -120,6 +123,30 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 				t.Errorf("in %s, want PoweringOff", got.Step)
 			}
 		})
+	}
+}
+
+func TestAHostThatIsSwitchedOffBecauseItsMachineIsDeletedFailsNothingAlsoIfTheCacheShowsTheHostFirst(t *testing.T) {
+	k := rackOf(t)
+	gomock.InOrder(k.holdsOff(), k.releases())
+	k.pass()
+	m := k.machine(t.Context())
+	m.Finalizers = []string{clusterv1.MachineFinalizer}
+	if err := errors.Join(k.client.Update(t.Context(), m), k.client.Delete(t.Context(), m)); err != nil {
+		t.Fatal(err)
+	}
+	k.host.Spec.Online = false
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, into, opts...)
+			if _, machine := into.(*clusterv1.Machine); machine {
+				into.SetDeletionTimestamp(nil) // the cache of machines lags
+			}
+			return err
+		},
+	})
+	if status := k.pass(); status.Step != string(powercycle.Ended) {
+		t.Errorf("in %s: %q, want Ended", status.Step, status.Message)
 	}
 }
 
