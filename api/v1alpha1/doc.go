@@ -46,6 +46,11 @@ const (
 	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
 	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
+
+	// ReceiptForAnnotation on a BareMetalHost says for which remediation BMO was asked to show that it has read the hardware, as UID/time, with
+	// the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO removes from a
+	// host that is held off once it has read its power.
+	ReceiptForAnnotation = "kubemend.io/receipt-for"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the

@@ -51,6 +51,7 @@ type Wake func(cluster client.ObjectKey, node string)
 // v1.28, which knows no such taint, or where the manager is told to. No pod and no volume is touched: Kubernetes does that, once the node is
 // fenced.
 // +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=get
 // +kubebuilder:rbac:groups=core,resources=pods,roleName=kubemend-workload-fencer,verbs=list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,roleName=kubemend-workload-fencer,verbs=list;watch
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,9 @@ type Seen struct {
 	// Ready is the status of the condition Ready, Unknown if there is no such condition, and ReadySince when it became that.
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
+	// Sign is the last sign of life of its kubelet, by the clock of the node: when it has renewed its lease, posted its condition Ready, or
+	// become Ready. Zero if there is none.
+	Sign time.Time
 
 	// Fenced says that the workload is made to move, by whomever: by a taint, or because the node is being deleted.
 	Fenced bool
@@ -120,7 +124,11 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 	}
 	seen := Seen{Presence: Absent}
 	if err == nil {
-		if seen = seenOf(node, by); !seen.Fenced {
+		seen = seenOf(node, by)
+		if seen.Sign, err = lastSign(ctx, live, seen); err != nil {
+			return Seen{}, err
+		}
+		if !seen.Fenced {
 			return seen, nil
 		}
 	}
@@ -130,6 +138,21 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 	}
 	seen.Drained, seen.Left, seen.Count = len(left) == 0, firstFew(left), len(left)
 	return seen, nil
+}
+
+// lastSign is the last sign of life of a node's kubelet. It renews its lease every ten seconds (Kubernetes, "Node heartbeats"), and posts its
+// conditions every five minutes if they do not change. A lease that must not be read, or is not there, says nothing.
+func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, error) {
+	sign := seen.Sign
+	lease := &coordinationv1.Lease{}
+	err := live.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: seen.Node.Name}, lease)
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+		return time.Time{}, fmt.Errorf("read its lease: %w", err)
+	}
+	if at := lease.Spec.RenewTime; err == nil && at != nil && at.After(sign) {
+		sign = at.Time
+	}
+	return sign, nil
 }
 
 // seenOf is all that a node itself says.
@@ -142,7 +165,10 @@ func seenOf(node *corev1.Node, by Owner) Seen {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			seen.Ready, seen.ReadySince = c.Status, c.LastTransitionTime.Time
+			seen.Ready, seen.ReadySince, seen.Sign = c.Status, c.LastTransitionTime.Time, c.LastHeartbeatTime.Time
+			if seen.Ready == corev1.ConditionTrue && seen.ReadySince.After(seen.Sign) {
+				seen.Sign = seen.ReadySince
+			}
 		}
 	}
 	return seen

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+// lease is that of a node, as its kubelet has renewed it last.
+func lease(node string, at time.Time) *coordinationv1.Lease {
+	renewed := metav1.NewMicroTime(at)
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+}
 
 func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
@@ -186,7 +193,20 @@ func TestLook(t *testing.T) {
 		},
 		"a node that is well": {
 			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionTrue, ReadySince: since.Time},
+			want: Seen{Presence: Present, Ready: corev1.ConditionTrue, ReadySince: since.Time, Sign: since.Time},
+		},
+		"a node whose kubelet has renewed its lease": {
+			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown)), lease("n", since.Add(time.Minute))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time, Sign: since.Add(time.Minute)},
+		},
+		"a node whose lease must not be read": {
+			world: worldOf(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+				if _, lease := into.(*coordinationv1.Lease); lease {
+					return apierrors.NewForbidden(coordinationv1.Resource("leases"), key.Name, nil)
+				}
+				return c.Get(ctx, key, into, opts...)
+			}}, node(ready(corev1.ConditionUnknown))), name: "n",
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time},
 		},
 		"a node that is silent": {
 			world: worldOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -208,12 +209,17 @@ func TestMarksOf(t *testing.T) {
 		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, Any: true}},
 		"rebooted in another attempt":       {annotated(mendv1.RebootedForAnnotation, "new/1"), 2, Marks{Any: true}},
 		"rebooted for others":               {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "other/2"), 2, Marks{}},
+		"a receipt is asked for":            {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, Marks{ReceiptAsked: true, Any: true}},
+		"it is given":                       {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, Marks{ReceiptAsked: true, ReceiptGiven: true, Any: true}},
+		"for what was asked before":         {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T11:00:00Z"), 1, Marks{Any: true}},
+		"a receipt for others":              {annotated(mendv1.ReceiptForAnnotation, "other/2026-01-01T12:00:00Z"), 1, Marks{}},
 		"unhealthy for CAPM3 1.13 alone":    {annotated(infrav1.UnhealthyAnnotation, "x"), 1, Marks{}},
 		"unhealthy for all":                 {annotated(infrav1.UnhealthyAnnotation, "x", infrav1.LegacyUnhealthyAnnotation, "x"), 1, Marks{Unhealthy: true}},
 	}
+	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := MarksOf(aHost(tc.change), us, tc.attempt); got != tc.want {
+			if got := MarksOf(aHost(tc.change), us, tc.attempt, asked); got != tc.want {
 				t.Errorf("MarksOf() = %+v, want %+v", got, tc.want)
 			}
 		})
@@ -324,7 +330,7 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	slim := obj.(*bmov1alpha1.BareMetalHost)
-	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim, full) || MarksOf(slim, Remediation{UID: "new"}, 1) != MarksOf(full, Remediation{UID: "new"}, 1) {
+	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim, full) || MarksOf(slim, Remediation{UID: "new"}, 1, time.Time{}) != MarksOf(full, Remediation{UID: "new"}, 1, time.Time{}) {
 		t.Errorf("the slim host is another one: %+v", slim)
 	}
 	if len(slim.Annotations) != 1 || slim.Labels != nil || slim.Status.HardwareDetails != nil {

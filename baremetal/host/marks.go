@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,8 @@ var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealth
 // relevant reports whether an annotation is read or written here.
 func relevant(key string) bool {
 	switch key {
-	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation,
+	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation,
+		mendv1.MarkedForAnnotation,
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
@@ -57,14 +59,16 @@ type Marks struct {
 	Held bool
 	// RebootAsked says that a reboot was asked for in that attempt, RebootPending that BMO has not done it yet.
 	RebootAsked, RebootPending bool
+	// ReceiptAsked says that BMO was asked to show that it has read the hardware since the host was asked to power off, ReceiptGiven that it has.
+	ReceiptAsked, ReceiptGiven bool
 	// Any says that there is anything to take away when the remediation ends, the mark of an unhealthy host apart.
 	Any bool
 	// Unhealthy says that the host is marked as unhealthy, for every generation of CAPM3.
 	Unhealthy bool
 }
 
-// MarksOf returns the marks of a remediation on host, seen from one of its attempts.
-func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) Marks {
+// MarksOf returns the marks of a remediation on host, seen from one of its attempts, in which the host was asked to power off at asked.
+func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked time.Time) Marks {
 	var m Marks
 	if host == nil {
 		return m
@@ -74,10 +78,15 @@ func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) Marks
 			m.Held = true
 		}
 	}
+	_, pending := host.Annotations[infrav1.RebootAnnotation]
 	if uid, of, asked := rebootedFor(host); asked && by.is(uid) {
-		_, pending := host.Annotations[infrav1.RebootAnnotation]
 		m.RebootAsked = of == attempt
 		m.RebootPending = pending && m.RebootAsked
+		m.Any = true
+	}
+	if uid, of, is := receiptFor(host); is && by.is(uid) {
+		m.ReceiptAsked = of == clockOf(asked)
+		m.ReceiptGiven = m.ReceiptAsked && !pending
 		m.Any = true
 	}
 	m.Any = m.Any || m.Held
@@ -106,6 +115,16 @@ func rebootedFor(host *bmov1alpha1.BareMetalHost) (uid types.UID, attempt int, a
 	return types.UID(name), attempt, err == nil
 }
 
+// receiptFor returns for which remediation a receipt was asked for, and when that one had asked the host to power off.
+func receiptFor(host *bmov1alpha1.BareMetalHost) (uid types.UID, asked string, is bool) {
+	value, is := host.Annotations[mendv1.ReceiptForAnnotation]
+	name, asked, _ := strings.Cut(value, "/")
+	return types.UID(name), asked, is
+}
+
+// clockOf is a moment as an annotation has it.
+func clockOf(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+
 // RebootAsked reports whether a reboot is asked for in our words, and not in those of somebody else.
 func RebootAsked(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Annotations[infrav1.RebootAnnotation] == rebootValue
@@ -114,6 +133,20 @@ func RebootAsked(host *bmov1alpha1.BareMetalHost) bool {
 // HoldOff asks BMO to power the host off and to keep it off.
 func (h *Hosts) HoldOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
 	return h.annotate(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
+}
+
+// AskReceipt asks BMO to show that it reads the hardware of a host that is held off since asked: it removes its annotation for one reboot from
+// such a host when it has found it off. (BMO, manageHostPower.) The hold goes with it in one write, and both are taken away in one: an ask that
+// was left alone would reboot the host. One that somebody else has made already does as well.
+func (h *Hosts) AskReceipt(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, asked time.Time) error {
+	ask := map[string]any{
+		infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue,
+		mendv1.ReceiptForAnnotation:                       string(by.UID) + "/" + clockOf(asked),
+	}
+	if _, pending := host.Annotations[infrav1.RebootAnnotation]; !pending {
+		ask[infrav1.RebootAnnotation] = rebootValue
+	}
+	return h.annotate(ctx, host, "ask for a receipt of", ask)
 }
 
 // Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well.
@@ -133,8 +166,11 @@ func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by
 			away[key] = nil
 		}
 	}
-	if uid, _, asked := rebootedFor(host); asked && by.is(uid) {
-		away[mendv1.RebootedForAnnotation] = nil
+	for key, uid := range AllMarks(host) {
+		if _, hold := HeldFor(key); hold || !by.is(uid) {
+			continue
+		}
+		away[key] = nil
 		if RebootAsked(host) {
 			away[infrav1.RebootAnnotation] = nil
 		}
@@ -232,6 +268,9 @@ func AllMarks(host *bmov1alpha1.BareMetalHost) map[string]types.UID {
 	}
 	if uid, _, asked := rebootedFor(host); asked {
 		marks[mendv1.RebootedForAnnotation] = uid
+	}
+	if uid, _, asked := receiptFor(host); asked {
+		marks[mendv1.ReceiptForAnnotation] = uid
 	}
 	return marks
 }

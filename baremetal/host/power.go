@@ -2,8 +2,11 @@ package host
 
 import (
 	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Power is what a host says of its power.
@@ -18,8 +21,16 @@ type Power struct {
 	NoPowerOff bool
 	// Deaf says why BMO does not act on what we ask now; empty if it does.
 	Deaf string
+	// Serviced says that the firmware of the host is being written, or that this has failed.
+	Serviced bool
 	// Fails says that BMO reports that it cannot manage the power.
 	Fails bool
+	// Provable says that BMO reports whether it can manage the power, as it does since 0.13; Doubt is what it reports against that, empty if it
+	// reports nothing.
+	Provable bool
+	Doubt    string
+	// Said is when BMO has written the status last; zero if it never has.
+	Said time.Time
 	// Trouble is the error that BMO reports; empty if there is none.
 	Trouble string
 }
@@ -31,27 +42,51 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	}
 	p := Power{
 		Wanted: host.Spec.Online, HeldBy: heldByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Deaf: deaf(host),
-		Fails: host.Status.ErrorType == bmov1alpha1.PowerManagementError,
+		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError,
+		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
+	}
+	if at := host.Status.LastUpdated; at != nil {
+		p.Said = at.Time
 	}
 	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusError || host.Status.ErrorType != "" {
 		p.Trouble = fmt.Sprintf("%s: %s", host.Status.ErrorType, host.Status.ErrorMessage)
+	}
+	manageable := meta.FindStatusCondition(host.Status.Conditions, bmov1alpha1.ManageableCondition)
+	p.Provable = manageable != nil
+	switch {
+	case p.Provable && manageable.Status != metav1.ConditionTrue:
+		p.Doubt = fmt.Sprintf("its condition %s is %s (%s)", manageable.Type, manageable.Status, manageable.Reason)
+		p.Fails = p.Fails || manageable.Reason == bmov1alpha1.PowerFailureReason
+	case p.Trouble != "":
+		p.Doubt = p.Trouble
+	case host.Status.OperationalStatus != bmov1alpha1.OperationalStatusOK:
+		p.Doubt = fmt.Sprintf("its operational status is %q", host.Status.OperationalStatus)
 	}
 	return p
 }
 
 // Same reports whether two answers differ in nothing that a step is decided on.
 func (p Power) Same(q Power) bool {
-	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.HeldBy == q.HeldBy && (p.Deaf == "") == (q.Deaf == "")
+	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.HeldBy == q.HeldBy && (p.Deaf == "") == (q.Deaf == "") &&
+		p.Serviced == q.Serviced && p.Provable == q.Provable && (p.Doubt == "") == (q.Doubt == "")
 }
 
-// deaf says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it,
-// and stands back from one that is paused or detached. (BMO, actionManageSteadyState.)
+// deaf says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, stands back
+// from one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
+// was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
 func deaf(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
 	}
 	if _, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
 		return "the host is detached"
+	}
+	switch host.Status.ErrorType {
+	case bmov1alpha1.RegistrationError, bmov1alpha1.ProvisionedRegistrationError, bmov1alpha1.DetachError:
+		return fmt.Sprintf("the host has a %s, and its power is not looked at before that is over", host.Status.ErrorType)
+	}
+	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDelayed {
+		return "the host is delayed: its operator has too much to do"
 	}
 	switch state := host.Status.Provisioning.State; state {
 	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
@@ -83,6 +118,9 @@ func SlimHost(obj any) (any, error) {
 	slim.Spec.Online, slim.Spec.ConsumerRef, slim.Spec.DisablePowerOff = h.Spec.Online, h.Spec.ConsumerRef, h.Spec.DisablePowerOff
 	slim.Status.PoweredOn, slim.Status.OperationalStatus = h.Status.PoweredOn, h.Status.OperationalStatus
 	slim.Status.ErrorType, slim.Status.ErrorMessage = h.Status.ErrorType, h.Status.ErrorMessage
-	slim.Status.Provisioning.State = h.Status.Provisioning.State
+	slim.Status.Provisioning.State, slim.Status.LastUpdated = h.Status.Provisioning.State, h.Status.LastUpdated
+	if manageable := meta.FindStatusCondition(h.Status.Conditions, bmov1alpha1.ManageableCondition); manageable != nil {
+		slim.Status.Conditions = []metav1.Condition{{Type: manageable.Type, Status: manageable.Status, Reason: manageable.Reason}}
+	}
 	return slim, nil
 }

@@ -34,7 +34,7 @@ func Diagram() string {
 
 func arrow(b *strings.Builder, from State, r row) {
 	switch {
-	case r.do == Wait && r.next == from:
+	case (r.do == Wait || r.do == waitForPerson) && r.next == from:
 	case r.do == Advance:
 		fmt.Fprintf(b, "    %s --> %s: %s\n", from, r.next, r.when.name)
 	default:

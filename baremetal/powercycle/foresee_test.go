@@ -15,10 +15,11 @@ func TestForesee(t *testing.T) {
 		next   State
 		reason string
 	}{
-		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
-		"after the last attempt the machine is handed over":                  {in(PoweringOff, second), 9 * time.Minute, Advance, HandingOver, "PowerOffTimedOut"},
-		"a host that was off is believed":                                    {in(PoweringOff, off, wasOff), 30 * time.Second, Advance, MovingWorkload, "PoweredOff"},
-		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
+		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff, hasFailed), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
+		"after the last attempt the machine is handed over":                  {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, HandingOver, "PowerOffTimedOut"},
+		"unless nothing says that its host fails":                            {in(PoweringOff, second), 9 * time.Minute, AskPerson, PoweringOff, "OperatorSilent"},
+		"of a host that was off a receipt is asked for":                      {in(PoweringOff, off, wasOff), 30 * time.Second, AskReceipt, PoweringOff, "ReceiptRequested"},
+		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Unfence, MovingWorkload, "WorkloadStuck"},
 		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
 		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
 		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},

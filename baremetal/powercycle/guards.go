@@ -20,8 +20,48 @@ type situation struct {
 // past reports whether a moment has come.
 func (s situation) past(at time.Time) bool { return !s.now.Before(at) }
 
-// deadline is the end of the attempt, until its power-on was asked for.
-func (s situation) deadline() time.Time { return s.Began.Add(s.Timeout) }
+// deadline is the end of the attempt, until its power-on was asked for. What it waited before it acted on the host takes nothing of its time.
+func (s situation) deadline() time.Time {
+	if s.Acted.After(s.Began) {
+		return s.Acted.Add(s.Timeout)
+	}
+	return s.Began.Add(s.Timeout)
+}
+
+// lost is when a host that cannot be found is given up: it may be registered anew, and is not there for a moment then.
+func (s situation) lost() time.Time { return s.Missing.Add(s.Timeout) }
+
+// believed is when a receipt that was given is believed.
+func (s situation) believed() time.Time { return s.Receipt.Add(s.Doubt) }
+
+func (s situation) receiptDue() time.Time { return s.settledAt().Add(s.Settle) }
+
+// needsReceipt says that only a receipt proves that the host is off.
+func (s situation) needsReceipt() bool { return s.WasOff && !s.PoweredOn }
+
+// awaitsReceipt says that the receipt was asked for and is not there.
+func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAsked && !s.ReceiptGiven }
+
+// holding says that the host is held off by what was asked of this very object.
+func (s situation) holding() bool { return s.Held && !s.HostAnew }
+
+// livedOn says that the node has given a sign of life since its host was proven off. Where the host was seen to go off, any sign that is newer
+// than that is one, for what told of the host may be stale; after a receipt, which is younger than all that, only one that is seen to come: else
+// it may be that the clock of the node is ahead.
+func (s situation) livedOn() bool {
+	switch {
+	case !s.Looked || s.Node != NodePresent:
+		return false
+	case s.NewBoot:
+		return true
+	case s.Facts.Sign.After(s.Memory.Sign):
+		return true
+	}
+	return !s.WasOff && !s.Said.IsZero() && s.Facts.Sign.After(s.Said.Add(s.Skew))
+}
+
+// watched is when a node has been watched for long enough that may live.
+func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
 // stateDeadline is the end of the patience with the current state alone.
 func (s situation) stateDeadline() time.Time { return s.Since.Add(s.Timeout) }
@@ -47,6 +87,9 @@ func (s situation) blindAt() time.Time { return s.Unseen.Add(s.Blind) }
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
+// faulty says that the host is at fault: what manages its power has said so in this attempt. Where that says nothing at all, nobody knows.
+func (s situation) faulty() bool { return s.Faulted || s.PowerFails }
+
 func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }
 
 // timed is a guard that time alone makes hold.
@@ -64,17 +107,18 @@ func anyhow(situation) bool { return true }
 var (
 	always = is("otherwise", anyhow)
 
-	deletedWell    = is("remediation deleted, machine well", func(s situation) bool { return s.Deleting && s.State == Booting && s.Well })
+	deletedWell    = is("remediation deleted, machine well", func(s situation) bool { return s.Deleting && s.State == Booting && (s.Well || s.Up) })
 	deletedBooting = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.State == Booting })
 	deleted        = is("remediation deleted", func(s situation) bool { return s.Deleting })
 	machineGone    = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineLeaving = is("machine being deleted", func(s situation) bool { return s.Machine == MachineLeaving })
-	stoppedWell    = is("told to stop, machine well", func(s situation) bool { return s.Stop && s.State == Booting && s.Well })
+	stoppedWell    = is("told to stop, machine well", func(s situation) bool { return s.Stop && s.State == Booting && (s.Well || s.Up) })
 	stopped        = is("told to stop", func(s situation) bool { return s.Stop })
 
 	leaving = is("kubemend leaves", func(s situation) bool { return s.Leaving && !s.moving() })
 
-	hostGone        = is("host gone", func(s situation) bool { return s.Host == HostGone })
+	hostMissing     = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
+	hostLost        = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
 	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong  = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
 	unwanted        = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
@@ -82,14 +126,38 @@ var (
 	noPowerOffStill = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
 	deaf            = is("power not managed now", func(s situation) bool { return !s.Acts })
 	poweredOn       = is("host on", func(s situation) bool { return s.PoweredOn })
-	held            = is("host held off", func(s situation) bool { return s.Held })
-	notHeld         = is("host not held off", func(s situation) bool { return !s.Held })
+	notHeld         = is("host not held off", func(s situation) bool { return !s.holding() })
 	notNoted        = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
 	seenOn          = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn })
 	unsettled       = guard{
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
+	unprovable      = is("host was off when asked, receipts not to be believed", func(s situation) bool { return s.needsReceipt() && !s.Provable })
+	receiptNotAsked = is("no receipt asked for", func(s situation) bool { return s.needsReceipt() && !s.ReceiptAsked })
+	receiptLate     = timed("receipt overdue", situation.receiptDue, situation.awaitsReceipt)
+	receiptPending  = is("no receipt", situation.awaitsReceipt)
+	receiptNotNoted = is("receipt not noted", func(s situation) bool { return s.needsReceipt() && s.Receipt.IsZero() })
+	receiptNew      = guard{
+		name: "receipt in doubt", until: situation.believed,
+		holds: func(s situation) bool { return s.needsReceipt() && !s.past(s.believed()) },
+	}
+	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && !s.Sound })
+
+	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
+	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
+	servicedLong   = timed("host being serviced for too long", func(s situation) time.Time { return s.Since.Add(s.Servicing) },
+		func(s situation) bool { return s.Serviced })
+
+	alive       = is("node shows life", situation.livedOn)
+	aliveFenced = is("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
+	mayLive     = guard{
+		name: "node not fenced, may live", until: situation.watched,
+		holds: func(s situation) bool {
+			return !s.Fenced && s.WasOff && s.Facts.Sign.After(s.Receipt.Add(s.Skew)) && !s.past(s.watched())
+		},
+	}
+	up        = is("node booted", func(s situation) bool { return s.Up })
 	litter    = is("host marked by us", func(s situation) bool { return s.Litter })
 	notMarked = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
 
@@ -98,13 +166,23 @@ var (
 
 	notOurTurn               = is("not its turn", situation.queued)
 	queuedTooLong            = timed("not its turn, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
-	notHeldNotOurTurn        = is("not held, not its turn", func(s situation) bool { return !s.Held && s.queued() })
+	notHeldNotOurTurn        = is("not held, not its turn", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotOurTurn = is("reboot not asked for, not its turn", func(s situation) bool { return !s.RebootAsked && s.queued() })
 
-	overdue     = timed("attempt out of time", situation.deadline, anyhow)
-	lastOverdue = timed("last attempt out of time", situation.deadline, situation.last)
-	late        = timed("out of time", situation.stateDeadline, anyhow)
-	lastLate    = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+	overdue      = timed("attempt out of time", situation.deadline, anyhow)
+	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
+		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Blind))
+	}}
+	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
+	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
+	overdueOff        = timed("attempt out of time, host off", situation.deadline, func(s situation) bool { return !s.PoweredOn })
+	overduePending    = timed("attempt out of time, reboot not carried out", situation.deadline, func(s situation) bool { return s.RebootPending })
+	late              = timed("out of time", situation.stateDeadline, anyhow)
+	lastLate          = timed("last attempt, out of time", situation.stateDeadline, situation.last)
+	lateFaulty        = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
+	lastLateFaulty    = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
+	lateBlind         = timed("out of time, workload cluster out of reach", situation.stateDeadline, func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
+	deafLong          = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
 
 	heldByOthers     = is("host held off by others", situation.keptOff)
 	heldByOthersLate = timed("host held off by others, out of time", situation.stateDeadline, situation.keptOff)
@@ -130,9 +208,13 @@ var (
 		return s.fencedHere() && (s.patient() || s.queued())
 	}}
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
+	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineLeaving
 	})
+	lateStillFenced = timed("workload cluster back after all, node still fenced by us", situation.stateDeadline,
+		func(s situation) bool { return s.OutOfReach && !s.ControlPlane && s.fencedHere() })
+	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (!s.Acts || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineLeaving
@@ -151,7 +233,7 @@ var (
 // again is when to look once more after a step: at once unless it waits; else at the first moment at which time alone makes another
 // row hold: one that comes before it, or the next one when it holds no longer.
 func (s situation) again(chosen row) time.Time {
-	if chosen.do != Wait {
+	if chosen.action(s.Facts) != Wait {
 		return s.now
 	}
 	var first time.Time

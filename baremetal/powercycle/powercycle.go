@@ -23,6 +23,9 @@ const (
 	PoweringOn State = "PoweringOn"
 	// Rebooting has asked for one reboot of a host that cannot be held off.
 	Rebooting State = "Rebooting"
+	// Servicing has a host whose firmware is being written, which its operator does as soon as it is off. It is powered on for that, whatever is
+	// asked of it, and boots in the end.
+	Servicing State = "Servicing"
 	// Booting waits for the machine to be well. It has a clock of its own.
 	Booting State = "Booting"
 	// HandingOver lets go of the host, marks it, and asks the owner of the machine to replace it.
@@ -51,6 +54,10 @@ type Action string
 const (
 	// Wait does nothing.
 	Wait Action = "wait"
+	// AskPerson does nothing but to say, once, that a person has to do something, and to remember that it was said.
+	AskPerson Action = "ask a person"
+	// waitForPerson stands in the table for AskPerson, and for Wait once that was done.
+	waitForPerson Action = "wait for a person"
 	// Advance does nothing but to remember the next state.
 	Advance Action = "advance"
 	// BeginAttempt remembers that one more attempt has begun. It is counted before anything is done for it.
@@ -63,6 +70,10 @@ const (
 	NoteAsked Action = "note that the host was asked"
 	// NoteOn remembers that the host was seen on after it was asked: that it is off from now on was our doing.
 	NoteOn Action = "note that the host is on"
+	// AskReceipt asks the operator of a host that is held off to show that it has read the hardware since. It comes with the hold in one write.
+	AskReceipt Action = "ask for a receipt"
+	// NoteReceipt remembers when it was seen that the operator has done so.
+	NoteReceipt Action = "note the receipt"
 	// Reboot asks for one reboot.
 	Reboot Action = "reboot the host"
 	// Fence lets what ran on the node start elsewhere: by the out-of-service taint, or by deleting the node after its labels and
@@ -85,7 +96,7 @@ const (
 // Visible reports whether a does something that is to be seen on the host, the node or the machine afterwards, and not only remembered.
 func (a Action) Visible() bool {
 	switch a {
-	case HoldOff, Reboot, Fence, Release, Unfence, MarkHost, HandOver, TakeBack:
+	case HoldOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, HandOver, TakeBack:
 		return true
 	default:
 		return false
@@ -135,12 +146,24 @@ type Memory struct {
 	Since time.Time `json:"since,omitzero"`
 	// Attempt counts the attempts that were begun.
 	Attempt int `json:"attempt,omitempty"`
-	// Began is when the current attempt was begun.
+	// Began is when the current attempt was begun, Acted when it began to act on the host: its time counts from then.
 	Began time.Time `json:"began,omitzero"`
+	Acted time.Time `json:"acted,omitzero"`
 	// Asked is when the host was asked to power off in this attempt; zero if it was not.
 	Asked time.Time `json:"asked,omitzero"`
-	// WasOff says that the host was off when it was asked, so that nothing proves yet that it does not come on.
+	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`
+	// Receipt is when the receipt was seen that was asked for after that; zero if it was not.
+	Receipt time.Time `json:"receipt,omitzero"`
+	// Sign is the last sign of life that the node had given when its host was proven off, SignSeen when that was looked at.
+	Sign     time.Time `json:"sign,omitzero"`
+	SignSeen time.Time `json:"signSeen,omitzero"`
+	// Faulted says that the power of the host was reported to fail in this attempt. Reports come and go while it is tried again.
+	Faulted bool `json:"faulted,omitempty"`
+	// Missing is since when the host cannot be found; zero if it can.
+	Missing time.Time `json:"missing,omitzero"`
+	// Person is the reason for which a person was asked in this state; empty if none was.
+	Person string `json:"person,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
 	// StartedBad says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
@@ -186,12 +209,24 @@ type Facts struct {
 	ControlPlane, Turn bool
 
 	Host Host
+	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
+	// it, is void.
+	HostAnew bool
 	// Wanted says that the owner of the host wants it on.
 	Wanted bool
 	// PoweredOn is the power state that was last seen.
 	PoweredOn bool
 	// Acts says that whoever controls the host's power acts on what we ask: it is provisioned, not paused, not detached.
 	Acts bool
+	// Said is when the operator of the host has said anything of it last, by its own clock.
+	Said time.Time
+	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
+	Serviced bool
+	// Provable says that the operator of the host reports whether it can manage the host's power, so that a receipt may be believed; Sound, that
+	// it reports nothing that speaks against that.
+	Provable, Sound bool
+	// ReceiptAsked says that a receipt was asked for since the host was asked to power off, ReceiptGiven that the operator gave it.
+	ReceiptAsked, ReceiptGiven bool
 	// NoPowerOff says that the host can only be rebooted.
 	NoPowerOff bool
 	// HeldByOthers says that somebody who is no remediation keeps the host off.
@@ -213,6 +248,12 @@ type Facts struct {
 	Fenced, FencedByUs bool
 	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
+	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.
+	OutOfReach bool
+	// Sign is the last sign of life of the node, by its own clock; zero if none is known. NewBoot says that it runs under another boot than before
+	// the host was asked to power off, Up that it is ready under such a boot.
+	Sign        time.Time
+	NewBoot, Up bool
 }
 
 // Policy is how to remediate.
@@ -221,8 +262,17 @@ type Policy struct {
 	Retries int
 	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is well.
 	Timeout time.Duration
-	// Settle is how long a host that was off when it was asked has to stay off until that is believed: it may have been about to power on.
+	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: it may have been about to power on.
+	// After as long without a receipt a person is asked.
 	Settle time.Duration
+	// Doubt is how long a receipt is looked at before it is believed: what speaks against it may be told a moment later.
+	Doubt time.Duration
+	// Watch is how long a node is watched that may live: two leases of a kubelet, and more.
+	Watch time.Duration
+	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
+	Skew time.Duration
+	// Servicing is how long the firmware of a host may be written until a person is asked.
+	Servicing time.Duration
 	// Blind is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
 	Blind time.Duration
 	// Queue is how long a control-plane host waits for its turn.
@@ -255,10 +305,16 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	if f.Node == NodeUnseen && f.Unseen.IsZero() {
 		f.Unseen = now
 	}
+	if f.Host == HostGone && f.Missing.IsZero() {
+		f.Missing = now
+	}
+	if f.Looked && f.SignSeen.IsZero() {
+		f.Memory.Sign, f.SignSeen = f.Sign, now
+	}
 	s := situation{f, p, now}
 	for _, row := range rowsOf[f.State] {
 		if row.when.holds(s) {
-			return Step{Do: row.do, Next: row.next, Reason: row.reason, Why: row.why, Again: s.again(row)}
+			return Step{Do: row.action(f), Next: row.next, Reason: row.reason, Why: row.why, Again: s.again(row)}
 		}
 	}
 	// A state of a later version. To begin anew repeats nothing harmful: what holds the host is seen on the host. The attempt was
@@ -280,7 +336,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 		m.State, m.Since = step.Next, now
 	}
 	m = m.did(f, step, now)
-	if f.State == MovingWorkload && step.Next == PoweringOn {
+	if leaves := step.Next == PoweringOn || step.Next == Servicing; leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
 	if queued := f.State == Preparing && !f.Turn && step.Do == Wait; queued {
@@ -288,8 +344,9 @@ func After(f Facts, step Step, now time.Time) Memory {
 	}
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now)
+	m = m.withHost(f, step, now)
 	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
-		m.Since, m.Began, m.Asked, m.Unseen, m.Paused = before.Since, before.Began, before.Asked, before.Unseen, before.Paused // the same is remembered
+		m.restore(before) // the same is remembered
 	}
 	return m
 }
@@ -325,6 +382,30 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
+// withHost is m with what there is to remember of the host and of signs of life. What the host was seen to be before a sign of life proves
+// nothing any more: only a receipt does then.
+func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
+	switch {
+	case f.Host != HostGone || f.State.Final():
+		m.Missing = time.Time{}
+	case m.Missing.IsZero():
+		m.Missing = now
+	}
+	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.PowerFails && step.Next == f.State {
+		m.Faulted = true
+	}
+	if step.Reason == signOfLife && step.Do == Advance {
+		m.Asked, m.WasOff, m.Receipt = now, true, time.Time{}
+	}
+	switch {
+	case step.Next != MovingWorkload:
+		m.Sign, m.SignSeen = time.Time{}, time.Time{}
+	case m.SignSeen.IsZero() && f.Looked && f.Node == NodePresent:
+		m.Sign, m.SignSeen = f.Sign, now
+	}
+	return m
+}
+
 // stands says that a pause keeps the remediation where it is. It does not while a workload moves, nor does it keep anybody from
 // noticing that a reboot was carried out: that would else be asked for once more.
 func (f Facts) stands() bool {
@@ -337,11 +418,25 @@ func (f Facts) moving() bool {
 	return f.State == MovingWorkload && f.Held && (f.Fenced || f.Node != NodePresent)
 }
 
+// clocks are the moments that patience is counted from.
+func (m *Memory) clocks() []*time.Time {
+	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen}
+}
+
+// restore makes the clocks of m be those of before.
+func (m *Memory) restore(before Memory) {
+	was := before.clocks()
+	for i, at := range m.clocks() {
+		*at = *was[i]
+	}
+	m.Paused = before.Paused
+}
+
 // awake is m with its clocks as they are at now: a pause stops them, and when it is over they go on from where they stood.
 func (m Memory) awake(paused bool, now time.Time) Memory {
 	if !m.Paused.IsZero() {
 		lost := now.Sub(m.Paused)
-		for _, at := range []*time.Time{&m.Since, &m.Began, &m.Asked, &m.Unseen} {
+		for _, at := range m.clocks() {
 			if !at.IsZero() {
 				*at = at.Add(lost)
 			}
@@ -356,10 +451,16 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 // did is m after something was done.
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
-		m.Asked, m.WasOff, m.Moved = time.Time{}, false, ""
+		m.Asked, m.Acted, m.WasOff, m.Receipt, m.Faulted, m.Moved = time.Time{}, time.Time{}, false, time.Time{}, false, ""
 		if f.Paused {
 			m.Began = now // it starts over, with all of its time
 		}
+	}
+	if f.State == Preparing && (step.Next == PoweringOff || step.Next == Rebooting) {
+		m.Acted = now
+	}
+	if step.Next != f.State {
+		m.Person = ""
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedBad = m.StartedBad || f.Bad && !m.Touched
@@ -367,11 +468,15 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	case BeginAttempt:
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case HoldOff, NoteAsked:
-		m.Asked, m.WasOff, m.Touched = now, !f.PoweredOn, true
+		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn, time.Time{}, true
+	case NoteReceipt:
+		m.Receipt = now
+	case AskPerson:
+		m.Person = step.Reason
 	case Reboot:
 		m.Touched = true
 	case NoteOn:
-		m.WasOff = false
+		m.WasOff, m.Receipt = false, time.Time{}
 	case Unfence:
 		m.Fencing = false
 	case MarkHost:

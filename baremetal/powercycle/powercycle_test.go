@@ -11,7 +11,10 @@ import (
 
 var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	policy = Policy{Retries: 1, Timeout: 10 * time.Minute, Settle: 90 * time.Second, Blind: time.Minute, Queue: 2 * time.Hour}
+	policy = Policy{
+		Retries: 1, Timeout: 10 * time.Minute, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
+		Servicing: 2 * time.Hour, Blind: time.Minute, Queue: 2 * time.Hour,
+	}
 )
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
@@ -21,7 +24,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func in(s State, changes ...func(*Facts)) Facts {
 	f := Facts{
 		Memory:    Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
-		Finalizer: true, Wanted: true, PoweredOn: true, Acts: true, Turn: true,
+		Finalizer: true, Wanted: true, PoweredOn: true, Acts: true, Turn: true, Provable: true, Sound: true, Looked: true,
 	}
 	switch s {
 	case Pending:
@@ -49,6 +52,8 @@ func ownerAsked(f *Facts)      { f.OwnerAsked = true }
 func controlPlane(f *Facts)    { f.ControlPlane = true }
 func anothersTurn(f *Facts)    { f.ControlPlane, f.Turn = true, false }
 func hostVanished(f *Facts)    { f.Host = HostGone }
+func hostLostLong(f *Facts)    { f.Host, f.Missing = HostGone, ago(10*time.Minute) }
+func hostMadeAnew(f *Facts)    { f.HostAnew = true }
 func anothersHost(f *Facts)    { f.Host = HostForeign }
 func switchedOff(f *Facts)     { f.Wanted = false }
 func off(f *Facts)             { f.PoweredOn = false }
@@ -59,27 +64,53 @@ func leavingNow(f *Facts)      { f.Leaving = true }
 func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)   { f.HeldByOthers = true }
 func failing(f *Facts)         { f.PowerFails = true }
-func cannotBeOff(f *Facts)     { f.NoPowerOff = true }
-func heldOff(f *Facts)         { f.Held, f.Litter = true, true }
-func letGo(f *Facts)           { f.Held, f.Litter = false, false }
-func notAsked(f *Facts)        { f.Asked = time.Time{} }
-func wasOff(f *Facts)          { f.WasOff = true }
-func rebooted(f *Facts)        { f.RebootAsked, f.Litter = true, true }
-func rebooting(f *Facts)       { f.RebootAsked, f.RebootPending, f.Litter = true, true, true }
-func hostIsMarked(f *Facts)    { f.HostMarked = true }
-func markedByUs(f *Facts)      { f.HostMarked, f.Marked = true, true }
-func blind(f *Facts)           { f.Node = NodeUnseen }
-func blindLong(f *Facts)       { f.Node, f.Unseen = NodeUnseen, ago(time.Minute) }
-func noNode(f *Facts)          { f.Node = NodeAbsent }
-func fenced(f *Facts)          { f.Fenced, f.FencedByUs, f.Fencing = true, true, true }
-func fencedByOthers(f *Facts)  { f.Fenced = true }
-func empty(f *Facts)           { f.Drained = true }
-func free(f *Facts)            { f.Finalizer = false }
-func second(f *Facts)          { f.Attempt = 2 }
-func attemptOver(f *Facts)     { f.Began = ago(10 * time.Minute) }
-func stateOver(f *Facts)       { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
-func long(f *Facts)            { f.Since = ago(2 * time.Hour) }
-func askedLong(f *Facts)       { f.Asked = ago(2 * time.Minute) }
+func hasFailed(f *Facts)       { f.Faulted = true }
+func toldPerson(reason string) func(*Facts) {
+	return func(f *Facts) { f.Person = reason }
+}
+func beingServiced(f *Facts) { f.Serviced = true }
+func oldBMO(f *Facts)        { f.Provable = false }
+func receiptAsked(f *Facts)  { f.ReceiptAsked, f.Litter = true, true }
+func receiptGiven(f *Facts)  { f.ReceiptAsked, f.ReceiptGiven, f.Litter = true, true, true }
+func receiptNoted(f *Facts) {
+	receiptGiven(f)
+	f.Receipt = ago(10 * time.Second)
+}
+func contradicted(f *Facts) { f.Sound = false }
+func anotherBoot(f *Facts)  { f.NewBoot = true }
+func renewed(f *Facts)      { f.Said, f.Sign = ago(time.Minute), ago(30*time.Second) }
+func renewedAgain(f *Facts) {
+	f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(11*time.Second), ago(10*time.Second)
+}
+func clockAhead(f *Facts) {
+	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(10*time.Second)
+}
+func watchedLong(f *Facts) {
+	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(time.Minute)
+}
+func outOfReach(f *Facts)     { f.OutOfReach = true }
+func upAgain(f *Facts)        { f.Up = true }
+func cannotBeOff(f *Facts)    { f.NoPowerOff = true }
+func heldOff(f *Facts)        { f.Held, f.Litter = true, true }
+func letGo(f *Facts)          { f.Held, f.Litter = false, false }
+func notAsked(f *Facts)       { f.Asked = time.Time{} }
+func wasOff(f *Facts)         { f.WasOff = true }
+func rebooted(f *Facts)       { f.RebootAsked, f.Litter = true, true }
+func rebooting(f *Facts)      { f.RebootAsked, f.RebootPending, f.Litter = true, true, true }
+func hostIsMarked(f *Facts)   { f.HostMarked = true }
+func markedByUs(f *Facts)     { f.HostMarked, f.Marked = true, true }
+func blind(f *Facts)          { f.Node = NodeUnseen }
+func blindLong(f *Facts)      { f.Node, f.Unseen = NodeUnseen, ago(time.Minute) }
+func noNode(f *Facts)         { f.Node = NodeAbsent }
+func fenced(f *Facts)         { f.Fenced, f.FencedByUs, f.Fencing = true, true, true }
+func fencedByOthers(f *Facts) { f.Fenced = true }
+func empty(f *Facts)          { f.Drained = true }
+func free(f *Facts)           { f.Finalizer = false }
+func second(f *Facts)         { f.Attempt = 2 }
+func attemptOver(f *Facts)    { f.Began = ago(10 * time.Minute) }
+func stateOver(f *Facts)      { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
+func long(f *Facts)           { f.Since = ago(2 * time.Hour) }
+func askedLong(f *Facts)      { f.Asked = ago(2 * time.Minute) }
 
 func TestNext(t *testing.T) {
 	cases := map[string]struct {
@@ -100,7 +131,10 @@ func TestNext(t *testing.T) {
 		"and the host not condemned for it":                              {in(PoweringOn, heldElsewhere, stateOver, second), Advance, Failed, "HostHeldOff"},
 		"nor if it went off while it booted":                             {in(Booting, heldElsewhere, stateOver, second), Advance, Failed, "HostHeldOff"},
 		"the workload moves on meanwhile":                                {in(MovingWorkload, heldElsewhere, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"a machine without a host is handed over":                        {in(Pending, hostVanished), Advance, HandingOver, "HostGone"},
+		"a machine without a host is handed over":                        {in(Pending, hostLostLong), Advance, HandingOver, "HostGone"},
+		"H-B7: but not for a moment without one":                         {in(Pending, hostVanished), Wait, Pending, "HostGone"},
+		"in no state":                                                    {in(Booting, hostVanished, stateOver, second), Wait, Booting, "HostGone"},
+		"nor while its workload moves":                                   {in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone"},
 		"W27: a control-plane host waits for its turn":                   {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
 		"also one whose attempt has begun, which takes none of its time": {in(Preparing, anothersTurn, attemptOver), Wait, Preparing, "WaitingForTurn"},
 		"but not for ever":                                               {in(Pending, anothersTurn, long), Advance, HandingOver, "TurnTimedOut"},
@@ -111,19 +145,46 @@ func TestNext(t *testing.T) {
 		"N15: a machine that recovered is not touched":                   {in(Preparing, wellNow, startedBad), Advance, Succeeded, "Recovered"},
 		"unless it was not seen to be bad in the beginning":              {in(Preparing, wellNow), Advance, PoweringOff, "PowerOffRequested"},
 		"W25: a paused host is waited for":                               {in(Preparing, hostPaused), Wait, Preparing, "HostNotReady"},
-		"and retried":                                                    {in(Preparing, hostPaused, attemptOver), BeginAttempt, Preparing, "HostNotReady"},
-		"and handed over":                                                {in(Preparing, hostPaused, attemptOver, second), Advance, HandingOver, "HostNotReady"},
+		"H-B10: and nobody condemned for it, but a person asked":         {in(Preparing, hostPaused, stateOver, second), AskPerson, Preparing, "HostNotReady"},
+		"but only once": {in(Preparing, hostPaused, stateOver, second, toldPerson("HostNotReady")), Wait, Preparing, "HostNotReady"},
+		"an attempt has all of its time when its host is ready":          {in(Preparing, attemptOver), Advance, PoweringOff, "PowerOffRequested"},
+		"H-A4: a host that is serviced is waited for":                    {in(Preparing, beingServiced, stateOver, second), Wait, Preparing, "HostServiced"},
+		"in a state of its own once it was asked":                        {in(PoweringOff, beingServiced), Advance, Servicing, "HostServiced"},
+		"also if its workload was moving":                                {in(MovingWorkload, beingServiced, on), Advance, Servicing, "HostServiced"},
+		"but first the fence goes":                                       {in(MovingWorkload, beingServiced, on, fenced), Unfence, MovingWorkload, "HostServiced"},
+		"the host is let go, which boots after that":                     {in(Servicing, beingServiced, heldOff), Release, Servicing, "HostServiced"},
+		"nothing is handed over meanwhile":                               {in(Servicing, beingServiced, stateOver, second), Wait, Servicing, "HostServiced"},
+		"after two hours a person is asked":                              {in(Servicing, beingServiced, long), AskPerson, Servicing, "HostServiced"},
+		"and when it has ended the host boots":                           {in(Servicing), Advance, Booting, "Serviced"},
 		"a retry lets go of the host first, which wakes its operator":    {in(Preparing, heldOff), Release, Preparing, "AttemptBegan"},
 		"a host that cannot be off is rebooted":                          {in(Preparing, cannotBeOff), Advance, Rebooting, "PowerOffDisabled"},
 		"a host is held off":                                             {in(PoweringOff, letGo, notAsked), HoldOff, PoweringOff, "PowerOffRequested"},
 		"but not one whose turn it is not":                               {in(PoweringOff, letGo, notAsked, anothersTurn), Advance, Preparing, "WaitingForTurn"},
 		"a crash after that is noticed":                                  {in(PoweringOff, notAsked), NoteAsked, PoweringOff, "PowerOffRequested"},
 		"a host that is on is waited for":                                {in(PoweringOff), Wait, PoweringOff, "PoweringOff"},
-		"N6: a dead BMC is retried":                                      {in(PoweringOff, attemptOver), BeginAttempt, Preparing, "PowerOffTimedOut"},
-		"and handed over at last":                                        {in(PoweringOff, attemptOver, second), Advance, HandingOver, "PowerOffTimedOut"},
+		"N6: a dead BMC is retried":                                      {in(PoweringOff, attemptOver, hasFailed), BeginAttempt, Preparing, "PowerOffTimedOut"},
+		"and handed over at last":                                        {in(PoweringOff, attemptOver, second, failing), Advance, HandingOver, "PowerOffTimedOut"},
+		"H-B10: an operator that says nothing condemns no host":          {in(PoweringOff, attemptOver, second), AskPerson, PoweringOff, "OperatorSilent"},
 		"the power of a paused host proves nothing":                      {in(PoweringOff, off, hostPaused), Wait, PoweringOff, "HostNotReady"},
 		"a host that was off may have been about to power on":            {in(PoweringOff, off, wasOff), Wait, PoweringOff, "PowerSettling"},
-		"until it has stayed off":                                        {in(PoweringOff, off, wasOff, askedLong), Advance, MovingWorkload, "PoweredOff"},
+		"H-A1: then its operator is asked to read the hardware":          {in(PoweringOff, off, wasOff, askedLong), AskReceipt, PoweringOff, "ReceiptRequested"},
+		"which is waited for":                                            {in(PoweringOff, off, wasOff, askedLong, receiptAsked), Wait, PoweringOff, "AwaitingReceipt"},
+		"and when it does not, a person is asked":                        {in(PoweringOff, off, wasOff, receiptAsked, func(f *Facts) { f.Asked = ago(4 * time.Minute) }), AskPerson, PoweringOff, "FencingImpossible"},
+		"a receipt is noted":                                             {in(PoweringOff, off, wasOff, askedLong, receiptGiven), NoteReceipt, PoweringOff, "ReceiptGiven"},
+		"and looked at for a moment":                                     {in(PoweringOff, off, wasOff, askedLong, receiptGiven, func(f *Facts) { f.Receipt = noon }), Wait, PoweringOff, "ReceiptGiven"},
+		"before it is believed":                                          {in(PoweringOff, off, wasOff, askedLong, receiptNoted), Advance, MovingWorkload, "PoweredOff"},
+		"not if the operator cannot manage the power":                    {in(PoweringOff, off, wasOff, askedLong, receiptNoted, contradicted), AskPerson, PoweringOff, "FencingImpossible"},
+		"an operator that does not say so gives no proof":                {in(PoweringOff, off, wasOff, askedLong, oldBMO), AskPerson, PoweringOff, "FencingImpossible"},
+		"though it does by switching the host off":                       {in(PoweringOff, off, oldBMO), Advance, MovingWorkload, "PoweredOff"},
+		"what cannot be proven off is not fenced, but powered on":        {in(PoweringOff, off, wasOff, attemptOver, second), Advance, PoweringOn, "FencingImpossible"},
+		"a host that is another object has to be asked anew":             {in(PoweringOff, off, hostMadeAnew), HoldOff, PoweringOff, "PowerOffRequested"},
+		"also if its workload was moving, when what was seen is void":    {in(MovingWorkload, hostMadeAnew), Advance, PoweringOff, "PowerOffRequested"},
+		"a node that has booted since is not fenced":                     {in(MovingWorkload, anotherBoot), Advance, PoweringOff, "SignOfLife"},
+		"nor one that was heard of since":                                {in(MovingWorkload, renewed), Advance, PoweringOff, "SignOfLife"},
+		"a fence that is there comes off for it":                         {in(MovingWorkload, fenced, renewedAgain), Unfence, MovingWorkload, "SignOfLife"},
+		"a clock that is ahead is watched after a receipt":               {in(MovingWorkload, wasOff, receiptNoted, clockAhead), Wait, MovingWorkload, "WatchingForLife"},
+		"and not taken for life for ever":                                {in(MovingWorkload, wasOff, receiptNoted, watchedLong), Fence, MovingWorkload, "Fenced"},
+		"but a node that goes on to report lives":                        {in(MovingWorkload, wasOff, receiptNoted, renewedAgain), Advance, PoweringOff, "SignOfLife"},
 		"or came on, and goes off because of us":                         {in(PoweringOff, on, wasOff), NoteOn, PoweringOff, "PowerOffRequested"},
 		"a host that is off has its workload moved":                      {in(PoweringOff, off), Advance, MovingWorkload, "PoweredOff"},
 		"a node is fenced while its host is off":                         {in(MovingWorkload), Fence, MovingWorkload, "Fenced"},
@@ -131,87 +192,93 @@ func TestNext(t *testing.T) {
 		"a host that came on is powered off again":                       {in(MovingWorkload, on), Advance, PoweringOff, "PoweredOnAgain"},
 		"what keeps the host off is to be put back":                      {in(MovingWorkload, letGo), Advance, PoweringOff, "PowerOffRequested"},
 		"W10: a fenced node is given time to empty":                      {in(MovingWorkload, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"N7: but not for ever":                                           {in(MovingWorkload, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
-		"somebody else's fence is as good":                               {in(MovingWorkload, fencedByOthers, empty), Advance, PoweringOn, "WorkloadMoved"},
-		"an empty node lets its host on":                                 {in(MovingWorkload, fenced, empty), Advance, PoweringOn, "WorkloadMoved"},
-		"N5: without a node there is nothing to move":                    {in(MovingWorkload, noNode, empty), Advance, PoweringOn, "NodeGone"},
-		"the pods of a node that was deleted are waited for":             {in(MovingWorkload, noNode), Wait, MovingWorkload, "WorkloadMoving"},
-		"until the deadline":                                             {in(MovingWorkload, noNode, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
-		"a host that cannot be held off any more is let go":              {in(MovingWorkload, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
-		"also before it was off":                                         {in(PoweringOff, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
-		"a host that came on has its fence taken away":                   {in(PoweringOff, fenced), Unfence, PoweringOff, "Unfenced"},
-		"but not while it is off":                                        {in(PoweringOff, fenced, off), Advance, MovingWorkload, "PoweredOff"},
-		"a retry begins without a fence":                                 {in(Preparing, fenced), Unfence, Preparing, "Unfenced"},
-		"a power failure is said":                                        {in(PoweringOff, failing), Wait, PoweringOff, "PowerOffFailed"},
-		"of a host that does not come on too":                            {in(PoweringOn, failing), Wait, PoweringOn, "PowerOnFailed"},
-		"a workload that moves is waited for, whatever the host":         {in(MovingWorkload, cannotBeOff, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"W28: a mark without a hand-over is taken back too":              {in(Succeeded, markedByUs, wellNow), TakeBack, Succeeded, "MachineWell"},
-		"a pending reboot of the last attempt is taken back first":       {in(Preparing, rebooting), Release, Preparing, "AttemptBegan"},
-		"nor does a machine that is gone, while its node may be there":   {in(Ended, machineVanished, fenced, blind), Wait, Ended, "LettingGo"},
-		"N10: a pause lets go of a host that is being powered off":       {in(PoweringOff, paused), Release, Preparing, "Paused"},
-		"and of one that is off, as long as nothing moves":               {in(MovingWorkload, paused), Release, Preparing, "Paused"},
-		"but a workload that moves is waited for":                        {in(MovingWorkload, paused, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"with a deadline":                                                {in(MovingWorkload, paused, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
-		"who leaves begins nothing":                                      {in(Pending, leavingNow), Advance, Ended, "Leaving"},
-		"and goes on with nothing that would need an end":                {in(PoweringOff, leavingNow), Advance, Ended, "Leaving"},
-		"does not fence the node of a host that is off":                  {in(MovingWorkload, leavingNow), Advance, Ended, "Leaving"},
-		"but waits for a workload that moves":                            {in(MovingWorkload, leavingNow, fenced), Wait, MovingWorkload, "WorkloadMoving"},
-		"no longer than ever":                                            {in(MovingWorkload, leavingNow, fenced, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
-		"and lets the host on when it has moved":                         {in(PoweringOn, leavingNow, heldOff), Advance, Ended, "Leaving"},
-		"a machine is not handed over by who leaves":                     {in(HandingOver, leavingNow), Advance, Ended, "Leaving"},
-		"nor waited for until it is well":                                {in(Booting, leavingNow, fenced), Advance, Ended, "Leaving"},
-		"then the host is let go":                                        {in(PoweringOn, paused, heldOff), Release, PoweringOn, "Paused"},
-		"and the fence taken away":                                       {in(PoweringOn, paused, fenced), Unfence, PoweringOn, "Paused"},
-		"a pause stops the clocks":                                       {in(Booting, paused, resumed, stateOver), Wait, Booting, "Paused"},
-		"and they go on after it":                                        {in(Booting, resumed, stateOver), Wait, Booting, "Booting"},
-		"a reboot that was carried out is not asked for once more":       {in(Rebooting, paused, rebooted), Advance, Booting, "Rebooted"},
-		"a paused remediation that is deleted lets go, and stays":        {in(Ended, paused, deleting), Wait, Ended, "Paused"},
-		"N4: a cluster out of reach is waited for":                       {in(MovingWorkload, blindLong), Wait, MovingWorkload, "ClusterUnreachable"},
-		"but a control-plane host may be what it takes":                  {in(MovingWorkload, blindLong, controlPlane), Advance, PoweringOn, "ClusterUnreachable"},
-		"power is released":                                              {in(PoweringOn, heldOff), Release, PoweringOn, "PowerOnRequested"},
-		"W7: a host that never comes on is retried":                      {in(PoweringOn, stateOver), BeginAttempt, Preparing, "PowerOnTimedOut"},
-		"and handed over in the end":                                     {in(PoweringOn, stateOver, second), Advance, HandingOver, "PowerOnTimedOut"},
-		"W9: booting has a clock of its own":                             {in(Booting, attemptOver), Wait, Booting, "Booting"},
-		"a reboot is asked for":                                          {in(Rebooting), Reboot, Rebooting, "RebootRequested"},
-		"once in an attempt":                                             {in(Rebooting, rebooting), Wait, Rebooting, "Rebooting"},
-		"and done when its mark is gone":                                 {in(Rebooting, rebooted), Advance, Booting, "Rebooted"},
-		"the fence goes when the host is on":                             {in(Booting, fenced), Unfence, Booting, "Unfenced"},
-		"W26: a well machine is the end":                                 {in(Booting, wellNow), Advance, Succeeded, "MachineWell"},
-		"a bad one is retried":                                           {in(Booting, stateOver), BeginAttempt, Preparing, "NodeStayedBad"},
-		"W20: also if there are fewer retries now":                       {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, HandingOver, "NodeStayedBad"},
-		"a host is let go before its machine is handed over":             {in(HandingOver, heldOff), Release, HandingOver, "HandingOver"},
-		"it is marked before that":                                       {in(HandingOver), MarkHost, HandingOver, "HandingOver"},
-		"W1: then the owner is asked":                                    {in(HandingOver, hostIsMarked), HandOver, HandedOver, "HandedOver"},
-		"once":                                                           {in(HandingOver, hostIsMarked, ownerAsked), Advance, HandedOver, "HandedOver"},
-		"a host that is gone cannot be marked":                           {in(HandingOver, hostVanished), HandOver, HandedOver, "HandedOver"},
-		"a well machine is not handed over":                              {in(HandingOver, wellNow), Advance, Succeeded, "MachineWell"},
-		"W3: a remediation that was handed over keeps no finalizer":      {in(HandedOver, markedByUs), DropFinalizer, HandedOver, "HandedOver"},
-		"W28: what was said of a machine that is well is taken back":     {in(HandedOver, markedByUs, wellNow), TakeBack, Succeeded, "MachineWell"},
-		"W4: a host that was switched off is let go":                     {in(Failed, switchedOff, heldOff), Release, Failed, "Failed"},
-		"N2: one that is deleted lets go of the host":                    {in(Ended, deleting, heldOff, fenced), Release, Ended, "LettingGo"},
-		"then of the node":                                               {in(Ended, deleting, fenced), Unfence, Ended, "Unfenced"},
-		"waits for a node that is out of sight":                          {in(Ended, deleting, fenced, blind), Wait, Ended, "LettingGo"},
-		"but not for ever, either":                                       {in(Ended, deleting, fenced, blind, stateOver), DropFinalizer, Ended, "FenceStays"},
-		"nor where the fence cannot be taken away":                       {in(Ended, deleting, fenced, stateOver), DropFinalizer, Ended, "FenceStays"},
-		"though that is tried while there is a remediation":              {in(Failed, fenced, stateOver, free), Unfence, Failed, "Unfenced"},
-		"nor if the machine goes anyway":                                 {in(Ended, deleting, fenced, blind, machineGoing), DropFinalizer, Ended, "Ended"},
-		"a check deletes its request because the machine is well":        {in(Booting, deleting, wellNow), Advance, Succeeded, "MachineWell"},
-		"also before that is seen here: it was not cancelled":            {in(Booting, deleting), Advance, Ended, "NotNeededAnyMore"},
-		"W2: nor does a machine that is gone keep it":                    {in(Ended, deleting, machineVanished), DropFinalizer, Ended, "Ended"},
-		"one that is told to stop before it began touches nothing":       {in(Pending, toStop), Advance, Stopped, "TimedOutByCheck"},
-		"nor before the host was asked":                                  {in(Preparing, toStop), Advance, Stopped, "TimedOutByCheck"},
-		"not even for one that waits for its turn":                       {in(Preparing, toStop, anothersTurn), Advance, Stopped, "TimedOutByCheck"},
-		"it stops while the host is held off":                            {in(MovingWorkload, toStop, fenced), Advance, Stopped, "TimedOutByCheck"},
-		"lets go of the host":                                            {in(Stopped, toStop, heldOff, fenced), Release, Stopped, "TimedOutByCheck"},
-		"and of the node":                                                {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
-		"then it keeps no finalizer":                                     {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},
-		"and does not begin anew if it is not told any more":             {in(Stopped, free), Wait, Stopped, "TimedOutByCheck"},
-		"what was about to be handed over is not":                        {in(HandingOver, toStop, hostIsMarked), Advance, Stopped, "TimedOutByCheck"},
-		"a machine that is well already was not remediated in vain":      {in(Booting, toStop, wellNow), Advance, Succeeded, "MachineWell"},
-		"one that is over has nothing to stop":                           {in(Succeeded, toStop, free), Wait, Succeeded, "MachineWell"},
-		"nor has one that was handed over":                               {in(HandedOver, toStop, free), Wait, HandedOver, "HandedOver"},
-		"a pause comes before a stop, and lets go as well":               {in(PoweringOff, toStop, paused), Release, Preparing, "Paused"},
-		"a machine that is being deleted is left to those who do that":   {in(PoweringOff, machineGoing), Advance, Ended, "MachineDeleting"},
+		"N7: but not for ever, and the fence goes before the host comes": {in(MovingWorkload, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
+		"which it does":                                                {in(MovingWorkload, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"somebody else's fence is as good":                             {in(MovingWorkload, fencedByOthers, empty), Advance, PoweringOn, "WorkloadMoved"},
+		"an empty node lets its host on":                               {in(MovingWorkload, fenced, empty), Advance, PoweringOn, "WorkloadMoved"},
+		"N5: without a node there is nothing to move":                  {in(MovingWorkload, noNode, empty), Advance, PoweringOn, "NodeGone"},
+		"the pods of a node that was deleted are waited for":           {in(MovingWorkload, noNode), Wait, MovingWorkload, "WorkloadMoving"},
+		"until the deadline":                                           {in(MovingWorkload, noNode, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
+		"a host that cannot be held off any more is let go":            {in(MovingWorkload, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
+		"also before it was off":                                       {in(PoweringOff, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
+		"a host that came on has its fence taken away":                 {in(PoweringOff, fenced), Unfence, PoweringOff, "Unfenced"},
+		"but not while it is off":                                      {in(PoweringOff, fenced, off), Advance, MovingWorkload, "PoweredOff"},
+		"a retry begins without a fence":                               {in(Preparing, fenced), Unfence, Preparing, "Unfenced"},
+		"a power failure is said":                                      {in(PoweringOff, failing), Wait, PoweringOff, "PowerOffFailed"},
+		"of a host that does not come on too":                          {in(PoweringOn, failing), Wait, PoweringOn, "PowerOnFailed"},
+		"a workload that moves is waited for, whatever the host":       {in(MovingWorkload, cannotBeOff, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"W28: a mark without a hand-over is taken back too":            {in(Succeeded, markedByUs, wellNow), TakeBack, Succeeded, "MachineWell"},
+		"a pending reboot of the last attempt is taken back first":     {in(Preparing, rebooting), Release, Preparing, "AttemptBegan"},
+		"nor does a machine that is gone, while its node may be there": {in(Ended, machineVanished, fenced, blind), Wait, Ended, "LettingGo"},
+		"N10: a pause lets go of a host that is being powered off":     {in(PoweringOff, paused), Release, Preparing, "Paused"},
+		"and of one that is off, as long as nothing moves":             {in(MovingWorkload, paused), Release, Preparing, "Paused"},
+		"but a workload that moves is waited for":                      {in(MovingWorkload, paused, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"with a deadline":                                              {in(MovingWorkload, paused, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
+		"who leaves begins nothing":                                    {in(Pending, leavingNow), Advance, Ended, "Leaving"},
+		"and goes on with nothing that would need an end":              {in(PoweringOff, leavingNow), Advance, Ended, "Leaving"},
+		"does not fence the node of a host that is off":                {in(MovingWorkload, leavingNow), Advance, Ended, "Leaving"},
+		"but waits for a workload that moves":                          {in(MovingWorkload, leavingNow, fenced), Wait, MovingWorkload, "WorkloadMoving"},
+		"no longer than ever":                                          {in(MovingWorkload, leavingNow, fenced, attemptOver), Unfence, MovingWorkload, "WorkloadStuck"},
+		"and lets the host on when it has moved":                       {in(PoweringOn, leavingNow, heldOff), Advance, Ended, "Leaving"},
+		"a machine is not handed over by who leaves":                   {in(HandingOver, leavingNow), Advance, Ended, "Leaving"},
+		"nor waited for until it is well":                              {in(Booting, leavingNow, fenced), Advance, Ended, "Leaving"},
+		"then the host is let go":                                      {in(PoweringOn, paused, heldOff), Release, PoweringOn, "Paused"},
+		"and the fence taken away":                                     {in(PoweringOn, paused, fenced), Unfence, PoweringOn, "Paused"},
+		"a pause stops the clocks":                                     {in(Booting, paused, resumed, stateOver), Wait, Booting, "Paused"},
+		"and they go on after it":                                      {in(Booting, resumed, stateOver), Wait, Booting, "Booting"},
+		"a reboot that was carried out is not asked for once more":     {in(Rebooting, paused, rebooted), Advance, Booting, "RebootAccepted"},
+		"a paused remediation that is deleted lets go, and stays":      {in(Ended, paused, deleting), Wait, Ended, "Paused"},
+		"N4: a cluster out of reach is waited for":                     {in(MovingWorkload, blindLong), Wait, MovingWorkload, "ClusterUnreachable"},
+		"but a control-plane host may be what it takes":                {in(MovingWorkload, blindLong, controlPlane), Advance, PoweringOn, "ClusterUnreachable"},
+		"power is released":                                            {in(PoweringOn, heldOff), Release, PoweringOn, "PowerOnRequested"},
+		"W7: a host that never comes on is retried":                    {in(PoweringOn, stateOver, hasFailed), BeginAttempt, Preparing, "PowerOnTimedOut"},
+		"and handed over in the end":                                   {in(PoweringOn, stateOver, second, failing), Advance, HandingOver, "PowerOnTimedOut"},
+		"unless nobody says that it fails":                             {in(PoweringOn, stateOver, second), AskPerson, PoweringOn, "OperatorSilent"},
+		"a node that has booted proves that its host is on":            {in(PoweringOn, upAgain), Advance, Booting, "PoweredOn"},
+		"W9: booting has a clock of its own":                           {in(Booting, attemptOver), Wait, Booting, "Booting"},
+		"a reboot is asked for":                                        {in(Rebooting), Reboot, Rebooting, "RebootRequested"},
+		"once in an attempt":                                           {in(Rebooting, rebooting), Wait, Rebooting, "Rebooting"},
+		"F7: and taken on when its mark is gone, which proves no more": {in(Rebooting, rebooted), Advance, Booting, "RebootAccepted"},
+		"the fence goes when the host is on":                           {in(Booting, fenced), Unfence, Booting, "Unfenced"},
+		"W26: a well machine is the end":                               {in(Booting, wellNow), Advance, Succeeded, "MachineWell"},
+		"a bad one is retried":                                         {in(Booting, stateOver), BeginAttempt, Preparing, "NodeStayedBad"},
+		"but not one whose cluster cannot be asked":                    {in(Booting, stateOver, second, outOfReach), AskPerson, Booting, "ClusterUnreachable"},
+		"unless that may be for its host":                              {in(Booting, stateOver, second, outOfReach, controlPlane), Advance, HandingOver, "NodeStayedBad"},
+		"W20: also if there are fewer retries now":                     {in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, HandingOver, "NodeStayedBad"},
+		"a host is let go before its machine is handed over":           {in(HandingOver, heldOff), Release, HandingOver, "HandingOver"},
+		"it is marked before that":                                     {in(HandingOver), MarkHost, HandingOver, "HandingOver"},
+		"W1: then the owner is asked":                                  {in(HandingOver, hostIsMarked), HandOver, HandedOver, "HandedOver"},
+		"once":                                                         {in(HandingOver, hostIsMarked, ownerAsked), Advance, HandedOver, "HandedOver"},
+		"a host that is gone cannot be marked":                         {in(HandingOver, hostVanished), HandOver, HandedOver, "HandedOver"},
+		"a well machine is not handed over":                            {in(HandingOver, wellNow), Advance, Succeeded, "MachineWell"},
+		"W3: a remediation that was handed over keeps no finalizer":    {in(HandedOver, markedByUs), DropFinalizer, HandedOver, "HandedOver"},
+		"W28: what was said of a machine that is well is taken back":   {in(HandedOver, markedByUs, wellNow), TakeBack, Succeeded, "MachineWell"},
+		"W4: a host that was switched off is let go":                   {in(Failed, switchedOff, heldOff), Release, Failed, "Failed"},
+		"N2: one that is deleted lets go of the host":                  {in(Ended, deleting, heldOff, fenced), Release, Ended, "LettingGo"},
+		"then of the node":                                             {in(Ended, deleting, fenced), Unfence, Ended, "Unfenced"},
+		"waits for a node that is out of sight":                        {in(Ended, deleting, fenced, blind), Wait, Ended, "LettingGo"},
+		"but not for ever, either":                                     {in(Ended, deleting, fenced, blind, stateOver), DropFinalizer, Ended, "FenceStays"},
+		"nor where the fence cannot be taken away":                     {in(Ended, deleting, fenced, stateOver), DropFinalizer, Ended, "FenceStays"},
+		"though that is tried while there is a remediation":            {in(Failed, fenced, stateOver, free), Unfence, Failed, "Unfenced"},
+		"nor if the machine goes anyway":                               {in(Ended, deleting, fenced, blind, machineGoing), DropFinalizer, Ended, "Ended"},
+		"a check deletes its request because the machine is well":      {in(Booting, deleting, wellNow), Advance, Succeeded, "MachineWell"},
+		"F6: or because its node is, before it says so of the machine": {in(Booting, deleting, upAgain), Advance, Succeeded, "MachineWell"},
+		"also before that is seen here: it was not cancelled":          {in(Booting, deleting), Advance, Ended, "NotNeededAnyMore"},
+		"W2: nor does a machine that is gone keep it":                  {in(Ended, deleting, machineVanished), DropFinalizer, Ended, "Ended"},
+		"one that is told to stop before it began touches nothing":     {in(Pending, toStop), Advance, Stopped, "TimedOutByCheck"},
+		"nor before the host was asked":                                {in(Preparing, toStop), Advance, Stopped, "TimedOutByCheck"},
+		"not even for one that waits for its turn":                     {in(Preparing, toStop, anothersTurn), Advance, Stopped, "TimedOutByCheck"},
+		"it stops while the host is held off":                          {in(MovingWorkload, toStop, fenced), Advance, Stopped, "TimedOutByCheck"},
+		"lets go of the host":                                          {in(Stopped, toStop, heldOff, fenced), Release, Stopped, "TimedOutByCheck"},
+		"and of the node":                                              {in(Stopped, toStop, fenced), Unfence, Stopped, "Unfenced"},
+		"then it keeps no finalizer":                                   {in(Stopped, toStop), DropFinalizer, Stopped, "TimedOutByCheck"},
+		"and does not begin anew if it is not told any more":           {in(Stopped, free), Wait, Stopped, "TimedOutByCheck"},
+		"what was about to be handed over is not":                      {in(HandingOver, toStop, hostIsMarked), Advance, Stopped, "TimedOutByCheck"},
+		"a machine that is well already was not remediated in vain":    {in(Booting, toStop, wellNow), Advance, Succeeded, "MachineWell"},
+		"one that is over has nothing to stop":                         {in(Succeeded, toStop, free), Wait, Succeeded, "MachineWell"},
+		"nor has one that was handed over":                             {in(HandedOver, toStop, free), Wait, HandedOver, "HandedOver"},
+		"a pause comes before a stop, and lets go as well":             {in(PoweringOff, toStop, paused), Release, Preparing, "Paused"},
+		"a machine that is being deleted is left to those who do that": {in(PoweringOff, machineGoing), Advance, Ended, "MachineDeleting"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +315,8 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 func boundedBefore(rows []row) bool {
 	for _, r := range rows {
 		switch r.when.name {
-		case overdue.name, late.name, queuedTooLong.name, foreignTooLong.name, heldByOthersLate.name:
+		case overdue.name, overduePending.name, late.name, queuedTooLong.name, foreignTooLong.name, heldByOthersLate.name, hostLost.name, servicedLong.name,
+			deafLong.name:
 			return true
 		}
 	}
@@ -368,10 +436,12 @@ func TestWhyTheWorkloadWasWaitedForNoLongerIsRemembered(t *testing.T) {
 		step  Step
 		want  string
 	}{
-		"it has moved":                         {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
-		"it has not moved in time":             {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
-		"it is still waited for":               {in(MovingWorkload), Step{Do: Wait, Next: MovingWorkload, Reason: "WorkloadMoving"}, ""},
-		"power is released for another reason": {in(PoweringOff), Step{Do: Advance, Next: PoweringOn, Reason: "MachineHealthy"}, ""},
+		"it has moved":                {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
+		"it has not moved in time":    {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
+		"it is still waited for":      {in(MovingWorkload), Step{Do: Wait, Next: MovingWorkload, Reason: "WorkloadMoving"}, ""},
+		"the host was not proven off": {in(PoweringOff), Step{Do: Advance, Next: PoweringOn, Reason: "FencingImpossible"}, "FencingImpossible"},
+		"the host is serviced":        {in(MovingWorkload), Step{Do: Advance, Next: Servicing, Reason: "HostServiced"}, "HostServiced"},
+		"it was never to move":        {in(PoweringOn), Step{Do: Advance, Next: Servicing, Reason: "HostServiced"}, ""},
 	} {
 		if got := After(tc.given, tc.step, noon).Moved; got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)

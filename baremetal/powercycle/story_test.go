@@ -13,7 +13,9 @@ import (
 type cast struct {
 	f Facts
 	// takes is how long things take; never if zero.
-	off, move, on, boot time.Duration
+	off, receipt, move, on, boot, service time.Duration
+	// fails says that it is reported if the power does not change.
+	fails bool
 	// asked is since when each thing has been under way.
 	since map[string]time.Time
 	spoil func(now time.Time, f *Facts)
@@ -22,7 +24,12 @@ type cast struct {
 // happen lets the world go on until now.
 func (c *cast) happen(now time.Time) {
 	f := &c.f
-	c.after("off", c.off, f.Held && f.PoweredOn && f.Acts && !f.NoPowerOff, now, func() { f.PoweredOn, f.Well = false, false })
+	c.after("off", c.off, f.Held && f.PoweredOn && f.Acts && !f.NoPowerOff && !f.Serviced, now, func() { f.PoweredOn, f.Well = false, false })
+	c.after("receipt", c.receipt, f.ReceiptAsked && !f.ReceiptGiven && f.Acts, now, func() { f.ReceiptGiven = true })
+	c.after("service", c.service, f.Serviced, now, func() { f.Serviced, f.PoweredOn, f.Drained = false, true, false })
+	if fails := f.Held && c.off == 0 || !f.Held && !f.PoweredOn && c.on == 0; c.fails {
+		f.PowerFails = fails
+	}
 	c.after("on", c.on, !f.Held && !f.PoweredOn && f.Acts && f.Wanted, now, func() { f.PoweredOn, f.Drained = true, f.Node == NodeAbsent })
 	c.after("reboot", c.on, f.RebootPending, now, func() { f.RebootPending, f.Well = false, false })
 	c.after("move", c.move, f.Fenced && !f.PoweredOn && !f.Drained, now, func() { f.Drained = true })
@@ -61,8 +68,10 @@ func play(t *testing.T, c *cast) (Facts, string) {
 			told = line
 		}
 		still := step.Do == Wait && step.Again.IsZero()
-		c.f = carriedOut(c.f, step)
-		c.f.Memory = memory
+		c.f = remembered(carriedOut(c.f, step), memory)
+		if asked := c.f.Person != "" && len(c.since) == 0; asked && still {
+			return c.f, story.String() + "          and there it stays, until a person does something\n"
+		}
 		if still && len(c.since) == 0 && !c.f.Paused && !(c.f.Deleting && c.f.Finalizer) {
 			return c.f, story.String()
 		}
@@ -78,7 +87,11 @@ func play(t *testing.T, c *cast) (Facts, string) {
 
 func TestStories(t *testing.T) {
 	ordinary := func(changes ...func(*cast)) *cast {
-		c := &cast{f: Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Bad: true, Looked: true}, off: 20 * time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second}
+		c := &cast{
+			f:   Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Bad: true, Looked: true, Provable: true, Sound: true},
+			off: 20 * time.Second, receipt: time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second, fails: true,
+			service: 20 * time.Minute,
+		}
 		for _, change := range changes {
 			change(c)
 		}
@@ -94,17 +107,39 @@ func TestStories(t *testing.T) {
 		}
 	}
 	stories := map[string]*cast{
-		"the node comes back":              ordinary(),
-		"the node never comes back":        ordinary(func(c *cast) { c.boot = 0 }),
-		"the BMC is dead":                  ordinary(func(c *cast) { c.off = 0 }),
-		"the host does not come on":        ordinary(func(c *cast) { c.on = 0 }),
-		"the workload is stuck":            ordinary(func(c *cast) { c.move = 0 }),
-		"the workload cluster is silent":   ordinary(func(c *cast) { c.f.Node = NodeUnseen }),
-		"the only control plane is silent": ordinary(func(c *cast) { c.f.Node, c.f.ControlPlane = NodeUnseen, true }),
-		"the machine never had a node":     ordinary(func(c *cast) { c.f.Node, c.f.Drained, c.boot = NodeAbsent, true, 0 }),
-		"the host cannot be switched off":  ordinary(func(c *cast) { c.f.NoPowerOff = true }),
-		"the host was off":                 ordinary(func(c *cast) { c.f.PoweredOn, c.on = false, 40*time.Second }),
-		"the host is paused":               ordinary(func(c *cast) { c.f.Acts = false }),
+		"the node comes back":                         ordinary(),
+		"the node never comes back":                   ordinary(func(c *cast) { c.boot = 0 }),
+		"the BMC is dead":                             ordinary(func(c *cast) { c.off = 0 }),
+		"the host does not come on":                   ordinary(func(c *cast) { c.on = 0 }),
+		"the workload is stuck":                       ordinary(func(c *cast) { c.move = 0 }),
+		"the workload cluster is silent":              ordinary(func(c *cast) { c.f.Node = NodeUnseen }),
+		"the only control plane is silent":            ordinary(func(c *cast) { c.f.Node, c.f.ControlPlane = NodeUnseen, true }),
+		"the machine never had a node":                ordinary(func(c *cast) { c.f.Node, c.f.Drained, c.boot = NodeAbsent, true, 0 }),
+		"the host cannot be switched off":             ordinary(func(c *cast) { c.f.NoPowerOff = true }),
+		"the host was off":                            ordinary(func(c *cast) { c.f.PoweredOn, c.on = false, 40*time.Second }),
+		"the host was off, and nothing is said of it": ordinary(func(c *cast) { c.f.PoweredOn, c.receipt = false, 0 }),
+		"the host is paused":                          ordinary(func(c *cast) { c.f.Acts = false }),
+		"nobody acts on the host":                     ordinary(func(c *cast) { c.off, c.fails = 0, false }),
+		"the host is serviced when it is off": ordinary(func(c *cast) {
+			begun := false
+			c.spoil = func(_ time.Time, f *Facts) {
+				if !begun && !f.PoweredOn {
+					begun, f.Serviced, f.PoweredOn = true, true, true
+				}
+			}
+		}),
+		"the node lives although its host shows off": ordinary(func(c *cast) {
+			c.spoil = func(now time.Time, f *Facts) {
+				f.NewBoot = f.Fenced && now.Sub(noon) < 5*time.Minute || f.NewBoot && now.Sub(noon) < 5*time.Minute
+			}
+		}),
+		"the host is another object for a moment": ordinary(from(40*time.Second, func(*Facts) {}), func(c *cast) {
+			c.spoil = func(now time.Time, f *Facts) {
+				if f.Host = HostOurs; now.Sub(noon) > 30*time.Second && now.Sub(noon) < 50*time.Second {
+					f.Host = HostGone
+				}
+			}
+		}),
 		"the machine recovers in time":     ordinary(func(c *cast) { c.f.Acts = false }, from(time.Minute, func(f *Facts) { f.Well = true })),
 		"it is cancelled at once":          ordinary(from(0, func(f *Facts) { f.Deleting = true })),
 		"it is cancelled in the middle":    ordinary(from(40*time.Second, func(f *Facts) { f.Deleting = true })),
@@ -126,6 +161,9 @@ func TestStories(t *testing.T) {
 	}
 	golden.Stories(t, stories, func(t *testing.T, c *cast) string {
 		end, story := play(t, c)
+		if end.Person != "" && !(end.FencedByUs && end.PoweredOn) {
+			return story
+		}
 		if !end.State.Final() || end.Litter || end.Held || end.FencedByUs && end.Node == NodePresent || end.Finalizer {
 			t.Errorf("it ends without having let go: %+v", end)
 		}

@@ -11,6 +11,17 @@ type row struct {
 	why    string
 }
 
+// action is what r does: a person is asked once.
+func (r row) action(f Facts) Action {
+	switch {
+	case r.do != waitForPerson:
+		return r.do
+	case f.Person == r.reason:
+		return Wait
+	}
+	return AskPerson
+}
+
 // rowsOf are the rows that apply in a state, in order: those of the table, after those that every state has.
 var rowsOf = func() map[State][]row {
 	all := map[State][]row{}
@@ -62,6 +73,21 @@ var endings = []row{
 	{leaving, Advance, Ended, "Leaving", "kubemend is being removed"},
 }
 
+// The reasons that decide something elsewhere.
+const (
+	fencingImpossible = "FencingImpossible"
+	signOfLife        = "SignOfLife"
+)
+
+const (
+	hostNotFound    = "The host of the machine cannot be found; waiting for it to come back"
+	isServiced      = "The firmware of the host is being written, which powers it on; waiting for the end of that"
+	servicedTooLong = "The firmware of the host has been written for too long"
+	notReady        = "Waiting for the host to be in a state in which its power is managed"
+	neverReady      = "The power of the host has not been managed for too long"
+	lives           = "The node shows life although its host shows off: the host is not proven off"
+)
+
 const toldToStop = "The remediation was told to stop: the health check that asked for it waits for it no longer"
 
 const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
@@ -73,101 +99,151 @@ const fenceStays = "The fence could not be taken off the node in time; nothing w
 // from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end lets go.
 var table = map[State][]row{
 	Pending: {
-		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
+		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
 		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
+		{hostMissing, Wait, Pending, "HostGone", hostNotFound},
 		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another remediation goes first"},
 		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
 	},
 	Preparing: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
+		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
 		{litter, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
 		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
 		{unfenceableQueued, Unfence, Preparing, "Unfenced", "An attempt has begun; the fence of the last one is taken off the node first"},
+		{hostMissing, Wait, Preparing, "HostGone", hostNotFound},
 		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
 		{recovered, Advance, Succeeded, "Recovered", "The machine became well; its host is not touched"},
 		{notOurTurn, Wait, Preparing, "WaitingForTurn", "Another remediation goes first"},
-		{lastOverdue, Advance, HandingOver, "HostNotReady", "The host could not be asked to power off in time"},
-		{overdue, BeginAttempt, Preparing, "HostNotReady", "The host could not be asked to power off in time; one more attempt has begun"},
 		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
-		{deaf, Wait, Preparing, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{unmanagedFenced, Unfence, Preparing, "Unfenced", "The fence of the last attempt is taken off the node"},
+		{servicedLong, waitForPerson, Preparing, "HostServiced", servicedTooLong},
+		{serviced, Wait, Preparing, "HostServiced", isServiced},
+		{deafLong, waitForPerson, Preparing, "HostNotReady", neverReady},
+		{deaf, Wait, Preparing, "HostNotReady", notReady},
 		{noPowerOff, Advance, Rebooting, "PowerOffDisabled", "The host cannot be held off; it is rebooted, and its node is not fenced"},
 		{always, Advance, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 	},
 	PoweringOff: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{serviced, Advance, Servicing, "HostServiced", isServiced},
 		{notHeldNotOurTurn, Advance, Preparing, "WaitingForTurn", "Another remediation goes first"},
-		{lastOverdue, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
-		{overdue, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
+		{lastOverdueFaulty, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
+		{overdueFaulty, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
+		{overdueOff, Advance, PoweringOn, fencingImpossible, "The host could not be proven off in time; it is powered on, and its node is not fenced"},
+		{hostMissing, Wait, PoweringOff, "HostGone", hostNotFound},
 		{noPowerOff, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
 		{onAndFenced, Unfence, PoweringOff, "Unfenced", "The host came on while its node was fenced; the fence is taken off until it is off again"},
+		{aliveFenced, Unfence, PoweringOff, signOfLife, lives},
 		{notHeld, HoldOff, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 		{notNoted, NoteAsked, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
 		{seenOn, NoteOn, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
-		{deaf, Wait, PoweringOff, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{onStillFenced, Unfence, PoweringOff, "Unfenced", "The host is on while its node is fenced; the fence is taken off until it is off again"},
+		{deafLong, waitForPerson, PoweringOff, "HostNotReady", neverReady},
+		{deaf, Wait, PoweringOff, "HostNotReady", notReady},
 		{powerFails, Wait, PoweringOff, "PowerOffFailed", "The host could not be powered off so far"},
+		{overdue, waitForPerson, PoweringOff, "OperatorSilent", "The host was not seen off in time, and nothing says that this is its fault; waiting for its operator to do as it is asked"},
 		{poweredOn, Wait, PoweringOff, "PoweringOff", "Waiting for the host to be off"},
 		{unsettled, Wait, PoweringOff, "PowerSettling", "The host was off before it was asked; waiting until it cannot have been about to power on"},
+		{unprovable, waitForPerson, PoweringOff, fencingImpossible, "The host was off before it was asked, and its operator does not report what would prove that it still is"},
+		{receiptNotAsked, AskReceipt, PoweringOff, "ReceiptRequested", "The host was off before it was asked; its operator is asked to read the hardware"},
+		{receiptLate, waitForPerson, PoweringOff, fencingImpossible, "The host was off before it was asked, and its operator has not read the hardware since"},
+		{receiptPending, Wait, PoweringOff, "AwaitingReceipt", "The host was off before it was asked; waiting for its operator to read the hardware"},
+		{receiptNotNoted, NoteReceipt, PoweringOff, "ReceiptGiven", "The operator of the host has read the hardware"},
+		{receiptNew, Wait, PoweringOff, "ReceiptGiven", "The operator of the host has read the hardware; waiting for what may speak against it"},
+		{receiptUnsound, waitForPerson, PoweringOff, fencingImpossible, "The operator of the host has read the hardware, and reports what speaks against that"},
 		{always, Advance, MovingWorkload, "PoweredOff", "The host is off"},
 	},
 	MovingWorkload: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{overdueStuck, Unfence, MovingWorkload, "WorkloadStuck", "The workload did not move in time; the fence is taken off the node before its host is powered on"},
 		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
+		{hostMissing, Wait, MovingWorkload, "HostGone", hostNotFound},
+		{servicedFenced, Unfence, MovingWorkload, "HostServiced", isServiced},
+		{serviced, Advance, Servicing, "HostServiced", isServiced},
 		{notHeld, Advance, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
 		{poweredOn, Advance, PoweringOff, "PoweredOnAgain", "The host came on before the workload had moved"},
+		{aliveFenced, Unfence, MovingWorkload, signOfLife, lives},
+		{alive, Advance, PoweringOff, signOfLife, lives},
 		{noPowerOffStill, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
 		{nodeAbsentEmpty, Advance, PoweringOn, "NodeGone", "There is no node any more, and nothing is left of its workload"},
 		{nodeAbsent, Wait, MovingWorkload, "WorkloadMoving", "The node is gone; waiting for its workload to go as well"},
 		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",
 			"The workload cluster cannot be asked while this control-plane host is off; it is powered on, and its node was not fenced"},
 		{nodeUnseen, Wait, MovingWorkload, "ClusterUnreachable", "Waiting for the workload cluster to be reachable"},
-		{deafNotFenced, Wait, MovingWorkload, "HostNotReady", "Waiting for the host to be in a state in which its power is managed"},
+		{deafNotFenced, Wait, MovingWorkload, "HostNotReady", notReady},
+		{mayLive, Wait, MovingWorkload, "WatchingForLife", "The node was heard of after its host was proven off; watching whether it is again"},
 		{notFenced, Fence, MovingWorkload, "Fenced", "The node is fenced, so that its workload can start elsewhere"},
 		{notDrained, Wait, MovingWorkload, "WorkloadMoving", "Waiting for the workload to leave the node"},
 		{always, Advance, PoweringOn, "WorkloadMoved", "The workload has moved"},
 	},
 	PoweringOn: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{held, Release, PoweringOn, "PowerOnRequested", "The host is asked to power on"},
+		{litter, Release, PoweringOn, "PowerOnRequested", "The host is asked to power on"},
+		{up, Advance, Booting, "PoweredOn", "The node has booted: the host is on"},
+		{hostMissing, Wait, PoweringOn, "HostGone", hostNotFound},
+		{serviced, Advance, Servicing, "HostServiced", isServiced},
 		{poweredOn, Advance, Booting, "PoweredOn", "The host is on"},
 		{heldByOthersLate, Advance, Failed, "HostHeldOff", "Somebody else has kept the host off for too long"},
 		{heldByOthers, Wait, PoweringOn, "HostHeldOff", "Somebody else keeps the host off"},
-		{lastLate, Advance, HandingOver, "PowerOnTimedOut", "The host was not seen on in time"},
-		{late, BeginAttempt, Preparing, "PowerOnTimedOut", "The host was not seen on in time; one more attempt has begun"},
+		{lastLateFaulty, Advance, HandingOver, "PowerOnTimedOut", "The host was not seen on in time"},
+		{lateFaulty, BeginAttempt, Preparing, "PowerOnTimedOut", "The host was not seen on in time; one more attempt has begun"},
+		{deafLong, waitForPerson, PoweringOn, "HostNotReady", neverReady},
+		{late, waitForPerson, PoweringOn, "OperatorSilent", "The host was not seen on in time, and nothing says that this is its fault; waiting for its operator to do as it is asked"},
 		{powerFails, Wait, PoweringOn, "PowerOnFailed", "The host could not be powered on so far"},
 		{always, Wait, PoweringOn, "PoweringOn", "Waiting for the host to be on"},
 	},
 	Rebooting: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{rebootNotAskedNotOurTurn, Advance, Preparing, "WaitingForTurn", "Another remediation goes first"},
-		{lastOverdue, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
-		{overdue, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
+		{serviced, Advance, Servicing, "HostServiced", isServiced},
+		{lastOverdueFaulty, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
+		{overdueFaulty, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
+		{hostMissing, Wait, Rebooting, "HostGone", hostNotFound},
 		{unfenceable, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},
 		{rebootNotAsked, Reboot, Rebooting, "RebootRequested", "The host is asked to reboot"},
+		{stillFenced, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},
+		{overduePending, waitForPerson, Rebooting, "OperatorSilent", "The host was not rebooted in time, and nothing says that this is its fault; waiting for its operator to do as it is asked"},
 		{rebootPending, Wait, Rebooting, "Rebooting", "Waiting for the reboot to be carried out"},
-		{always, Advance, Booting, "Rebooted", "The host was rebooted"},
+		{always, Advance, Booting, "RebootAccepted", "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted"},
+	},
+	Servicing: {
+		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
+		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
+		{litter, Release, Servicing, "HostServiced", isServiced + "; it is let go, since it boots after that"},
+		{unfenceable, Unfence, Servicing, "Unfenced", "The fence is taken off the node"},
+		{hostMissing, Wait, Servicing, "HostGone", hostNotFound},
+		{stillFenced, Unfence, Servicing, "Unfenced", "The fence is taken off the node"},
+		{servicedLong, waitForPerson, Servicing, "HostServiced", servicedTooLong},
+		{serviced, Wait, Servicing, "HostServiced", isServiced},
+		{always, Advance, Booting, "Serviced", "The firmware of the host was written, and the host boots"},
 	},
 	Booting: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
+		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{litter, Release, Booting, "PoweredOn", "The host is on"},
 		{unfenceable, Unfence, Booting, "Unfenced", "The fence is taken off the node"},
 		{well, Advance, Succeeded, "MachineWell", "The machine is well"},
+		{hostMissing, Wait, Booting, "HostGone", hostNotFound},
+		{serviced, Advance, Servicing, "HostServiced", isServiced},
 		{heldByOthersLate, Advance, Failed, "HostHeldOff", "Somebody else has kept the host off for too long"},
+		{lateStillFenced, Unfence, Booting, "Unfenced", "The fence is taken off the node"},
+		{lateBlind, waitForPerson, Booting, "ClusterUnreachable", "The workload cluster cannot be asked whether the machine is well"},
 		{lastLate, Advance, HandingOver, "NodeStayedBad", "The machine did not become well after the last attempt"},
 		{late, BeginAttempt, Preparing, "NodeStayedBad", "The machine did not become well in time; one more attempt has begun"},
 		{always, Wait, Booting, "Booting", "Waiting for the machine to be well"},
@@ -234,5 +310,5 @@ var table = map[State][]row{
 
 // order is the reading order of states, in the diagram and in tests.
 var order = []State{
-	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Booting, HandingOver, Succeeded, HandedOver, Failed, Ended, Stopped,
+	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, HandingOver, Succeeded, HandedOver, Failed, Ended, Stopped,
 }

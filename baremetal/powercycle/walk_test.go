@@ -16,7 +16,7 @@ const tick = time.Minute
 
 var thorough = flag.Bool("thorough", false, "disturb the world three times and not twice: some twenty million situations, minutes")
 
-var walked = Policy{Retries: 1, Timeout: tick, Settle: tick, Blind: tick, Queue: 2 * tick}
+var walked = Policy{Retries: 1, Timeout: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Blind: tick, Queue: 2 * tick}
 
 // scene is the world, and what the remediation remembers; moments are counted back from now.
 type scene struct {
@@ -34,22 +34,39 @@ type scene struct {
 // normal makes scenes equal that differ in nothing that matters: how far back is far enough, and what is of no consequence any more.
 func (s scene) normal() scene {
 	old := noon.Add(-3 * tick)
-	for _, at := range []*time.Time{&s.f.Since, &s.f.Began, &s.f.Asked, &s.f.Unseen} {
+	for _, at := range s.f.clocks() {
 		if !at.IsZero() && at.Before(old) {
 			*at = old
 		}
 	}
 	s.f.Attempt = min(s.f.Attempt, 3)
+	f, acts := &s.f, s.f.acts()
+	if f.Acted.After(f.Began) && acts {
+		f.Began = f.Acted
+	}
+	f.Acted, f.SignSeen = time.Time{}, time.Time{}
+	if !f.WasOff || !acts {
+		f.Receipt, f.ReceiptAsked, f.ReceiptGiven, f.Sound = time.Time{}, false, false, true
+		if !f.Asked.IsZero() {
+			f.Asked = old
+		}
+	}
+	f.Faulted = f.Faulted && (acts || f.State == PoweringOn)
 	return s
 }
 
+// acts says that the host is, or is about to be, held off or rebooted.
+func (f Facts) acts() bool {
+	return f.State == PoweringOff || f.State == MovingWorkload || f.State == Rebooting
+}
+
 // key is the scene in few bytes, for there are many.
-func (s scene) key() [16]byte {
-	f, k, bits := s.f, [16]byte{}, uint64(0)
+func (s scene) key() [20]byte {
+	f, k, bits := s.f, [20]byte{}, uint64(0)
 	k[0], k[1], k[2] = byte(slices.Index(order, f.State)), byte(f.Attempt), byte(s.disturbances)
 	k[3] = byte(f.Machine)<<4 | byte(f.Host)<<2 | byte(f.Node)
-	for i, at := range []time.Time{f.Since, f.Began, f.Asked, f.Unseen} {
-		k[4+i] = byte(noon.Sub(at) / tick)
+	for i, at := range f.clocks() {
+		k[4+i] = byte(noon.Sub(*at) / tick)
 		if at.IsZero() {
 			k[4+i] = 255
 		}
@@ -57,20 +74,21 @@ func (s scene) key() [16]byte {
 	for i, b := range []bool{
 		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop, f.Leaving,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop, f.Leaving, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
+		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "",
 	} {
 		if b {
 			bits |= 1 << i
 		}
 	}
-	binary.LittleEndian.PutUint64(k[8:], bits)
+	binary.LittleEndian.PutUint64(k[12:], bits)
 	return k
 }
 
 // later is the scene a tick later.
 func (s scene) later() scene {
 	if !s.f.stands() || s.f.Memory.Paused.IsZero() { // else the clocks stand still
-		for _, at := range []*time.Time{&s.f.Since, &s.f.Began, &s.f.Asked, &s.f.Unseen} {
+		for _, at := range s.f.clocks() {
 			if !at.IsZero() {
 				*at = at.Add(-tick)
 			}
@@ -89,9 +107,17 @@ func (s scene) stepped() (scene, Step) {
 		return s, step
 	}
 	memory := After(s.f, step, noon)
-	s.f = carriedOut(s.f, step)
-	s.f.Memory = memory
+	s.f = remembered(carriedOut(s.f, step), memory)
 	return s.normal(), step
+}
+
+// remembered are the facts once memory is stored. A receipt is one for what was asked last.
+func remembered(f Facts, memory Memory) Facts {
+	if !memory.Asked.Equal(f.Asked) {
+		f.ReceiptAsked, f.ReceiptGiven = false, false
+	}
+	f.Memory = memory
+	return f
 }
 
 // carriedOut are the facts after a step was carried out.
@@ -100,13 +126,15 @@ func carriedOut(f Facts, step Step) Facts {
 	case BeginAttempt, AddFinalizer:
 		f.Finalizer = true
 	case HoldOff:
-		f.Held, f.Litter = true, true
+		f.Held, f.Litter, f.HostAnew, f.ReceiptAsked, f.ReceiptGiven = true, true, false, false, false
+	case AskReceipt:
+		f.ReceiptAsked, f.ReceiptGiven, f.Litter = true, false, true
 	case Reboot:
 		f.RebootAsked, f.RebootPending, f.Litter = true, true, true
 	case Fence:
 		f.Fenced, f.FencedByUs = true, true
 	case Release:
-		f.Held, f.Litter, f.RebootAsked, f.RebootPending = false, false, false, false
+		f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
 	case Unfence:
 		f.Fenced, f.FencedByUs = false, false
 	case MarkHost:
@@ -129,7 +157,13 @@ func (s scene) obeyed() []scene {
 		change(&n)
 		next = append(next, n.normal())
 	}
-	managed := s.f.Acts && s.f.Host != HostGone
+	managed := s.f.Acts && s.f.Host != HostGone && !s.f.PowerFails && !s.f.Serviced
+	if s.f.Serviced {
+		add(func(n *scene) { n.f.Serviced, n.f.PoweredOn, n.rising, n.f.Well = false, true, false, false })
+	}
+	if managed && s.f.ReceiptAsked && !s.f.ReceiptGiven && !s.f.PoweredOn {
+		add(func(n *scene) { n.f.ReceiptGiven = true })
+	}
 	if managed && s.f.Held && s.f.PoweredOn && !s.f.NoPowerOff {
 		add(func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = false, false, false })
 	}
@@ -177,6 +211,12 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Leaving, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
 		func(n *scene) { n.f.HeldByOthers = !n.f.HeldByOthers },
+		func(n *scene) { n.f.PowerFails = !n.f.PowerFails && (n.f.acts() || n.f.State == PoweringOn) },
+		func(n *scene) { n.f.Serviced = !n.f.Serviced },
+		func(n *scene) { n.f.NewBoot = !n.f.NewBoot && n.f.acts() },
+		func(n *scene) { n.f.OutOfReach = !n.f.OutOfReach && n.f.State == Booting },
+		func(n *scene) { n.f.Sound = !n.f.Sound || !n.f.WasOff },
+		func(n *scene) { n.f.HostAnew = n.f.Litter && n.f.acts() },
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { // a crash before it was remembered that the host was asked
 			if n.f.State == PoweringOff {
@@ -196,15 +236,25 @@ func (s scene) disturbed() []scene {
 func wrong(s scene, step Step) string {
 	f := s.f
 	switch {
-	case step.Do == Fence && (f.PoweredOn || s.rising || !f.Held || !f.Acts || f.Asked.IsZero()):
+	case step.Do == Fence && (f.PoweredOn || s.rising || !f.Held || f.HostAnew || !f.Acts || f.Serviced || f.Asked.IsZero()):
 		return "1: fences the node of a host that is not proven off by us"
+	case step.Do == Fence && f.WasOff && (f.Receipt.IsZero() || !f.ReceiptGiven || !f.Provable):
+		return "1: fences the node of a host that was off when asked, and of which nothing was said since"
+	case step.Do == Fence && f.NewBoot && f.Looked:
+		return "1: fences a node that shows life"
+	case step.Next == HandingOver && f.State != HandingOver && f.State != Booting && f.Host == HostOurs && !f.faulted() && step.Reason != "TurnTimedOut":
+		return "12: condemns a host for which nothing says that it is at fault"
+	case step.Next == HandingOver && f.State != HandingOver && f.Host == HostGone && (f.Missing.IsZero() || noon.Before(f.Missing.Add(tick))):
+		return "12: condemns a machine whose host is not to be found for a moment"
+	case step.Next == HandingOver && f.State != HandingOver && f.Serviced:
+		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"
 	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
 	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff):
 		return "2: lets go of a host in the middle"
-	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn:
+	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
 	case (step.Do == HoldOff || step.Do == Reboot) && !f.Turn:
 		return "4: holds a second control-plane host off"
@@ -230,7 +280,7 @@ func wrong(s scene, step Step) string {
 		return "stops although nobody has told it to"
 	case step.Do == HandOver && (f.Well || f.Held || f.Host == HostOurs && !f.HostMarked):
 		return "hands over a machine that is well, or a host that is held or not marked"
-	case !step.Next.Final() && step.Again.IsZero() && !f.Paused:
+	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
 	case step.Reason == "TurnTimedOut" && (f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
 		return "4: hands a control-plane host over although its turn may still come"
@@ -239,6 +289,8 @@ func wrong(s scene, step Step) string {
 	}
 	return ""
 }
+
+func (f Facts) faulted() bool { return f.Faulted || f.PowerFails }
 
 // settles plays the scene on without any more disturbances, in a world that obeys or in one that is dead, and says what is left
 // undone in the end; empty if all is well.
@@ -258,6 +310,10 @@ func (s scene) settles(obeys bool) string {
 		}
 		f := s.f
 		switch {
+		case s.stubborn && step.Do == Unfence && !f.State.Final():
+			return "" // it is tried again and again, where nothing else can be done
+		case f.Person != "" && !f.State.Final() && !f.Paused && !(f.FencedByUs && f.Node == NodePresent && f.PoweredOn):
+			return "" // somebody has to do something, and was told so; a host that is off keeps its fence until it is on
 		case f.Held || f.Litter:
 			return "the host is not let go"
 		case f.FencedByUs && f.Node == NodePresent && !s.stubborn:
@@ -283,7 +339,7 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 	case testing.Short():
 		disturbances = 1
 	}
-	seen, settled := map[[16]byte]bool{}, map[[16]byte]bool{}
+	seen, settled := map[[20]byte]bool{}, map[[20]byte]bool{}
 	var todo []scene
 	visit := func(s scene) {
 		if s.f.Machine == MachineGone {
@@ -296,7 +352,7 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 	}
 	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind, paused} {
 		for _, cured := range []bool{true, false} {
-			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Looked: true}
+			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Looked: true, Provable: true, Sound: true}
 			change(&f)
 			f.State = Pending
 			visit(scene{f: f, cured: cured, disturbances: disturbances, rising: !f.PoweredOn})

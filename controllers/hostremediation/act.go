@@ -35,6 +35,10 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 		if err = r.unchanged(ctx, w); err == nil {
 			err = r.Hosts.HoldOff(ctx, w.found.Host, by)
 		}
+	case powercycle.AskReceipt:
+		if err = r.unchanged(ctx, w); err == nil {
+			err = r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
+		}
 	case powercycle.Reboot:
 		if err = r.unchanged(ctx, w); err == nil {
 			err = r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
@@ -88,7 +92,7 @@ func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
-	marks, power := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt), host.PowerOf(w.found.Host)
+	marks, power := w.marks(), host.PowerOf(w.found.Host)
 	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.Held != w.facts.Held || marks.RebootAsked != w.facts.RebootAsked {
 		return errChanged
 	}
@@ -156,6 +160,9 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	}
 	rec := w.record
 	rec.name(w, r.WatchFilterValue)
+	if step.Do == powercycle.HoldOff || step.Do == powercycle.NoteAsked {
+		rec.HostUID = w.found.Host.UID
+	}
 	if step.Do != powercycle.Wait || rec.UID != w.rem.GetUID() {
 		rec.claim(w, step)
 	}

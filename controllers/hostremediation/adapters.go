@@ -26,6 +26,7 @@ type Hosts interface {
 	Refresh(ctx context.Context, found *host.Found) error
 
 	HoldOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
+	AskReceipt(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error
 	Reboot(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, attempt int) error
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error

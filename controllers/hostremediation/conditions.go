@@ -29,7 +29,7 @@ var milestones = []struct {
 // rank orders the states of an attempt.
 var rank = map[powercycle.State]int{
 	powercycle.Pending: 0, powercycle.Preparing: 1, powercycle.PoweringOff: 2, powercycle.MovingWorkload: 3, powercycle.PoweringOn: 4,
-	powercycle.Rebooting: 4, powercycle.Booting: 5,
+	powercycle.Rebooting: 4, powercycle.Servicing: 4, powercycle.Booting: 5,
 }
 
 // Reasons of conditions that no step has.
@@ -67,6 +67,8 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 	case noPowerOff && (kind == infrav1.PoweredOffCondition || kind == infrav1.WorkloadMovedCondition):
 		c.Status, c.Reason = metav1.ConditionFalse, notProvenReason
 		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
+	case kind == infrav1.PoweredOffCondition && (m.Moved == fencingImpossible || m.Moved == hostServiced):
+		c.Status, c.Reason = metav1.ConditionFalse, m.Moved
 	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != workloadMoved && m.Moved != nodeGone:
 		c.Status, c.Reason = metav1.ConditionFalse, m.Moved
 	}
@@ -78,6 +80,15 @@ const (
 	workloadMoved = "WorkloadMoved"
 	nodeGone      = "NodeGone"
 )
+
+// The reasons of steps after which a host goes on without having been proven off.
+const (
+	fencingImpossible = "FencingImpossible"
+	hostServiced      = "HostServiced"
+)
+
+// signOfLife is the reason of steps that are taken because a node lives whose host shows off.
+const signOfLife = "SignOfLife"
 
 // sayConditions brings the conditions of rem up to date.
 func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
@@ -114,7 +125,7 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
 	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
-	powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting, powercycle.HandedOver: infrav1.PhaseDeleting,
+	powercycle.Servicing: infrav1.PhaseWaiting, powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting, powercycle.HandedOver: infrav1.PhaseDeleting,
 	powercycle.Failed: infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
 
@@ -133,14 +144,20 @@ func reportOf(w *world, step powercycle.Step, message string) Report {
 
 // deadlineOf is when the patience with the present state ends; zero if nothing is waited for.
 func deadlineOf(m powercycle.Memory, p powercycle.Policy) time.Time {
-	if !m.Paused.IsZero() {
-		return time.Time{} // the clocks stand still
+	if !m.Paused.IsZero() || m.Person != "" {
+		return time.Time{} // the clocks stand still, or have run out
+	}
+	began := m.Began
+	if m.Acted.After(began) {
+		began = m.Acted
 	}
 	switch m.State {
 	case powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.Rebooting:
-		return m.Began.Add(p.Timeout)
+		return began.Add(p.Timeout)
 	case powercycle.PoweringOn, powercycle.Booting:
 		return m.Since.Add(p.Timeout)
+	case powercycle.Servicing:
+		return m.Since.Add(p.Servicing)
 	case powercycle.Pending:
 		return m.Since.Add(p.Queue)
 	}
@@ -188,6 +205,10 @@ func sentence(w *world, step powercycle.Step) string {
 		add(w.pausedBy())
 	case "HostNotReady":
 		add(w.power.Deaf)
+	case fencingImpossible:
+		add(w.unproven())
+	case signOfLife:
+		add(w.lives())
 	case "ClusterUnreachable":
 		add(w.blindness)
 	case "WorkloadMoving", "WorkloadStuck":
@@ -196,9 +217,30 @@ func sentence(w *world, step powercycle.Step) string {
 	if cause := w.record.Cause; w.record.State.Final() && !strings.HasPrefix(cause, step.Why) {
 		add(cause)
 	}
-	add(w.power.Trouble)
+	if step.Reason != fencingImpossible {
+		add(w.power.Trouble)
+	}
 	if len(details) == 0 {
 		return step.Why
 	}
 	return step.Why + " (" + strings.Join(details, "; ") + ")"
+}
+
+// unproven says what is missing to prove that the host is off.
+func (w *world) unproven() string {
+	switch {
+	case !w.facts.Provable:
+		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: before that, only that it switches the host off is proof"
+	case w.power.Doubt != "":
+		return w.power.Doubt
+	}
+	return "its annotation " + infrav1.RebootAnnotation + " is still there"
+}
+
+// lives says which sign of life the node has given.
+func (w *world) lives() string {
+	if w.facts.NewBoot {
+		return "it has booted"
+	}
+	return "its kubelet reports"
 }

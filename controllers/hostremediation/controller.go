@@ -38,6 +38,15 @@ const (
 	// settle is how long a host that was off when it was asked has to stay off until that is believed. BMO looks at a host's power
 	// once a minute, and a power-on that it has just asked for takes its time.
 	settle = 90 * time.Second
+	// doubt is how long a receipt is looked at before it is believed: BMO writes its conditions after it has given it.
+	doubt = 5 * time.Second
+	// watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the
+	// controller manager calls it silent.
+	watch = 40 * time.Second
+	// skew is by how much the clock of a node, or of BMO, may be ahead of ours.
+	skew = 5 * time.Second
+	// servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
+	servicing = 2 * time.Hour
 	// blind is how long a control-plane host is held off while the API of its cluster does not answer: it may be what it runs on.
 	blind = time.Minute
 	// queue is how long a control-plane host waits for others.

@@ -24,8 +24,13 @@ var persons = map[string]string{
 	"HostHeldOff": "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
 		"the check makes another if the machine is still bad",
 	"HostSwitchedOff": "when it is to be on again, delete the remediation; the check makes another if the machine is still bad",
-	"HostNotReady":    "end that, or wait for the deadline",
-	"PowerOffFailed":  seeToTheBMC, "PowerOffTimedOut": seeToTheBMC, "PowerOnFailed": seeToTheBMC, "PowerOnTimedOut": seeToTheBMC,
+	"HostNotReady":    "end that",
+	"HostGone":        "register the host again, or delete the Machine",
+	hostServiced:      "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
+	"OperatorSilent":  "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
+	fencingImpossible: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put the taint " +
+		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and take it away afterwards",
+	"PowerOffFailed": seeToTheBMC, "PowerOffTimedOut": seeToTheBMC, "PowerOnFailed": seeToTheBMC, "PowerOnTimedOut": seeToTheBMC,
 	"RebootTimedOut":     seeToTheBMC,
 	"PoweredOnAgain":     "find out who powers it on",
 	"WorkloadStuck":      "see their finalizers, and the CSI driver's detach",
@@ -54,6 +59,13 @@ var reliefs = map[string]func(*powercycle.Facts){
 	"PowerSettling":      func(f *powercycle.Facts) { f.WasOff = false },
 	"WorkloadMoving":     func(f *powercycle.Facts) { f.Drained = true },
 	"ClusterUnreachable": nil,
+	"HostGone":           func(f *powercycle.Facts) { f.Host = powercycle.HostOurs },
+	hostServiced:         func(f *powercycle.Facts) { f.Serviced = false },
+	"AwaitingReceipt":    func(f *powercycle.Facts) { f.ReceiptGiven = true },
+	"ReceiptGiven":       nil,
+	fencingImpossible:    nil,
+	"OperatorSilent":     nil,
+	"WatchingForLife":    func(f *powercycle.Facts) { f.Sign = time.Time{} },
 }
 
 // holdsOf is all that keeps the remediation from going on, in the order in which it would be met.
@@ -149,6 +161,8 @@ func follows(w *world, step powercycle.Step) string {
 		return fmt.Sprintf("the first attempt begins (1 of %d)", all)
 	case step.Do == powercycle.BeginAttempt:
 		return fmt.Sprintf("the attempt has failed, and the next one begins (%d of %d)", began+1, all)
+	case step.Do == powercycle.AskPerson:
+		return why + "; a person is asked"
 	case step.Do == powercycle.Advance && step.Next == powercycle.HandingOver:
 		return why + ", and the machine is handed over to its owner"
 	case step.Do == powercycle.Advance && step.Next == powercycle.Failed:

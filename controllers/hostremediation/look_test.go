@@ -231,6 +231,7 @@ func TestLooks(t *testing.T) {
 			return k.onlooker()
 		},
 		"the machine is handed over": func(k *rack) *Reconciler {
+			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			for range 2 {
 				k.reaches(powercycle.Booting)
 				k.wait(10 * time.Minute)
@@ -324,7 +325,7 @@ func TestWhatALookForeseesIsWhatAPassDoesThen(t *testing.T) {
 				t.Errorf("a second before it says %q, and said %q", status.Message, was)
 			}
 			k.clock.SetTime(is.Next.At)
-			if status := k.pass(); status.Step == string(reach) && status.Attempt == int32(is.Attempt) {
+			if status := k.pass(); status.Step == string(reach) && status.Attempt == int32(is.Attempt) && status.Message == was {
 				t.Errorf("at the foretold moment it is still in %s, attempt %d", status.Step, status.Attempt)
 			}
 		})

@@ -36,7 +36,7 @@ var (
 	unfenced = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediation_attempts_unfenced_total",
 		Help: "Number of attempts to power-cycle a host that could not fence its node, so that what ran there does not move, by the reason: " +
-			"HostNotReady, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), PowerOffDisabled.",
+			"FencingImpossible, HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), PowerOffDisabled.",
 	}, []string{"namespace", "kind", "reason"})
 
 	fencesLeft = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -83,7 +83,7 @@ func (r *Reconciler) measure(w *world, step powercycle.Step) {
 		current.forget(kind, key)
 		return
 	}
-	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w)}
+	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w), person: w.record.Person}
 	if held {
 		is.held, is.since = true, w.record.Asked
 	}
@@ -96,9 +96,9 @@ func unfencedFor(w *world, step powercycle.Step, fenced bool) string {
 	given := false
 	switch was := w.facts.State; {
 	case was == powercycle.Preparing:
-		given = step.Next == powercycle.Rebooting || step.Reason == "HostNotReady" && step.Do != powercycle.Wait
+		given = step.Next == powercycle.Rebooting
 	case was == powercycle.PoweringOff:
-		given = step.Reason == "PowerOffTimedOut"
+		given = step.Reason == "PowerOffTimedOut" || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
 	case was == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
 		given = !fenced && w.facts.Node != powercycle.NodeAbsent
 	}
@@ -120,7 +120,12 @@ func measureHost(key client.ObjectKey, h *bmov1alpha1.BareMetalHost) {
 // stuckAt is when a remediation counts as stuck if it is still in its state then: every state has the patience of an attempt, and one in
 // which something is refused again and again may outlast it. One that is paused or waits for its turn is not stuck.
 func stuckAt(w *world) time.Time {
-	if m := w.record.Memory; m.Paused.IsZero() && m.State != powercycle.Pending && w.facts.Turn {
+	m := w.record.Memory
+	switch {
+	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.Turn || m.Person != "":
+	case m.State == powercycle.Servicing:
+		return m.Since.Add(w.policy.Servicing + stuckAfter)
+	default:
 		return m.Since.Add(w.policy.Timeout + stuckAfter)
 	}
 	return time.Time{}
@@ -148,6 +153,8 @@ type standing struct {
 	held   bool
 	since  time.Time // the host was asked to power off; zero if it is not held
 	due    time.Time // zero: never
+	// person is the reason for which a person was asked; empty if none was.
+	person string
 }
 
 func (u *underWay) note(kind string, key client.ObjectKey, s standing) {
@@ -190,6 +197,9 @@ var (
 	stuckDesc = prometheus.NewDesc("kubemend_host_remediations_stuck",
 		"Number of remediations of hosts that have been in their state for a minute longer than their timeout allows; something refuses what they ask for.",
 		[]string{"namespace", "kind"}, nil)
+	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
+		"Number of remediations of hosts that go on only when a person has done something, by the reason: FencingImpossible, HostNotReady, "+
+			"HostServiced, OperatorSilent, ClusterUnreachable.", []string{"namespace", "kind", "reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -198,6 +208,7 @@ func (u *underWay) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- heldDesc
 	descriptions <- oldestDesc
 	descriptions <- stuckDesc
+	descriptions <- personDesc
 }
 
 // Collect implements prometheus.Collector. That one is stuck is a matter of time alone, so it is found out when it is asked for.
@@ -207,12 +218,20 @@ func (u *underWay) Collect(out chan<- prometheus.Metric) {
 		place
 		state powercycle.State
 	}
+	type asks struct {
+		place
+		reason string
+	}
+	persons := map[asks]float64{}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	states, held, stuck, oldest := map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
 	for key, s := range u.all {
 		p := place{key.Namespace, key.kind}
 		states[at{p, s.state}]++
+		if s.person != "" {
+			persons[asks{p, s.person}]++
+		}
 		held[p], stuck[p] = held[p]+number(s.held), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
 		if was, known := oldest[p]; !s.since.IsZero() && (!known || s.since.Before(was)) {
 			oldest[p] = s.since
@@ -220,6 +239,9 @@ func (u *underWay) Collect(out chan<- prometheus.Metric) {
 	}
 	for a, n := range states {
 		out <- prometheus.MustNewConstMetric(underWayDesc, prometheus.GaugeValue, n, a.namespace, a.kind, string(a.state))
+	}
+	for a, n := range persons {
+		out <- prometheus.MustNewConstMetric(personDesc, prometheus.GaugeValue, n, a.namespace, a.kind, a.reason)
 	}
 	for p := range held {
 		out <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, held[p], p.namespace, p.kind)

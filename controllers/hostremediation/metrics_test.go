@@ -94,7 +94,8 @@ func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
 	}{
 		"the BMC did not answer in time":           {was: powercycle.PoweringOff, step: past(powercycle.HandingOver, "PowerOffTimedOut"), want: "PowerOffTimedOut"},
 		"one that may answer yet is waited for":    {was: powercycle.PoweringOff, step: powercycle.Step{Do: powercycle.Wait, Next: powercycle.PoweringOff, Reason: "PowerOffFailed"}},
-		"nobody acted on the host in time":         {was: powercycle.Preparing, step: past(powercycle.HandingOver, "HostNotReady"), want: "HostNotReady"},
+		"the host could not be proven off":         {was: powercycle.PoweringOff, step: past(powercycle.PoweringOn, "FencingImpossible"), want: "FencingImpossible"},
+		"the host was serviced instead":            {was: powercycle.PoweringOff, step: past(powercycle.Servicing, "HostServiced"), want: "HostServiced"},
 		"somebody may act yet":                     {was: powercycle.Preparing, step: powercycle.Step{Do: powercycle.Wait, Next: powercycle.Preparing, Reason: "HostNotReady"}},
 		"the host must not be powered off":         {was: powercycle.Preparing, step: past(powercycle.Rebooting, "PowerOffDisabled"), want: "PowerOffDisabled"},
 		"the cluster could not be asked":           {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "ClusterUnreachable"), node: powercycle.NodeUnseen, want: "ClusterUnreachable"},
@@ -116,6 +117,7 @@ func TestAnAttemptWhoseHostIsNotSeenOffCountsAsUnfenced(t *testing.T) {
 	const name = "kubemend_host_remediation_attempts_unfenced_total HostRemediation ns PowerOffTimedOut"
 	before := gathered(t, unfenced)[name]
 	k := rackOf(t)
+	k.host.Status.OperationalStatus, k.host.Status.ErrorType = bmov1alpha1.OperationalStatusError, bmov1alpha1.PowerManagementError
 	k.holdsOff().Times(2)
 	k.releases().Times(2)
 	k.marks()

@@ -47,6 +47,44 @@ func (m *MockHosts) EXPECT() *MockHostsMockRecorder {
 	return m.recorder
 }
 
+// AskReceipt mocks base method.
+func (m *MockHosts) AskReceipt(ctx context.Context, h *v1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error {
+	m.ctrl.T.Helper()
+	ret := m.ctrl.Call(m, "AskReceipt", ctx, h, by, asked)
+	ret0, _ := ret[0].(error)
+	return ret0
+}
+
+// AskReceipt indicates an expected call of AskReceipt.
+func (mr *MockHostsMockRecorder) AskReceipt(ctx, h, by, asked any) *MockHostsAskReceiptCall {
+	mr.mock.ctrl.T.Helper()
+	call := mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "AskReceipt", reflect.TypeOf((*MockHosts)(nil).AskReceipt), ctx, h, by, asked)
+	return &MockHostsAskReceiptCall{Call: call}
+}
+
+// MockHostsAskReceiptCall wrap *gomock.Call
+type MockHostsAskReceiptCall struct {
+	*gomock.Call
+}
+
+// Return rewrite *gomock.Call.Return
+func (c *MockHostsAskReceiptCall) Return(arg0 error) *MockHostsAskReceiptCall {
+	c.Call = c.Call.Return(arg0)
+	return c
+}
+
+// Do rewrite *gomock.Call.Do
+func (c *MockHostsAskReceiptCall) Do(f func(context.Context, *v1alpha1.BareMetalHost, host.Remediation, time.Time) error) *MockHostsAskReceiptCall {
+	c.Call = c.Call.Do(f)
+	return c
+}
+
+// DoAndReturn rewrite *gomock.Call.DoAndReturn
+func (c *MockHostsAskReceiptCall) DoAndReturn(f func(context.Context, *v1alpha1.BareMetalHost, host.Remediation, time.Time) error) *MockHostsAskReceiptCall {
+	c.Call = c.Call.DoAndReturn(f)
+	return c
+}
+
 // HoldOff mocks base method.
 func (m *MockHosts) HoldOff(ctx context.Context, h *v1alpha1.BareMetalHost, by host.Remediation) error {
 	m.ctrl.T.Helper()

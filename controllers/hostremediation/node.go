@@ -62,6 +62,10 @@ func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || backup, seen.Drained
 	w.facts.Looked = seen.Presence != fence.Unseen
+	w.facts.Sign = seen.Sign
+	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
+		w.facts.NewBoot = seen.Node.Status.NodeInfo.BootID != w.record.BootID
+	}
 	if emptying && !seen.Drained {
 		w.lookAgain(drainRecheck)
 	}
@@ -88,7 +92,8 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 		w.blindFor(err)
 		return
 	}
-	if link.Link != workload.Up {
+	w.facts.OutOfReach = link.Link != workload.Up
+	if w.facts.OutOfReach {
 		w.blindness = "the workload cluster cannot be reached"
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event will come, or nothing depends on it
 			w.lookAgain(max(link.Recheck, impatience))
@@ -96,6 +101,8 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 		return
 	}
 	w.node = link.Node(name)
+	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
+	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.facts.Well = w.booted() && (!calledBad(w.machine) || !r.stillJudged(ctx, w))
 	w.facts.Bad = !w.facts.Well && w.node != nil
 }

@@ -253,7 +253,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 	if err != nil || former == nil {
 		return err
 	}
-	switch marks := host.MarksOf(former, w.record.by(w.rem), w.record.Attempt); {
+	switch marks := host.MarksOf(former, w.record.by(w.rem), w.record.Attempt, w.record.Asked); {
 	case w.found.Host == nil:
 		w.found.Host = former
 	case marks.Any:
@@ -265,9 +265,14 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 	return nil
 }
 
+// marks are those of the remediation on its host.
+func (w *world) marks() host.Marks {
+	return host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt, w.record.Asked)
+}
+
 // factsOf states what is known but of the node and of the turn.
 func (r *Reconciler) factsOf(w *world) powercycle.Facts {
-	marks := host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt)
+	marks := w.marks()
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory:    w.record.Memory,
@@ -277,7 +282,10 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 		Paused:    w.pausedBy() != "" && !r.Leaving, // who leaves has no later
 		Leaving:   r.Leaving,
 		Machine:   powercycle.MachineGone,
-		Host:      w.found.Is, Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
+		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
+		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Deaf == "",
+		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
+		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, HeldByOthers: w.power.HeldBy != "",
 		Held: marks.Held, Litter: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 	}
@@ -299,7 +307,8 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 // policyOf is the one place where seconds in a spec become durations.
 func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Settle: settle, Blind: blind, Queue: queue,
+		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
+		Servicing: servicing, Blind: blind, Queue: queue,
 	}
 	if s != nil && s.RetryLimit > 0 {
 		p.Retries = int(s.RetryLimit)

@@ -9,6 +9,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"go.uber.org/mock/gomock"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -23,6 +24,7 @@ import (
 
 func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t *testing.T) {
 	k := rackOf(t)
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
 	var order []any
 	for range 2 { // attempts
 		order = append(order, k.holdsOff(), k.fences(), k.releases(), k.unfences())

@@ -19,6 +19,8 @@ type record struct {
 
 	// UID is that of the remediation that wrote this; a moved one has another, and is known on its host by the old one.
 	UID types.UID `json:"uid,omitempty"`
+	// HostUID is that of the host that was asked to power off: one of the same name that was made anew was not.
+	HostUID types.UID `json:"hostUID,omitempty"`
 	// Host, Node and Cluster are their names, for when nothing else names them any more.
 	Host    string `json:"host,omitempty"`
 	Node    string `json:"node,omitempty"`

@@ -184,7 +184,7 @@ func (s *Sweeper) sweep(ctx context.Context, h *bmov1alpha1.BareMetalHost, marks
 	away := map[string]any{}
 	for key := range orphans(marks, known) {
 		away[key] = nil
-		if key == mendv1.RebootedForAnnotation && host.RebootAsked(h) {
+		if _, hold := host.HeldFor(key); !hold && host.RebootAsked(h) {
 			away[infrav1.RebootAnnotation] = nil // it is what that remediation asked for
 		}
 	}

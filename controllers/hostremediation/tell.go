@@ -28,7 +28,8 @@ func (r *Reconciler) tell(ctx context.Context, w *world, step powercycle.Step) {
 
 // quiet are the actions that nobody needs to hear of: they only remember.
 var quiet = map[powercycle.Action]bool{
-	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.DropFinalizer: true,
+	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.NoteReceipt: true,
+	powercycle.DropFinalizer: true,
 }
 
 // fenceStays is the reason of the one end at which something of ours is left behind: that is told of what else would be quiet.
@@ -38,10 +39,11 @@ const fenceStays = "FenceStays"
 var (
 	onHost = map[string]bool{
 		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
-		"TimedOutByCheck": true,
+		"TimedOutByCheck": true, signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true,
 	}
 	onMachine = map[string]bool{
 		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
+		signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true, hostServiced: true,
 	}
 )
 
@@ -54,6 +56,9 @@ func notesOf(w *world, step powercycle.Step) []tell.Note {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
 	kind, text := corev1.EventTypeNormal, explain(w, step)
+	if step.Do == powercycle.AskPerson || step.Reason == signOfLife || step.Reason == fencingImpossible {
+		kind = corev1.EventTypeWarning
+	}
 	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
 		kind = corev1.EventTypeWarning
 	}

@@ -11,6 +11,7 @@ import (
 
 // How long everything takes.
 const (
+	renewsLease = 10 * time.Second
 	takesPower  = 5 * time.Second  // to power off, or on
 	takesBoot   = 30 * time.Second // from when the power is on until the kubelet runs
 	takesPods   = 2 * time.Second  // the eviction of the pods of a tainted node, and then the detaching of their volumes
@@ -35,6 +36,10 @@ type box struct {
 	starts int
 	runs   bool // the kubelet
 	silent time.Time
+	// cutOff says that the kubelet, which runs, cannot reach its API server.
+	cutOff bool
+	// writes says that something on the host writes to the volume.
+	writes bool
 }
 
 // step lets happen what is due, and what the Bare Metal Operator does about it. It reports whether anything has changed.
@@ -53,8 +58,11 @@ func (b *box) follow(now time.Time) bool {
 	changes := b.model.Changes()
 	for _, c := range changes {
 		b.history = append(b.history, c.To)
-		if b.runs && (c.To != bmo.On || c.Ramdisk) {
-			b.runs, b.silent = false, now
+		if c.To != bmo.On || c.Ramdisk {
+			b.writes = false
+			if b.runs {
+				b.runs, b.silent = false, now
+			}
 		}
 		b.boot = time.Time{}
 		switch {
@@ -84,8 +92,30 @@ func (b *box) busy() bool {
 // start starts the kubelet, under a boot of its own.
 func (b *box) start() {
 	b.starts++
+	if b.cutOff { // it asks for its pods when it can
+		b.runs = false
+		return
+	}
+	b.serve()
+}
+
+// serve is a kubelet that can reach its API server: the node is Ready, and the pods that are bound to it run.
+func (b *box) serve() {
 	b.runs, b.silent = true, time.Time{}
 	b.e.registers(b.starts)
+	pods, _ := b.e.pods.left()
+	b.writes = b.writes || len(pods) > 0
+}
+
+// renewed is when the kubelet has renewed the lease of its node last; false if there is none. It does so every ten seconds.
+func (b *box) renewed(now time.Time) (time.Time, bool) {
+	switch {
+	case b.starts == 0:
+		return time.Time{}, false
+	case b.runs:
+		return now.Truncate(renewsLease), true
+	}
+	return b.silent.Truncate(renewsLease), true
 }
 
 // hang makes the kubelet say no more.
@@ -93,9 +123,8 @@ func (b *box) hang() { b.runs, b.silent = false, b.e.clock.Now().Add(-takesSilen
 
 // recover makes a kubelet that hangs on a host that is on report again, under the same boot.
 func (b *box) recover() {
-	if b.model.Powered() && !b.runs && b.boot.IsZero() {
-		b.runs, b.silent = true, time.Time{}
-		b.e.registers(b.starts)
+	if b.model.Powered() && !b.runs && b.boot.IsZero() && !b.cutOff && !b.model.InRamdisk() {
+		b.serve()
 	}
 }
 

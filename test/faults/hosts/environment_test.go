@@ -13,12 +13,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"testing"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,7 +62,7 @@ const timeout = 10 * time.Minute
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s), bmov1alpha1.AddToScheme(s),
+	if err := errors.Join(coordinationv1.AddToScheme(s), corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s), bmov1alpha1.AddToScheme(s),
 		infrav1.AddToScheme(s), mendv1.AddToScheme(s)); err != nil {
 		panic(err)
 	}
@@ -81,9 +82,18 @@ func newMapper(s *runtime.Scheme) meta.RESTMapper {
 	return m
 }
 
+// reporter is what an environment needs of a test: that of the standard library, or of rapid.
+type reporter interface {
+	Helper()
+	Context() context.Context
+	Errorf(format string, of ...any)
+	Fatal(of ...any)
+	Fatalf(format string, of ...any)
+}
+
 // environment is a machine on a host in a workload cluster, with the controller of one kind of remediations, in memory.
 type environment struct {
-	t *testing.T
+	t reporter
 	kind
 	// as says what is special about it.
 	as settings
@@ -140,7 +150,7 @@ type settings struct {
 }
 
 // newEnvironment is one in which the node has failed and its remediation was created.
-func newEnvironment(t *testing.T, k kind, as settings) *environment {
+func newEnvironment(t reporter, k kind, as settings) *environment {
 	t.Helper()
 	e := &environment{t: t, kind: k, as: as, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon)}
 	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
@@ -196,6 +206,7 @@ func (e *environment) populate() {
 	if e.as.empty {
 		return
 	}
+	e.box.writes = true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}, Spec: corev1.PodSpec{NodeName: theNode.Name}}
 	volume := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Spec: storagev1.VolumeAttachmentSpec{
 		Attacher: "nobody", NodeName: theNode.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
@@ -289,7 +300,30 @@ func (s site) GetUncachedClient(context.Context, client.ObjectKey) (client.Clien
 	if s.e.unreachable() {
 		return nil, clustercache.ErrClusterNotConnected
 	}
-	return s.live, nil
+	return leases{s.live, s.e}, nil
+}
+
+// leases is the way past all caches, on which the lease of the node is as the kubelet has renewed it last.
+type leases struct {
+	client.Client
+	e *environment
+}
+
+// Get reads an object. The lease of the node is none that is stored: it is another one every ten seconds.
+func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	lease, is := into.(*coordinationv1.Lease)
+	if !is || key != (client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: theNode.Name}) {
+		return l.Client.Get(ctx, key, into, opts...)
+	}
+	at, has := l.e.box.renewed(l.e.clock.Now())
+	if !has {
+		return apierrors.NewNotFound(coordinationv1.Resource("leases"), key.Name)
+	}
+	*lease = coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(key.Name), RenewTime: ptr.To(metav1.NewMicroTime(at))},
+	}
+	return nil
 }
 
 // GetRESTConfig and Watch: nothing is watched. Who waits for pods to go has to look again.

@@ -134,8 +134,9 @@ var tales = []tale{
 		ends: "Succeeded", cycles: 1, stays: true,
 	},
 	{
-		name: "a workload cluster that cannot be reached, after which the owner is asked", again: true, ends: "HandedOver", cycles: 2, stays: true,
+		name: "a workload cluster that cannot be reached, for which nobody is condemned", cycles: 1, stays: true,
 		settings: settings{box: func(b *box) { b.mute, b.e.pods.unreachable = -1, true }},
+		script:   append([]cue{{in("Booting", 1), func(*environment) {}}}, later(time.Hour, deleted)...),
 	},
 	{
 		name: "a control-plane host on which the API server of its cluster runs", ends: "Succeeded", cycles: 1, stays: true,
@@ -224,7 +225,8 @@ func unmanaged() []tale {
 			name: "a host that is " + u.name + " at first", settings: u.settings, ends: "Succeeded", cycles: 1,
 			script: []cue{{in("Preparing", 1), u.end}},
 		}, tale{
-			name: "a host that stays " + u.name + ", after which the owner is asked", settings: u.settings, ends: "HandedOver", stays: true,
+			name: "a host that stays " + u.name + ", for which nobody is condemned", settings: u.settings, stays: true,
+			script: append([]cue{{in("Preparing", 1), func(*environment) {}}}, later(time.Hour, deleted)...),
 		})
 	}
 	return all

@@ -171,6 +171,9 @@ type Host struct {
 // Powered tells whether the power is really on.
 func (h *Host) Powered() bool { return h.hardware.on }
 
+// InRamdisk tells whether what runs is a ramdisk, and not what is on the disk.
+func (h *Host) InRamdisk() bool { return h.hardware.on && h.hardware.ramdisk }
+
 // Orders is how often the BMC was asked to change the power, followed or not.
 func (h *Host) Orders() int { return h.orders }
 

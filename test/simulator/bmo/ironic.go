@@ -5,6 +5,8 @@ import "time"
 // hardware is what is really so.
 type hardware struct {
 	on bool
+	// ramdisk says that it runs one.
+	ramdisk bool
 	// order is what the BMC is carrying out, until ends; empty if nothing.
 	order Power
 	hard  bool
@@ -221,7 +223,7 @@ func (h *Host) fail(why string) { h.node.target, h.node.failure = "", why }
 
 // become changes the power in fact.
 func (h *Host) become(to Power, hard, ramdisk bool, now time.Time) {
-	h.hardware.on = to != Off
+	h.hardware.on, h.hardware.ramdisk = to != Off, ramdisk
 	h.changes = append(h.changes, Change{At: now, To: to, Hard: hard, Ramdisk: ramdisk})
 }
 

@@ -1,0 +1,230 @@
+package hosts
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/simulator/bmo"
+)
+
+// happening is something that a partner, a tenant, a person or bad luck does to a power cycle.
+type happening struct {
+	name string
+	do   func(*environment)
+	// blames says that it is the fault of the host, or of who asked: the machine may be handed over for it.
+	blames bool
+}
+
+func faulty(name string, blames bool, change func(*bmo.Faults)) happening {
+	return happening{name, func(e *environment) { change(&e.box.model.Faults) }, blames}
+}
+
+// happenings are all that may happen at any moment. What begins with one is ended by heals.
+var happenings = []happening{
+	faulty("BMO stops", false, func(f *bmo.Faults) { f.Stopped = true }),
+	faulty("BMO dies when it orders something the next time", false, func(f *bmo.Faults) { f.Crashes = true }),
+	{"BMO runs again", func(e *environment) {
+		e.box.model.Faults.Stopped, e.box.model.Faults.Crashes = false, false
+		e.box.heard = ""
+	}, false},
+	faulty("Ironic does not answer", false, func(f *bmo.Faults) { f.NotReady = true }),
+	faulty("Ironic answers with errors", false, func(f *bmo.Faults) { f.Errors = true }),
+	faulty("Ironic is well", false, func(f *bmo.Faults) { f.NotReady, f.Errors = false, false }),
+	{"Ironic loses its database", func(e *environment) { e.box.model.LoseDatabase() }, false},
+	faulty("the credentials of the BMC are missing", false, func(f *bmo.Faults) { f.Credentials = bmo.Missing }),
+	faulty("the credentials of the BMC are wrong", false, func(f *bmo.Faults) { f.Credentials = bmo.Wrong }),
+	faulty("the credentials of the BMC are right", false, func(f *bmo.Faults) { f.Credentials = "" }),
+	faulty("Ironic does not adopt the host", false, func(f *bmo.Faults) { f.AdoptionFails = true }),
+	faulty("an image of data cannot be attached", false, func(f *bmo.Faults) { f.DataImageFails = true }),
+	faulty("firmware is to be written at the next reboot", false, func(f *bmo.Faults) { f.Firmware = true }),
+	faulty("firmware is to be written and will not be", false, func(f *bmo.Faults) { f.Firmware, f.ServicingFails = true, true }),
+	faulty("the BMC answers nobody", true, func(f *bmo.Faults) { f.Unreachable = true }),
+	faulty("the BMC does not switch off", true, func(f *bmo.Faults) { f.IgnoresOff = true }),
+	faulty("the BMC does not switch on", true, func(f *bmo.Faults) { f.IgnoresOn = true }),
+	faulty("the BMC refuses", true, func(f *bmo.Faults) { f.Refuses = "no" }),
+	faulty("the BMC tells the power as it was", true, func(f *bmo.Faults) { f.Stale = true }),
+	faulty("BMO is too late to order anything", false, func(f *bmo.Faults) { f.Races = true }),
+	{"the host brings up no kubelet", func(e *environment) { e.box.mute = -1 }, true},
+	{"the host is paused", annotates(bmov1alpha1.PausedAnnotation), false},
+	{"the host is detached", annotates(bmov1alpha1.DetachedAnnotation), false},
+	{"the host is neither paused nor detached", func(e *environment) {
+		e.annotateHost(func(m map[string]string) {
+			delete(m, bmov1alpha1.PausedAnnotation)
+			delete(m, bmov1alpha1.DetachedAnnotation)
+		})
+	}, false},
+	{"the host is registered anew", reregister, false},
+	{"the Metal3Machine names no host for a moment", func(e *environment) {
+		between := e.management.is[place{betweenKind, theHost}]
+		if between == nil {
+			return
+		}
+		edit(e, e.management, between, false, func(o client.Object) { o.SetAnnotations(nil) })
+		e.settle()
+		edit(e, e.management, e.management.is[place{betweenKind, theHost}], false, func(o client.Object) {
+			o.SetAnnotations(map[string]string{infrav1.HostAnnotation: theHost.String()})
+		})
+	}, false},
+	{"somebody presses the button of the host", func(e *environment) {
+		to := bmo.On
+		if e.box.model.Powered() {
+			to = bmo.Off
+		}
+		e.box.model.Press(to, e.clock.Now())
+	}, false},
+	{"the kubelet is cut off", func(e *environment) {
+		if e.box.runs {
+			e.box.runs, e.box.silent = false, e.clock.Now()
+		}
+		e.box.cutOff = true
+	}, false},
+	{"the kubelet reports again", func(e *environment) {
+		e.box.cutOff = false
+		e.box.recover()
+	}, false},
+	{"the workload cluster is out of reach", breaks.do, false},
+	{"the workload cluster can be reached", heals.do, false},
+	{"nothing leaves the node", func(e *environment) { e.pods.stuck = true }, false},
+	{"what is on the node leaves it", func(e *environment) { e.pods.stuck = false }, false},
+	{"the Cluster is paused", pauses.do, false},
+	{"the Cluster is not paused", goesOnToo.do, false},
+	{"the caches lag", lags.do, false},
+	{"the caches catch up", catchesUp.do, false},
+	{"the manager restarts", restarts.do, false},
+	{"somebody removes the hold", released.do, false},
+	{"the remediation is another object, as after a move", func(e *environment) {
+		if e.remediation() != nil && !heldOff(e.host()) {
+			moved(e)
+		}
+	}, false},
+}
+
+func annotates(key string) func(*environment) {
+	return func(e *environment) { e.annotateHost(func(m map[string]string) { m[key] = "" }) }
+}
+
+func (e *environment) annotateHost(change func(map[string]string)) {
+	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
+}
+
+// reregister is Metal3's procedure to register a host anew: it is detached, deleted, and created again with its status in an annotation. What
+// else there was of annotations stays, as in a backup, or in git.
+func reregister(e *environment) {
+	is := e.host().DeepCopy()
+	status, err := json.Marshal(is.Status)
+	e.do(err)
+	e.vanish(e.management, e.host())
+	is.ObjectMeta = metav1.ObjectMeta{Namespace: is.Namespace, Name: is.Name, Annotations: is.Annotations}
+	is.Annotations[bmov1alpha1.StatusAnnotation] = string(status)
+	e.box.model.LoseDatabase()
+	e.settle()
+	e.do(e.management.Create(e.t.Context(), e.named(is)))
+}
+
+// steps lets everybody act until the remediation has come to another state that often; it does not wait for longer than an attempt lasts.
+func (e *environment) steps(n int) {
+	for patience := e.clock.Now().Add(timeout); n > 0 && e.clock.Now().Before(patience); n-- {
+		for was := e.memory(); e.memory() == was && e.clock.Now().Before(patience); {
+			e.until(time.Second)
+		}
+	}
+}
+
+// healed ends all that goes on.
+func healed(e *environment) {
+	if e.writes.Crashed() {
+		e.restart()
+	}
+	e.writes.Choose(0, "")
+	firmware := e.box.model.Faults.Firmware // what is pending stays pending, and can be done now
+	e.box.revive()
+	e.box.model.Faults.Firmware = firmware
+	e.box.heard, e.box.mute = "", 0
+	e.annotateHost(func(m map[string]string) {
+		delete(m, bmov1alpha1.PausedAnnotation)
+		delete(m, bmov1alpha1.DetachedAnnotation)
+	})
+	for _, end := range []event{goesOnToo, catchesUp, heals} {
+		end.do(e)
+	}
+	e.pods.stuck, e.box.cutOff = false, false
+	e.box.recover()
+}
+
+// TestWhateverPartnersDoToAPowerCycle plays power cycles at random through all that their partners, people and bad luck may do, and looks at the
+// true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node bears nothing of ours,
+// and nobody was condemned for what was not its fault.
+func TestWhateverPartnersDoToAPowerCycle(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.Kind.Kind, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) { playWithPartners(rt, k) })
+		})
+	}
+}
+
+// longEnough is how long it may take until all is over, once everything is healed: the Bare Metal Operator may not look for eight hours.
+const longEnough = 12 * time.Hour
+
+func playWithPartners(rt *rapid.T, k kind) {
+	as := settings{mayRecycle: true, downtime: time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds of downtime")) * time.Second}
+	e := newEnvironment(rt, k, as)
+	e.box.model.Times.Servicing = 20 * time.Minute
+	e.box.model.Times.Registering = 10 * time.Second
+	e.box.model.NoConditions = rapid.Bool().Draw(rt, "BMO writes no conditions")
+	blamed := false
+	var story []string
+	for range rapid.IntRange(1, 6).Draw(rt, "how many things happen") {
+		if seconds := rapid.IntRange(-8, 120).Draw(rt, "seconds before, or steps"); seconds < 0 {
+			e.steps(-seconds)
+		} else {
+			e.until(time.Duration(seconds) * time.Second)
+		}
+		if e.writes.Crashed() {
+			e.restart()
+		}
+		if nth := rapid.IntRange(-20, 6).Draw(rt, "a write that fails"); nth > 0 {
+			e.writes.Choose(nth, rapid.SampledFrom(faults.Fates).Draw(rt, "how"))
+		}
+		h := rapid.SampledFrom(happenings).Draw(rt, "what happens")
+		story = append(story, fmt.Sprintf("after %s, %s: %s", e.clock.Now().Sub(noon), e.memory(), h.name))
+		h.do(e)
+		blamed = blamed || h.blames
+	}
+	e.label = fmt.Sprintf("%q", story)
+	e.until(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "seconds until all is healed")) * time.Second)
+	story = append(story, fmt.Sprintf("after %s, %s: all is healed", e.clock.Now().Sub(noon), e.memory()))
+	e.label = fmt.Sprintf("%q", story)
+	condemned := e.memory() == string(powercycle.HandedOver) || e.memory() == string(powercycle.HandingOver)
+	healed(e)
+	e.until(longEnough)
+	is := e.outcome()
+	switch {
+	case len(e.unsafe) > 0:
+		rt.Fatalf("it was unsafe\n%s", e.story())
+	case condemned && !blamed:
+		rt.Fatalf("a host is condemned for what was not its fault\n%s", e.story())
+	case !ended(e):
+		rt.Fatalf("it does not end\n%s", e.story())
+	case len(is.Orphans) > 0:
+		rt.Fatalf("orphans are left: %q\n%s", is.Orphans, e.story())
+	case !is.Powered:
+		rt.Fatalf("the host stays off\n%s", e.story())
+	case slices.Contains(is.Taints, infrav1.OutOfServiceTaintKey):
+		rt.Fatalf("the node stays fenced\n%s", e.story())
+	case is.Ready != corev1.ConditionTrue:
+		rt.Fatalf("the node is not Ready\n%s", e.story())
+	}
+}
