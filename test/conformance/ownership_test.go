@@ -117,11 +117,15 @@ var _ = Describe("Whose a request is", func() {
 		s := newScene(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
+		s.fallsSilent(ctx, "a")
+		// A check that does not see yet that the machine is bad would end the request, as that of a machine that is well.
+		witness := s.check(ctx, "witness", atMost("0%"))
+		Eventually(s.counts(ctx, "witness")).Should(Equal([]int32{1, 0, 0}))
+		Expect(here.Delete(ctx, witness)).To(Succeed())
 		request := s.byHand(ctx, "a", clonedFrom("reboot"))
 		request.SetAnnotations(map[string]string{"kubemend.io/made-by": "check"})
 		request.SetLabels(map[string]string{"kubemend.io/made-by-uid": "of-before"})
 		Expect(here.Update(ctx, request)).To(Succeed())
-		s.fallsSilent(ctx, "a")
 		check := s.check(ctx, "check", by("reboot"))
 
 		Eventually(func() map[string]string { return s.request(ctx, "a").GetLabels() }).Should(
