@@ -89,7 +89,7 @@ var happenings = []happening{
 			e.box.runs, e.box.silent = false, e.clock.Now()
 		}
 		e.box.cutOff = true
-	}, false},
+	}, true},
 	{"the kubelet reports again", func(e *environment) {
 		e.box.cutOff = false
 		e.box.recover()
