@@ -184,6 +184,8 @@ type Facts struct {
 	// ControlPlane says that the machine is one; Turn, that no other remediation goes first: of another control-plane host of the
 	// cluster, or of the same machine.
 	ControlPlane, Turn bool
+	// ManagerHere says that it is not its turn for this alone: what takes these steps runs on the host.
+	ManagerHere bool
 
 	Host Host
 	// Wanted says that the owner of the host wants it on.
@@ -225,7 +227,7 @@ type Policy struct {
 	Settle time.Duration
 	// Blind is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
 	Blind time.Duration
-	// Queue is how long a control-plane host waits for its turn.
+	// Queue is how long a remediation waits for its turn until a person is asked to see why.
 	Queue time.Duration
 }
 

@@ -66,6 +66,13 @@ const toldToStop = "The remediation was told to stop: the health check that aske
 
 const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
 
+const (
+	waitingForTurn  = "Waiting for its turn"
+	managerRunsHere = "kubemend itself runs on this host, and would be switched off with it"
+	// To wait for others says nothing of this host, so nobody is asked to replace its machine.
+	turnTimedOut = "It has waited for its turn for too long, and goes on waiting; a person has to see why"
+)
+
 // table is the whole machine. Within a state the first row that holds wins.
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
@@ -76,8 +83,9 @@ var table = map[State][]row{
 		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
-		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another remediation goes first"},
+		{queuedTooLong, Wait, Pending, "TurnTimedOut", turnTimedOut},
+		{managerHere, Wait, Pending, "ManagerRunsHere", managerRunsHere},
+		{notOurTurn, Wait, Pending, "WaitingForTurn", waitingForTurn},
 		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
 	},
 	Preparing: {
@@ -86,11 +94,12 @@ var table = map[State][]row{
 		{hostGone, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
 		{litter, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
-		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
 		{unfenceableQueued, Unfence, Preparing, "Unfenced", "An attempt has begun; the fence of the last one is taken off the node first"},
 		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
 		{recovered, Advance, Succeeded, "Recovered", "The machine became well; its host is not touched"},
-		{notOurTurn, Wait, Preparing, "WaitingForTurn", "Another remediation goes first"},
+		{queuedTooLong, Wait, Preparing, "TurnTimedOut", turnTimedOut},
+		{managerHere, Wait, Preparing, "ManagerRunsHere", managerRunsHere},
+		{notOurTurn, Wait, Preparing, "WaitingForTurn", waitingForTurn},
 		{lastOverdue, Advance, HandingOver, "HostNotReady", "The host could not be asked to power off in time"},
 		{overdue, BeginAttempt, Preparing, "HostNotReady", "The host could not be asked to power off in time; one more attempt has begun"},
 		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
@@ -103,7 +112,7 @@ var table = map[State][]row{
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{notHeldNotOurTurn, Advance, Preparing, "WaitingForTurn", "Another remediation goes first"},
+		{notHeldNotOurTurn, Advance, Preparing, "WaitingForTurn", waitingForTurn},
 		{lastOverdue, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
 		{overdue, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
 		{noPowerOff, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
@@ -152,7 +161,7 @@ var table = map[State][]row{
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{hostGone, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{rebootNotAskedNotOurTurn, Advance, Preparing, "WaitingForTurn", "Another remediation goes first"},
+		{rebootNotAskedNotOurTurn, Advance, Preparing, "WaitingForTurn", waitingForTurn},
 		{lastOverdue, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
 		{overdue, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
 		{unfenceable, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},

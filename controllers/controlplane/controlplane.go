@@ -6,6 +6,7 @@ package controlplane
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -49,8 +50,10 @@ type Member struct {
 	// Remediation is what disrupts it now; empty if nothing does. Began is when that began: zero if it cannot be told.
 	Remediation string
 	Began       time.Time
-	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not.
-	Due time.Time
+	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not. Begun says that its turn had
+	// come already, and nothing was done to it yet: of two that wait for the same reason it goes first.
+	Due   time.Time
+	Begun bool
 }
 
 // Alive reports whether anything shows that it is alive: then its loss may cost the majority a vote.
@@ -99,6 +102,20 @@ type Objection struct {
 	Votes, Total, Needed int
 	// Until is when time alone ends it; zero if it does not.
 	Until time.Time
+}
+
+// String is what there is to say of it to whom it concerns: the member that asks is "it".
+func (o Objection) String() string {
+	switch o.Reason {
+	case BeingRemediated, BeingReplaced:
+		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+	case MajorityAtRisk:
+		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+	case NotFirst:
+		return o.Member + " goes first"
+	default:
+		return "it is not known yet which members of the control plane are alive"
+	}
 }
 
 // ReplacementPatience is how long the replacement of a member keeps the others waiting. It takes tens of minutes on bare metal; one that
@@ -152,6 +169,12 @@ func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	return why
 }
 
+// Busy reports whether the member called name has to wait in any case, whoever is alive: another one is being remediated or replaced.
+func (p Plane) Busy(name string, now time.Time) bool {
+	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
+	return i >= 0 && len(p.others(p.Members[i], now)) > 0
+}
+
 // others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are being
 // replaced.
 func (p Plane) others(m Member, now time.Time) []Objection {
@@ -188,18 +211,20 @@ func (p Plane) votesWithout(m Member) int {
 	return votes
 }
 
-// queue are the members that wait, in the order in which they go: who is not alive first, since it costs nothing; then who has waited
-// longest; then by name. While nobody knows who is alive, nobody is preferred for it.
+// queue are the members that wait, in the order in which they go: who is not alive first, since it costs nothing; then whose turn had come
+// already; then who has waited longest; then by name. While nobody knows who is alive, nobody is preferred for it.
 func (p Plane) queue() []Member {
 	all := slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Due.IsZero() })
-	cost := func(m Member) int {
-		if p.API == Answers && m.Alive() {
-			return 1
-		}
-		return 0
-	}
+	cost := func(m Member) int { return yes(p.API == Answers && m.Alive()) }
 	slices.SortFunc(all, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(cost(a), cost(b)), a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(yes(b.Begun), yes(a.Begun)), a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
 	})
 	return all
+}
+
+func yes(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }

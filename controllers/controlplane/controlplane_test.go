@@ -48,6 +48,8 @@ func cycled(d time.Duration) func(*Member) {
 	return func(m *Member) { m.Remediation, m.Began = "HostRemediation "+m.Name, ago(d) }
 }
 
+func begun(m *Member) { m.Begun = true }
+
 func due(d time.Duration) func(*Member) { return func(m *Member) { m.Due = ago(d) } }
 
 // Each row asks for member a. docs/control-plane-safety.md has the same examples.
@@ -121,6 +123,7 @@ func TestWhoMayGo(t *testing.T) {
 		"of two dead ones that goes which has waited longest":        {Answers, members(3, to("a", dead, due(time.Minute)), to("b", dead, due(time.Hour))), first("b")},
 		"of two that have waited as long one goes, by name":          {Answers, members(3, to("a", dead, due(time.Hour)), to("b", dead, due(time.Hour))), nil},
 		"while no API server answers, that which has waited longest": {NoAnswer, members(3, to("a", unseen, due(time.Minute)), to("b", unseen, due(time.Hour))), first("b")},
+		"one whose turn had come already goes before":                {Answers, members(3, to("a", dead, due(time.Hour)), to("b", dead, begun, due(time.Minute))), first("b")},
 		"who may not go keeps nobody waiting":                        {Answers, members(3, to("a", noServer, due(time.Minute)), to("b", due(time.Hour))), nil},
 		"nor does who does not wait":                                 {Answers, members(3, to("a", dead, due(time.Minute)), to("b", dead)), nil},
 	}
@@ -138,6 +141,20 @@ func atRisk(votes, total, needed int) []Objection {
 }
 
 func first(name string) []Objection { return []Objection{{Reason: NotFirst, Member: name}} }
+
+func TestWhatIsSaid(t *testing.T) {
+	for want, o := range map[string]Objection{
+		"b is being remediated (Reboot ns/b)":                                 {Reason: BeingRemediated, Member: "b", By: "Reboot ns/b"},
+		"b is being remediated (Machine ns/b)":                                {Reason: BeingReplaced, Member: "b", By: "Machine ns/b"},
+		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": {Reason: MajorityAtRisk, Votes: 1, Total: 3, Needed: 2},
+		"b goes first": {Reason: NotFirst, Member: "b"},
+		"it is not known yet which members of the control plane are alive": {Reason: NotSeen},
+	} {
+		if got := o.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
 
 func TestWhoIsNoMemberDoesNotGo(t *testing.T) {
 	if got := (Plane{Answers, members(3)}).Against("z", noon); len(got) != 1 || got[0].Reason != NotSeen {

@@ -178,8 +178,11 @@ func sentence(w *world, step powercycle.Step) string {
 		}
 	}
 	switch step.Reason {
-	case "WaitingForTurn", "TurnTimedOut":
+	case "WaitingForTurn", managerHere:
 		add(w.ahead)
+	case turnTimedOut:
+		add(w.ahead)
+		add(persons[turnTimedOut])
 	case "HostHeldOff":
 		add("annotation " + w.power.HeldBy)
 	case "HostMismatch", "HostGone":

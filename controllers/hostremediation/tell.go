@@ -6,11 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/tell"
 )
@@ -31,6 +33,9 @@ var quiet = map[powercycle.Action]bool{
 	powercycle.Wait: true, powercycle.AddFinalizer: true, powercycle.NoteAsked: true, powercycle.NoteOn: true, powercycle.DropFinalizer: true,
 }
 
+// turnTimedOut is the reason of the one wait that a person is asked to see to: that is told of once.
+const turnTimedOut = "TurnTimedOut"
+
 // fenceStays is the reason of the one end at which something of ours is left behind: that is told of what else would be quiet.
 const fenceStays = "FenceStays"
 
@@ -42,6 +47,7 @@ var (
 	}
 	onMachine = map[string]bool{
 		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
+		turnTimedOut: true,
 	}
 )
 
@@ -50,11 +56,12 @@ var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopp
 
 // notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
 func notesOf(w *world, step powercycle.Step) []tell.Note {
-	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
+	asks := step.Reason == turnTimedOut && saidLast(w.rem) != turnTimedOut
+	if !asks && (quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff) {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
 	kind, text := corev1.EventTypeNormal, explain(w, step)
-	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
+	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays || asks {
 		kind = corev1.EventTypeWarning
 	}
 	var notes []tell.Note
@@ -69,6 +76,14 @@ func notesOf(w *world, step powercycle.Step) []tell.Note {
 		add(machineOf(w.machine))
 	}
 	return notes
+}
+
+// saidLast is the reason that a remediation gave last for what is done about it; empty if it has said nothing.
+func saidLast(rem Object) string {
+	if c := conditions.Get(rem, nhcv1.ProcessingCondition); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // hostOf returns host with the kind that an event refers to; objects from a cache do not carry theirs.
