@@ -59,6 +59,9 @@ func anyFacts(t *rapid.T) Facts {
 			*m = noon.Add(-time.Duration(back) * 15 * time.Second)
 		}
 	}
+	if f.State == "" {
+		f.Since = time.Time{} // nobody has looked at it yet
+	}
 	rare := []*bool{
 		&f.WasOff, &f.Touched, &f.StartedBad, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Leaving, &f.Well, &f.Bad, &f.OwnerAsked,
 		&f.ControlPlane, &f.NoPowerOff, &f.HeldByOthers, &f.PowerFails, &f.Held, &f.Litter, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Looked,

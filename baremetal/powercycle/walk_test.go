@@ -267,7 +267,7 @@ func (s scene) settles(obeys bool) string {
 		case f.Paused:
 			s.f.Paused = false // a pause may last for ever, but nothing may be held through it
 			continue
-		case step.Reason == "TurnTimedOut":
+		case step.Reason == "TurnTimedOut" || step.Do == Unfence && s.stubborn && !s.f.Turn: // tried for as long as it waits
 			s.f.Turn = true // a person has seen to it
 			continue
 		case !f.State.Final():

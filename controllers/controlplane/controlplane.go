@@ -153,6 +153,18 @@ func (p Plane) Against(name string, now time.Time) []Objection {
 	return nil
 }
 
+// First returns the name of the member that goes first of those that wait: of those that may go, or, if none may, of all; empty if none waits.
+func (p Plane) First(now time.Time) string {
+	all := p.queue()
+	if len(all) == 0 {
+		return ""
+	}
+	if i := slices.IndexFunc(all, func(m Member) bool { return len(p.obstacles(m, now)) == 0 }); i >= 0 {
+		return all[i].Name
+	}
+	return all[0].Name
+}
+
 // obstacles is all that keeps m from being disrupted but those that wait as well.
 func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	why := p.others(m, now)
