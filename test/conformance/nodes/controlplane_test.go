@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/spec"
@@ -27,9 +28,11 @@ func (s *scene) members(ctx context.Context, n int) {
 func (s *scene) renewsLease(ctx context.Context, node string) {
 	GinkgoHelper()
 	now := metav1.NewMicroTime(s.clock.Now())
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, space))).To(Succeed()) // an API server has it
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "apiserver-" + node, Labels: map[string]string{
-			"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: node,
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "apiserver-" + s.called(node), Labels: map[string]string{
+			"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: s.called(node),
 		}},
 		Spec: coordinationv1.LeaseSpec{RenewTime: &now},
 	}
@@ -135,6 +138,8 @@ var _ = Describe("Nodes of the control plane", func() {
 		}
 		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, second))))
 		s.recovers(ctx, first)
+		Eventually(s.about).WithArguments(ctx, first).Should(BeEmpty())
+		s.clock.Step(time.Minute)
 		s.request(ctx, second)
 	})
 
