@@ -135,8 +135,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if sayErr := r.say(ctx, w, step, err); err == nil {
 		err = sayErr
 	}
-	if err == nil && w.facts.ManagerHere && step.Reason == managerHere {
-		r.Self.makeWay(ctx, w)
+	if err == nil && step.Reason == managerHere {
+		r.Self.makeWay(ctx)
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what

@@ -32,7 +32,7 @@ func (s Self) isOn(w *world) bool {
 
 // makeWay ends this replica if another one can take over: it then does what this one must not, which is to switch itself off. To stay is
 // safe, so in doubt it stays.
-func (s Self) makeWay(ctx context.Context, w *world) {
+func (s Self) makeWay(ctx context.Context) {
 	if s.Elsewhere == nil || s.StandDown == nil {
 		return
 	}
@@ -40,7 +40,7 @@ func (s Self) makeWay(ctx context.Context, w *world) {
 	case err != nil:
 		log.FromContext(ctx).Error(err, "Cannot tell whether another replica could take over")
 	case ready:
-		log.FromContext(ctx).Info("Giving up leadership, to have another replica power-cycle the host that this one runs on", "Node", s.Node, "BareMetalHost", w.record.Host)
+		log.FromContext(ctx).Info("Giving up leadership: another replica has to power-cycle the host that this one runs on", "Node", s.Node)
 		s.StandDown()
 	}
 }

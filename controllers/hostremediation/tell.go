@@ -57,8 +57,8 @@ var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopp
 // notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
 func notesOf(w *world, step powercycle.Step) []tell.Note {
 	asks := step.Reason == turnTimedOut && saidLast(w.rem) != turnTimedOut
-	if !asks && (quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff) {
-		return nil // PoweringOff is entered to ask, and that is told when it was done
+	if !asks && untold(step) {
+		return nil
 	}
 	kind, text := corev1.EventTypeNormal, explain(w, step)
 	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays || asks {
@@ -76,6 +76,11 @@ func notesOf(w *world, step powercycle.Step) []tell.Note {
 		add(machineOf(w.machine))
 	}
 	return notes
+}
+
+// untold reports whether nobody needs to hear of a step. PoweringOff is entered to ask, and that is told when it was done.
+func untold(step powercycle.Step) bool {
+	return quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff
 }
 
 // saidLast is the reason that a remediation gave last for what is done about it; empty if it has said nothing.
