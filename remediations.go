@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -38,6 +42,9 @@ func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clu
 	if err := mgr.Add(closing{r.nodes}); err != nil {
 		return nil, fmt.Errorf("set up the watches on nodes: %w", err)
 	}
+	if err := r.findSelf(); err != nil {
+		return nil, err
+	}
 	if o.webhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
 			return nil, err
@@ -62,6 +69,7 @@ type remediations struct {
 	nodes    *fence.Nodes
 	wakeups  *hostremediation.Wakeups
 	turns    *hostremediation.Turns
+	self     hostremediation.Self
 }
 
 func (r remediations) installed() ([]hostremediation.Kind, error) {
@@ -74,6 +82,10 @@ func (r remediations) reconciler(kind hostremediation.Kind) *hostremediation.Rec
 		Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
 		Fencing:  r.o.fencing,
 		Recorder: r.recorder, Clock: clock.RealClock{}, WatchFilterValue: r.o.watchFilter,
+		Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+			return r.cc.GetUncachedClient(ctx, cluster)
+		},
+		Self:    r.self,
 		Leaving: r.o.leave,
 	}
 }
@@ -92,6 +104,79 @@ func (r remediations) sweep(context.Context) error {
 		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts,
 		Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace, Leaving: r.o.leave,
 	}).SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1})
+}
+
+// bootID is where Linux says which boot of the host this is, in a container as well; the kubelet has it from there.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=list
+
+// findSelf finds out on which node the manager runs, where it is told (NODE_NAME), and has it make way for another replica, where there may be
+// one.
+func (r *remediations) findSelf() error {
+	boot, err := os.ReadFile(bootID)
+	if err != nil { // not Linux: then it runs on no node
+		return nil
+	}
+	r.self = hostremediation.Self{Node: os.Getenv("NODE_NAME"), BootID: strings.TrimSpace(string(boot))}
+	namespace, pod := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
+	if !r.o.leaderElection || namespace == "" || pod == "" {
+		return nil
+	}
+	asked := make(standDown, 1)
+	r.self.StandDown = asked.ask
+	r.self.Elsewhere = func(ctx context.Context) (bool, error) {
+		pods := &corev1.PodList{}
+		if err := r.mgr.GetAPIReader().List(ctx, pods, client.InNamespace(namespace)); err != nil {
+			return false, fmt.Errorf("list the pods in %s: %w", namespace, err)
+		}
+		return readyElsewhere(pods.Items, pod), nil
+	}
+	if err := r.mgr.Add(asked); err != nil {
+		return fmt.Errorf("set up the end of the manager: %w", err)
+	}
+	return nil
+}
+
+// readyElsewhere reports whether there is a replica of the pod called name that is ready, on another node.
+func readyElsewhere(pods []corev1.Pod, name string) bool {
+	own := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name })
+	if own < 0 {
+		return false
+	}
+	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		for _, key := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"} {
+			if p.Labels[key] != pods[own].Labels[key] {
+				return false
+			}
+		}
+		return p.DeletionTimestamp.IsZero() && p.Spec.NodeName != "" && p.Spec.NodeName != pods[own].Spec.NodeName &&
+			slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+	})
+}
+
+// standDown ends the manager when it is asked to: leader election gives the lease back, and another replica takes it.
+type standDown chan struct{}
+
+var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
+
+func (s standDown) ask() {
+	select {
+	case s <- struct{}{}:
+	default: // it was asked to already
+	}
+}
+
+// Start implements manager.Runnable. What it returns ends the manager.
+func (s standDown) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s:
+		return errStoodDown
+	}
 }
 
 // closing ends the watches on nodes with the manager.

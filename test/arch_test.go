@@ -40,7 +40,7 @@ type layer struct {
 var layers = []layer{
 	{
 		name:    "pure",
-		folders: []string{"controllers/health", "controllers/budget", "controllers/escalation", "baremetal/powercycle"},
+		folders: []string{"controllers/health", "controllers/budget", "controllers/controlplane", "controllers/escalation", "baremetal/powercycle"},
 		may:     []string{"pure"},
 	},
 	{

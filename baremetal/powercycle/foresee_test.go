@@ -23,8 +23,8 @@ func TestForesee(t *testing.T) {
 		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
 		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
 		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},
-		"who waits for its turn is handed over in the end":                   {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, Advance, HandingOver, "TurnTimedOut"},
-		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, Advance, HandingOver, "TurnTimedOut"},
+		"of who waits for its turn a person is told in the end":              {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "TurnTimedOut"},
+		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "TurnTimedOut"},
 		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},
 		"in a pause nothing happens":                                         {given: in(Booting, paused)},
 		"nor after an end":                                                   {given: in(Failed, free)},
@@ -59,6 +59,9 @@ func anyFacts(t *rapid.T) Facts {
 		if back := rapid.IntRange(-1, 3*60*4).Draw(t, "how far back"); back >= 0 {
 			*m = noon.Add(-time.Duration(back) * 15 * time.Second)
 		}
+	}
+	if f.State == "" {
+		f.Since = time.Time{} // nobody has looked at it yet
 	}
 	rare := []*bool{
 		&f.WasOff, &f.Touched, &f.StartedBad, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Leaving, &f.Well, &f.Bad, &f.OwnerAsked,

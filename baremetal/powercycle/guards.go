@@ -165,6 +165,7 @@ var (
 	rebootPending  = is("reboot not carried out", func(s situation) bool { return s.RebootPending })
 
 	notOurTurn               = is("not its turn", situation.queued)
+	managerHere              = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
 	queuedTooLong            = timed("not its turn, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notHeldNotOurTurn        = is("not held, not its turn", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotOurTurn = is("reboot not asked for, not its turn", func(s situation) bool { return !s.RebootAsked && s.queued() })

@@ -207,6 +207,8 @@ type Facts struct {
 	// ControlPlane says that the machine is one; Turn, that no other remediation goes first: of another control-plane host of the
 	// cluster, or of the same machine.
 	ControlPlane, Turn bool
+	// ManagerHere says that it is not its turn for this alone: what takes these steps runs on the host.
+	ManagerHere bool
 
 	Host Host
 	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
@@ -275,7 +277,7 @@ type Policy struct {
 	Servicing time.Duration
 	// Blind is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
 	Blind time.Duration
-	// Queue is how long a control-plane host waits for its turn.
+	// Queue is how long a remediation waits for its turn until a person is asked to see why.
 	Queue time.Duration
 }
 

@@ -51,6 +51,7 @@ func startedBad(f *Facts)      { f.StartedBad = true }
 func ownerAsked(f *Facts)      { f.OwnerAsked = true }
 func controlPlane(f *Facts)    { f.ControlPlane = true }
 func anothersTurn(f *Facts)    { f.ControlPlane, f.Turn = true, false }
+func managerOnIt(f *Facts)     { f.ManagerHere = true }
 func hostVanished(f *Facts)    { f.Host = HostGone }
 func hostLostLong(f *Facts)    { f.Host, f.Missing = HostGone, ago(10*time.Minute) }
 func hostMadeAnew(f *Facts)    { f.HostAnew = true }
@@ -137,7 +138,11 @@ func TestNext(t *testing.T) {
 		"nor while its workload moves":                                   {in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone"},
 		"W27: a control-plane host waits for its turn":                   {in(Pending, anothersTurn), Wait, Pending, "WaitingForTurn"},
 		"also one whose attempt has begun, which takes none of its time": {in(Preparing, anothersTurn, attemptOver), Wait, Preparing, "WaitingForTurn"},
-		"but not for ever":                                               {in(Pending, anothersTurn, long), Advance, HandingOver, "TurnTimedOut"},
+		"in the end a person is asked, and nobody condemned":             {in(Pending, anothersTurn, long), AskPerson, Pending, "TurnTimedOut"},
+		"nor is one whose attempt has begun":                             {in(Preparing, anothersTurn, long, second), AskPerson, Preparing, "TurnTimedOut"},
+		"one on whose host kubemend runs waits as well":                  {in(Pending, anothersTurn, managerOnIt), Wait, Pending, "ManagerRunsHere"},
+		"and tells a person in the end":                                  {in(Preparing, anothersTurn, managerOnIt, long), AskPerson, Preparing, "TurnTimedOut"},
+		"a machine that recovers while it waits is not touched":          {in(Preparing, anothersTurn, long, wellNow, startedBad), Advance, Succeeded, "Recovered"},
 		"W6: one that is deleted before it began touches nothing":        {in(Pending, deleting), Advance, Ended, "Cancelled"},
 		"a finalizer comes before power-off":                             {in(Preparing, free), AddFinalizer, Preparing, "AttemptBegan"},
 		"W23: somebody else's host is not touched":                       {in(Preparing, anothersHost), Wait, Preparing, "HostMismatch"},

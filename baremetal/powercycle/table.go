@@ -92,6 +92,13 @@ const toldToStop = "The remediation was told to stop: the health check that aske
 
 const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
 
+const (
+	waitingForTurn  = "Waiting for its turn"
+	managerRunsHere = "kubemend itself runs on this host, and would be switched off with it"
+	// To wait for others says nothing of this host, so nobody is asked to replace its machine.
+	turnTimedOut = "It has waited for its turn for too long, and goes on waiting; a person has to see why"
+)
+
 // table is the whole machine. Within a state the first row that holds wins.
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
@@ -102,9 +109,10 @@ var table = map[State][]row{
 		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
+		{queuedTooLong, waitForPerson, Pending, "TurnTimedOut", turnTimedOut},
+		{managerHere, Wait, Pending, "ManagerRunsHere", managerRunsHere},
 		{hostMissing, Wait, Pending, "HostGone", hostNotFound},
-		{notOurTurn, Wait, Pending, "WaitingForTurn", "Another remediation goes first"},
+		{notOurTurn, Wait, Pending, "WaitingForTurn", waitingForTurn},
 		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
 	},
 	Preparing: {
@@ -113,12 +121,13 @@ var table = map[State][]row{
 		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
 		{litter, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
-		{queuedTooLong, Advance, HandingOver, "TurnTimedOut", "The remediations that go first took too long"},
 		{unfenceableQueued, Unfence, Preparing, "Unfenced", "An attempt has begun; the fence of the last one is taken off the node first"},
 		{hostMissing, Wait, Preparing, "HostGone", hostNotFound},
 		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
 		{recovered, Advance, Succeeded, "Recovered", "The machine became well; its host is not touched"},
-		{notOurTurn, Wait, Preparing, "WaitingForTurn", "Another remediation goes first"},
+		{queuedTooLong, waitForPerson, Preparing, "TurnTimedOut", turnTimedOut},
+		{managerHere, Wait, Preparing, "ManagerRunsHere", managerRunsHere},
+		{notOurTurn, Wait, Preparing, "WaitingForTurn", waitingForTurn},
 		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
 		{unmanagedFenced, Unfence, Preparing, "Unfenced", "The fence of the last attempt is taken off the node"},
 		{servicedLong, waitForPerson, Preparing, "HostServiced", servicedTooLong},
@@ -134,7 +143,7 @@ var table = map[State][]row{
 		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
 		{serviced, Advance, Servicing, "HostServiced", isServiced},
-		{notHeldNotOurTurn, Advance, Preparing, "WaitingForTurn", "Another remediation goes first"},
+		{notHeldNotOurTurn, Advance, Preparing, "WaitingForTurn", waitingForTurn},
 		{lastOverdueFaulty, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
 		{overdueFaulty, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
 		{overdueOff, Advance, PoweringOn, fencingImpossible, "The host could not be proven off in time; it is powered on, and its node is not fenced"},
@@ -208,7 +217,7 @@ var table = map[State][]row{
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{rebootNotAskedNotOurTurn, Advance, Preparing, "WaitingForTurn", "Another remediation goes first"},
+		{rebootNotAskedNotOurTurn, Advance, Preparing, "WaitingForTurn", waitingForTurn},
 		{serviced, Advance, Servicing, "HostServiced", isServiced},
 		{lastOverdueFaulty, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
 		{overdueFaulty, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},

@@ -282,8 +282,10 @@ func wrong(s scene, step Step) string {
 		return "hands over a machine that is well, or a host that is held or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
-	case step.Reason == "TurnTimedOut" && (f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
-		return "4: hands a control-plane host over although its turn may still come"
+	case step.Reason == "TurnTimedOut" && (f.Turn || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
+		return "8: asks a person although its turn may still come"
+	case step.Next == HandingOver && f.State != HandingOver && !f.Turn && !f.Held && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
+		return "12: condemns a host for the wait for its turn"
 	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
 		return "2: ends without having let go"
 	}

@@ -87,8 +87,12 @@ const (
 	hostServiced      = "HostServiced"
 )
 
-// signOfLife is the reason of steps that are taken because a node lives whose host shows off.
-const signOfLife = "SignOfLife"
+const (
+	// signOfLife is the reason of steps that are taken because a node lives whose host shows off.
+	signOfLife = "SignOfLife"
+	// turnTimedOut is the reason of a wait for a turn that a person is asked to see to.
+	turnTimedOut = "TurnTimedOut"
+)
 
 // sayConditions brings the conditions of rem up to date.
 func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
@@ -195,8 +199,11 @@ func sentence(w *world, step powercycle.Step) string {
 		}
 	}
 	switch step.Reason {
-	case "WaitingForTurn", "TurnTimedOut":
+	case "WaitingForTurn", managerHere:
 		add(w.ahead)
+	case turnTimedOut:
+		add(w.ahead)
+		add(persons[turnTimedOut])
 	case "HostHeldOff":
 		add("annotation " + w.power.HeldBy)
 	case "HostMismatch", "HostGone":

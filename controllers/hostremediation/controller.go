@@ -81,6 +81,10 @@ type Reconciler struct {
 	Fencing fence.Mode
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have.
 	WatchFilterValue string
+	// Reader returns a reader of a workload cluster that reads past all caches. It may be nil: then the leases of API servers say nothing.
+	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
+	// Self is where the manager runs.
+	Self Self
 	// Leaving says that kubemend is being removed: nothing is begun, what is under way lets go, and what has let go is forgotten.
 	Leaving bool
 	// Unwatched says that no manager runs the passes: whoever does calls Reconcile again whenever anything has changed.
@@ -139,6 +143,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if sayErr := r.say(ctx, w, step, err); err == nil {
 		err = sayErr
+	}
+	if err == nil && step.Reason == managerHere {
+		r.Self.makeWay(ctx)
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what

@@ -19,7 +19,8 @@ const seeToTheBMC = "see to the BMC: its address, credentials, network"
 // same.
 var persons = map[string]string{
 	"NoOwner":      "add the owner reference",
-	"TurnTimedOut": "see why the other one does not end",
+	turnTimedOut:   "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, or delete what goes first",
+	managerHere:    "run two replicas, on two nodes, with --leader-elect",
 	"HostMismatch": "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
 	"HostHeldOff": "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
 		"the check makes another if the machine is still bad",
@@ -51,6 +52,8 @@ const repairTheHost = "repair the host, then remove both unhealthy annotations"
 var reliefs = map[string]func(*powercycle.Facts){
 	"Paused":             func(f *powercycle.Facts) { f.Paused = false },
 	"WaitingForTurn":     func(f *powercycle.Facts) { f.Turn = true },
+	turnTimedOut:         func(f *powercycle.Facts) { f.Turn = true },
+	managerHere:          func(f *powercycle.Facts) { f.Turn, f.ManagerHere = true, false },
 	"HostMismatch":       func(f *powercycle.Facts) { f.Host = powercycle.HostOurs },
 	"HostHeldOff":        func(f *powercycle.Facts) { f.HeldByOthers = false },
 	"HostNotReady":       func(f *powercycle.Facts) { f.Acts = true },

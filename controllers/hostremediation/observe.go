@@ -319,7 +319,7 @@ func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 	return p
 }
 
-// observeTurn finds out whether another remediation goes first. Whoever has to wait is woken when that may have changed; it says so
+// observeTurn finds out whether the remediation has to wait for others. Whoever has to wait is woken when that may have changed; it says so
 // before it looks, so that no change goes unheard in between.
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	w.facts.Turn = true
@@ -338,8 +338,13 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 		ahead, w.unasked = plain(err), append(w.unasked, err)
 		w.lookAgain(blindRecheck)
 	}
-	if ahead == "" && w.record.Attempt == 0 && !w.facts.Paused {
+	if here := r.Self.on(w); ahead == "" && here {
+		w.facts.ManagerHere, ahead = true, "no other replica is ready elsewhere, or it is about to take over"
+		w.lookAgain(cachesLag)
+	}
+	if ahead == "" && w.found.Is == powercycle.HostOurs && ready(w.power) && !w.facts.Paused {
 		if ahead = w.turns.Take(queueOf(w), w.rem.GetUID(), w.rem.GetName(), w.now); ahead != "" {
+			ahead += " goes first"
 			w.lookAgain(cachesLag)
 		}
 	}
@@ -348,5 +353,6 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 		w.turns.leave(r.Kind.Kind, key)
 		return
 	}
+	w.turns.free(w.rem.GetUID()) // whoever may go now need not wait for it
 	w.lookAgain(turnRecheck)
 }

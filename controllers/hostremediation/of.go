@@ -21,7 +21,7 @@ type Named struct {
 
 // Of returns the remediations of these kinds that m owns, in the order of the kinds.
 func Of(ctx context.Context, reader client.Reader, kinds []Kind, m *clusterv1.Machine) ([]Named, error) {
-	return those(ctx, reader, kinds, m.Namespace, func(rem client.Object) bool { return ownedByOne(rem, []clusterv1.Machine{*m}) })
+	return those(ctx, reader, kinds, m.Namespace, func(rem client.Object) bool { return ownedBy(rem, m) })
 }
 
 // Holding returns the remediations of these kinds that act on the power of h by its annotations, in the order of the kinds, and the UIDs of

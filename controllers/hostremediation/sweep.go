@@ -121,7 +121,7 @@ func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) (w
 		if err != nil {
 			return true, err
 		}
-		if slices.ContainsFunc(all, func(rem client.Object) bool { return ownedByOne(rem, []clusterv1.Machine{*m}) }) {
+		if slices.ContainsFunc(all, func(rem client.Object) bool { return ownedBy(rem, m) }) {
 			return true, nil
 		}
 	}

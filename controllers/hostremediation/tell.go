@@ -43,7 +43,7 @@ var (
 	}
 	onMachine = map[string]bool{
 		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
-		signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true, hostServiced: true,
+		signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true, hostServiced: true, turnTimedOut: true,
 	}
 )
 

@@ -3,9 +3,7 @@ package hostremediation
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -135,69 +133,55 @@ func queueOf(w *world) string {
 	return "machine " + string(w.machine.UID)
 }
 
-// ahead says who goes before the remediation of w, if anybody does: another remediation of the same machine that has begun and is not
-// over, or that holds its host off, be it of CAPM3; and for a control-plane host, another one of its cluster that is off, by whomever,
-// or whose remediation has begun and is not over. Of two that have begun, the one that began first goes first.
+// ahead says why the remediation of w has to wait for others, if it has to: another one of the same machine has begun and is not over, or
+// holds its host off, be it of CAPM3; or the control plane can not do without its host now. Of two of a machine that have begun, the one that
+// began first goes first.
 func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
 	if by := otherHold(w.found.Host, w.record.by(w.rem)); by != "" {
 		return "the host is held off for remediation " + by, nil
 	}
-	rivals := []clusterv1.Machine{*w.machine}
-	if w.facts.ControlPlane {
-		others, err := r.otherControlPlanes(ctx, w)
-		if err != nil {
-			return "", err
-		}
-		for i := range others {
-			found, err := r.Hosts.Of(ctx, &others[i])
-			if err != nil {
-				return "", err
-			}
-			if why := downBeside(found.Host, w.found.Host); why != "" {
-				return fmt.Sprintf("BareMetalHost %s of machine %s is %s", found.Host.Name, others[i].Name, why), nil
-			}
-		}
-		rivals = append(rivals, others...)
-	}
-	kinds, err := r.Installed()
+	all, err := r.inNamespace(ctx, w.rem.GetNamespace())
 	if err != nil {
 		return "", err
 	}
+	for _, other := range all {
+		if goesBefore(other.Object, w) && ownedBy(other, w.machine) {
+			w.turns.shown(queueOf(w), other.GetUID())
+			return other.String() + " is under way", nil
+		}
+	}
+	if !w.facts.ControlPlane {
+		return "", nil
+	}
+	return r.controlPlaneForbids(ctx, w, all)
+}
+
+// someRemediation is a remediation of any kind, with the name of that.
+type someRemediation struct {
+	client.Object
+	kind string
+}
+
+// String names it as messages do.
+func (s someRemediation) String() string { return s.kind + " " + s.GetName() }
+
+// inNamespace returns the remediations of all kinds in a namespace. They may be shared: read only.
+func (r *Reconciler) inNamespace(ctx context.Context, namespace string) ([]someRemediation, error) {
+	kinds, err := r.Installed()
+	if err != nil {
+		return nil, err
+	}
+	var all []someRemediation
 	for _, kind := range kinds {
-		all, err := kind.all(ctx, r.Client, w.rem.GetNamespace())
+		of, err := kind.all(ctx, r.Client, namespace)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		for _, other := range all {
-			if goesBefore(other, w) && ownedByOne(other, rivals) {
-				w.turns.shown(queueOf(w), other.GetUID())
-				return fmt.Sprintf("%s %s is under way", kind.Kind, other.GetName()), nil
-			}
+		for _, rem := range of {
+			all = append(all, someRemediation{rem, kind.Kind})
 		}
 	}
-	return "", nil
-}
-
-// downBeside says how another control-plane host is down that own has to wait for; empty if it is not. One that is merely off is not
-// waited for by one that is off itself: they would wait for each other, and to cycle one of them takes nothing more away.
-func downBeside(other, own *bmov1alpha1.BareMetalHost) string {
-	switch {
-	case otherHold(other, host.Remediation{}) != "":
-		return "held off"
-	case other != nil && !host.PowerOf(other).On && host.PowerOf(own).On:
-		return "off"
-	}
-	return ""
-}
-
-// otherControlPlanes returns the other control-plane machines of the cluster. They are shared: read only.
-func (r *Reconciler) otherControlPlanes(ctx context.Context, w *world) ([]clusterv1.Machine, error) {
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
-	}
-	return slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return m.UID == w.machine.UID }), nil
+	return all, nil
 }
 
 // goesBefore reports whether other has begun, is not over, and began before the remediation of w, if that has begun too.
@@ -226,7 +210,7 @@ func (rec record) resting() bool {
 	return !rec.Memory.Paused.IsZero() && (rec.State == powercycle.Pending || rec.State == powercycle.Preparing)
 }
 
-func ownedByOne(rem client.Object, machines []clusterv1.Machine) bool {
+func ownedBy(rem client.Object, m *clusterv1.Machine) bool {
 	owner := ownerOf(rem)
-	return owner != nil && slices.ContainsFunc(machines, func(m clusterv1.Machine) bool { return m.UID == owner.UID })
+	return owner != nil && owner.UID == m.UID
 }

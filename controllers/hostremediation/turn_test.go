@@ -4,9 +4,7 @@ import (
 	"testing"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -144,30 +142,6 @@ func TestWhatIsRememberedSurvivesAMove(t *testing.T) {
 	}
 	if _, err := recordOf(remediation("new", `{"state":7}`)); err == nil {
 		t.Error("what cannot be read is no error: it would begin anew")
-	}
-}
-
-func TestAHostWaitsForAControlPlaneHostThatIsDown(t *testing.T) {
-	hostThatIs := func(on bool, annotations map[string]string) *bmov1alpha1.BareMetalHost {
-		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
-		h.Status.PoweredOn = on
-		return h
-	}
-	on, off, held := hostThatIs(true, nil), hostThatIs(false, nil), hostThatIs(true, map[string]string{holdOff + "another": ""})
-	for name, tc := range map[string]struct {
-		other, own *bmov1alpha1.BareMetalHost
-		want       string
-	}{
-		"another host that is on is not down":               {on, on, ""},
-		"another host that is off is":                       {off, on, "off"},
-		"of two hosts that are off, neither waits":          {off, off, ""},
-		"one that a remediation keeps powered off is":       {held, on, "held off"},
-		"also for a host that is off itself":                {held, off, "held off"},
-		"a machine without a host has no host that is down": {nil, on, ""},
-	} {
-		if got := downBeside(tc.other, tc.own); got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
-		}
 	}
 }
 

@@ -197,9 +197,10 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	})
 }
 
-// ofNode maps a node to the remediations that remember a node of its name; one of another cluster is looked at in vain.
+// ofNode maps a node to the remediations that remember a node of its name, and to those that wait for a turn: a control plane that has one more
+// member that is alive may do without another one. One of another cluster is looked at in vain.
 func (r *Reconciler) ofNode(ctx context.Context, cluster client.ObjectKey, node string) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node})
+	return append(r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node}), r.waiting(cluster.Namespace)...)
 }
 
 func metadataChanged() predicate.Predicate {

@@ -22,6 +22,9 @@ type etcd struct {
 
 // observeEtcd asks OpenShift's etcd whether it can do without the node whose turn it is.
 func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
+	if w.members.unknown != "" {
+		return // it must not be disrupted in any case
+	}
 	there, err := r.installed(ctx, "clusterversions."+openshiftConfig)
 	if err == nil && !there {
 		return

@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -87,41 +88,50 @@ func TestANodeThatNeverReported(t *testing.T) {
 	}
 }
 
+// The rule itself has its table in package controlplane.
 func TestWhoMayBeDisrupted(t *testing.T) {
-	bad, fit := ready(corev1.ConditionFalse, 0), ready(corev1.ConditionTrue, 0)
+	const reboot = "Reboot remedies/m1"
 	for name, tc := range map[string]struct {
-		members members
-		node    *corev1.Node
-		allowed bool
+		ready string // of which members the node is ready, in the order of their names: m0, m1, ...
+		of    others
+		want  string // what forbids that m0 is disrupted
 	}{
-		"one of three that is down":                                   {members{total: 3, healthy: 2}, bad, true},
-		"one of three while another one is down too":                  {members{total: 3, healthy: 1}, bad, false},
-		"W3: one of five while another one is being remediated":       {members{total: 5, healthy: 3, busy: map[string]string{"other": ""}}, bad, false},
-		"one of five while two are down":                              {members{total: 5, healthy: 3}, bad, true},
-		"the one that is being remediated already":                    {members{total: 3, healthy: 2, busy: map[string]string{"n": ""}}, bad, true},
-		"W3: one that is being remediated already, as another one is": {members{total: 5, healthy: 3, busy: map[string]string{"n": "", "other": ""}}, bad, false},
-		"the only one": {members{total: 1}, bad, false},
-		"one of two":   {members{total: 2, healthy: 1}, bad, false},
-		"one that is ready, and bad in another way, with all up": {members{total: 3, healthy: 3}, fit, true},
-		"one that is ready while another one is down":            {members{total: 3, healthy: 2}, fit, false},
-		"none while nobody knows":                                {members{total: 3, healthy: 3, unknown: "a time-out"}, bad, false},
+		"the only one may be": {"n", others{}, ""},
+		"so may one of two":   {"ny", others{}, ""},
+		"one of two while the other one is being remediated":     {"nn", others{busy: map[string]string{"m1": reboot}}, "m1 is being remediated (" + reboot + ")"},
+		"one of three that is down":                              {"nyy", others{}, ""},
+		"one of three that is down, as another one is":           {"nny", others{}, ""},
+		"one that is ready, and bad in another way, with all up": {"yyy", others{}, ""},
+		"one that is ready while another one is down":            {"yny", others{}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
+		"W3: one of five while another one is being remediated":  {"nyyyy", others{busy: map[string]string{"m1": reboot}}, "m1 is being remediated (" + reboot + ")"},
+		"the one that is being remediated already":               {"nyy", others{busy: map[string]string{"m0": "Reboot remedies/m0"}}, ""},
+		"W3: one that is being remediated already, as another one is": {
+			"nnyyy", others{busy: map[string]string{"m0": "Reboot remedies/m0", "m1": reboot}}, "m1 is being remediated (" + reboot + ")",
+		},
+		"one while a node that is gone is being remediated": {"nyy", others{busy: map[string]string{"m9": "Reboot remedies/m9"}}, "m9 is being remediated (Reboot remedies/m9)"},
+		"one while another one's Machine is being replaced": {
+			"nyy", others{replaced: map[string]replacement{"m1": {"Machine ns/m1", epoch}}}, "m1 is being remediated (Machine ns/m1)",
+		},
+		"one while that has taken very long":           {"nyy", others{replaced: map[string]replacement{"m1": {"Machine ns/m1", epoch.Add(-time.Hour)}}}, ""},
+		"one that is ready while a fourth joins":       {"yyy", others{joining: []string{"m3"}}, "without it 2 of 4 control-plane nodes are healthy, and 3 are needed"},
+		"one that is ready when the fourth has a node": {"yyyy", others{joining: []string{"m3"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if why := tc.members.forbids(tc.node, "n"); (why == "") != tc.allowed {
-				t.Errorf("forbids() = %q, want allowed: %v", why, tc.allowed)
+			nodes := []corev1.Node{*node("worker", nil)}
+			for i, is := range tc.ready {
+				n := member(fmt.Sprintf("m%d", i))
+				if is == 'n' {
+					n.Status.Conditions = ready(corev1.ConditionFalse, 0).Status.Conditions
+				}
+				nodes = append(nodes, *n)
+			}
+			if why := membersOf(nodes, tc.of).forbids("m0", epoch); why != tc.want {
+				t.Errorf("got %q, want %q", why, tc.want)
 			}
 		})
 	}
-}
-
-func TestAMemberThatIsBeingRemediatedIsNotCountedAsHealthy(t *testing.T) {
-	var list []corev1.Node
-	for _, name := range []string{"m0", "m1", "m2"} {
-		list = append(list, *member(name))
-	}
-	list = append(list, *node("worker", nil))
-	if m := membersOf(list, map[string]string{"m1": "Reboot remedies/m1"}); m.total != 3 || m.healthy != 2 {
-		t.Errorf("%d of %d members are healthy, want 2 of 3: m1 is ready, and about to be disrupted", m.healthy, m.total)
+	if why := (members{unknown: "a time-out"}).forbids("m0", epoch); why != "the control plane could not be looked at: a time-out" {
+		t.Errorf("while nobody knows it says %q", why)
 	}
 }
 

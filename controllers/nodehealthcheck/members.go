@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,17 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // members are the nodes of the control plane.
 type members struct {
-	// healthy are those that are ready and not being remediated.
-	total, healthy int
-	// busy are those that are being remediated, by whomever, and how that is seen.
-	busy map[string]string
+	plane controlplane.Plane
 	// unknown is why it could not be looked at; empty if it was. brief says that it will be known in a moment, and that nobody needs to hear of it.
 	unknown string
 	brief   bool
@@ -30,12 +31,16 @@ type members struct {
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
 func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
-	if w.first = w.firstMember(); w.first != nil {
-		r.observeOthers(ctx, w)
+	due := w.dueMembers()
+	if len(due) == 0 {
+		return
 	}
+	r.observeOthers(ctx, w)
+	w.first = w.members.first(due, w.now)
+	r.observeEtcd(ctx, w)
 }
 
-// observeOthers finds out whether the control plane can do without the node whose turn it is.
+// observeOthers finds out what there is of the control plane.
 func (r *Reconciler) observeOthers(ctx context.Context, w *world) {
 	if w.members.unknown, w.members.brief = r.searching(); w.members.unknown != "" {
 		return // its end wakes us
@@ -45,37 +50,72 @@ func (r *Reconciler) observeOthers(ctx context.Context, w *world) {
 	if err == nil {
 		err = r.readAll(ctx, w)
 	}
-	var busy map[string]string
+	var others others
 	if err == nil {
-		busy, err = r.busyMembers(ctx, w, list.Items)
+		others, err = r.otherMembers(ctx, w, list.Items)
 	}
 	if err != nil {
 		w.members.unknown = err.Error()
 		w.trouble = append(w.trouble, fmt.Errorf("look at the control plane: %w", err))
 		return
 	}
-	w.members = membersOf(list.Items, busy)
-	r.observeEtcd(ctx, w)
+	w.members = membersOf(list.Items, others)
+	r.addServers(ctx, w)
 }
 
-// firstMember is the one node of the control plane that may begin to be remediated now: that which has been due for longest of those that
-// nothing else holds up. One whose request was refused lately lets the others go first.
-func (w *world) firstMember() *target {
-	var first *target
+// addServers adds what the identity leases of the API servers say, where there is a majority to protect. Where they cannot be read the nodes
+// decide alone.
+func (r *Reconciler) addServers(ctx context.Context, w *world) {
+	all := w.members.plane.Members
+	if controlplane.Majority(len(all)) == 0 {
+		return
+	}
+	renewed, err := workload.APIServers(ctx, r.Live)
+	if err != nil {
+		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", err.Error())
+		return
+	}
+	signs := controlplane.Servers(renewed, w.now)
+	for i := range all {
+		all[i].APIServer = signs[all[i].Name]
+	}
+}
+
+// dueMembers are the nodes of the control plane that nothing but the others keeps from being remediated now. One whose request was refused
+// lately lets the others go first.
+func (w *world) dueMembers() []*target {
+	var due, refused []*target
 	for i := range w.targets {
-		t := &w.targets[i]
-		if t.startable() && controlPlane(t.node) && w.skips(t) == nil && (first == nil || w.goesBefore(t, first)) {
-			first = t
+		switch t := &w.targets[i]; {
+		case !t.startable() || !controlPlane(t.node) || w.skips(t) != nil:
+		case t.refused:
+			refused = append(refused, t)
+		default:
+			due = append(due, t)
 		}
 	}
-	return first
+	if len(due) == 0 {
+		return refused
+	}
+	return due
 }
 
-func (w *world) goesBefore(a, b *target) bool {
-	if a.refused != b.refused {
-		return b.refused
+// first is the one of those that are due whose turn it is. While nobody knows who is alive, it is that which has been due for longest.
+func (m members) first(due []*target, now time.Time) *target {
+	plane := controlplane.Plane{API: m.plane.API, Members: slices.Clone(m.plane.Members)}
+	since := func(t *target) time.Time { return t.verdict.OverdueSince(now) }
+	for i := range plane.Members {
+		for _, t := range due {
+			if t.name == plane.Members[i].Name {
+				plane.Members[i].Due, plane.Members[i].Remediation = since(t), ""
+			}
+		}
 	}
-	return a.verdict.OverdueSince(w.now).Before(b.verdict.OverdueSince(w.now))
+	first := plane.First(now)
+	if i := slices.IndexFunc(due, func(t *target) bool { return t.name == first }); i >= 0 {
+		return due[i]
+	}
+	return slices.MinFunc(due, func(a, b *target) int { return since(a).Compare(since(b)) })
 }
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
@@ -121,41 +161,70 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 	return kinds
 }
 
-// membersOf counts the control plane. The node of a request may be gone, and the request not over: it is busy all the same.
-func membersOf(nodes []corev1.Node, busy map[string]string) members {
-	m := members{busy: busy}
+// others is what there is of the members of the control plane besides their nodes.
+type others struct {
+	// busy are those that are being remediated, by whomever, and how that is seen; by their nodes' names, of which one may be gone.
+	busy map[string]string
+	// replaced are those whose Machine is being deleted, or was handed to its owner, and since when.
+	replaced map[string]replacement
+	// joining are the Machines that have no node yet.
+	joining []string
+}
+
+type replacement struct {
+	by    string
+	since time.Time
+}
+
+// membersOf makes members of nodes. The node of a request may be gone, and the request not over: it is busy all the same. Whoever asks is
+// answered by an API server of this very cluster.
+func membersOf(nodes []corev1.Node, of others) members {
+	plane := controlplane.Plane{API: controlplane.Answers}
+	known := map[string]bool{}
 	for i := range nodes {
 		node := &nodes[i]
 		if !controlPlane(node) {
 			continue
 		}
-		m.total++
-		if _, is := busy[node.Name]; nodeReady(node) && !is {
-			m.healthy++
+		is := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Remediation: of.busy[node.Name]}
+		if nodeReady(node) {
+			is.Node = controlplane.Alive
+		}
+		is.ReplacedBy, is.ReplacedSince = of.replaced[node.Name].by, of.replaced[node.Name].since
+		plane.Members, known[node.Name] = append(plane.Members, is), true
+	}
+	for _, name := range slices.Sorted(maps.Keys(of.busy)) {
+		if !known[name] {
+			plane.Members, known[name] = append(plane.Members, controlplane.Member{Name: name, Joining: true, Remediation: of.busy[name]}), true
 		}
 	}
-	return m
+	for _, name := range of.joining {
+		if !known[name] { // nodes are named after their Machines as a rule, and may be there before these know
+			plane.Members = append(plane.Members, controlplane.Member{Name: name, Joining: true})
+		}
+	}
+	return members{plane: plane}
 }
 
-// busyMembers are the nodes of the control plane that are being remediated, or replaced, and by what: requests of any check, whatever
-// its kind, and Machines of the same cluster that are being deleted or were handed to their owner.
-func (r *Reconciler) busyMembers(ctx context.Context, w *world, nodes []corev1.Node) (map[string]string, error) {
-	busy, members := map[string]string{}, map[string]bool{}
+// otherMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
+// whatever its kind, and Machines of the same cluster.
+func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.Node) (others, error) {
+	of, members := others{busy: map[string]string{}, replaced: map[string]replacement{}}, map[string]bool{}
 	for i := range nodes {
 		members[nodes[i].Name] = controlPlane(&nodes[i])
 	}
-	machines, err := r.memberMachines(ctx, w, busy)
+	machines, err := r.memberMachines(ctx, w, &of)
 	if err != nil {
-		return nil, err
+		return others{}, err
 	}
 	add := func(obj *unstructured.Unstructured, node string) {
 		_, marked := obj.GetLabels()[nhcv1.ControlPlaneLabel]
 		owner, ofMachine := machines[machineOwner(obj)]
 		switch {
 		case ofMachine && owner != "":
-			busy[owner] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
+			of.busy[owner] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
 		case members[node], marked && node != "": // a remediator may have taken the label off, and the node may be gone
-			busy[node] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
+			of.busy[node] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
 		}
 	}
 	for _, obj := range w.requests.other {
@@ -166,11 +235,11 @@ func (r *Reconciler) busyMembers(ctx context.Context, w *world, nodes []corev1.N
 			add(f.obj, node)
 		}
 	}
-	return busy, nil
+	return of, nil
 }
 
-// memberMachines are the nodes of the control plane's Machines, by the Machine's name. Those that are being replaced are noted in busy.
-func (r *Reconciler) memberMachines(ctx context.Context, w *world, busy map[string]string) (map[string]string, error) {
+// memberMachines are the nodes of the control plane's Machines, by the Machine's name. What they say of themselves is noted in of.
+func (r *Reconciler) memberMachines(ctx context.Context, w *world, of *others) (map[string]string, error) {
 	m := w.someMachine()
 	if m == nil {
 		return nil, nil
@@ -182,13 +251,39 @@ func (r *Reconciler) memberMachines(ctx context.Context, w *world, busy map[stri
 	}
 	nodes := make(map[string]string, len(list.Items))
 	for i := range list.Items {
-		other := &list.Items[i]
-		nodes[other.Name] = other.Status.NodeRef.Name
-		if node := other.Status.NodeRef.Name; node != "" && (!other.DeletionTimestamp.IsZero() || beingRemediated(other)) {
-			busy[node] = "Machine " + client.ObjectKeyFromObject(other).String()
-		}
+		m := &list.Items[i]
+		nodes[m.Name] = m.Status.NodeRef.Name
+		of.note(m)
 	}
 	return nodes, nil
+}
+
+// note notes what a Machine of the control plane says of itself.
+func (of *others) note(m *clusterv1.Machine) {
+	node, by := m.Status.NodeRef.Name, "Machine "+client.ObjectKeyFromObject(m).String()
+	since, replaced := replacedSince(m)
+	switch {
+	case node == "":
+		of.joining = append(of.joining, m.Name)
+	case replaced:
+		of.replaced[node] = replacement{by, since}
+	case beingRemediated(m):
+		of.busy[node] = by
+	}
+}
+
+// replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
+func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
+	if !m.DeletionTimestamp.IsZero() {
+		return m.DeletionTimestamp.Time, true
+	}
+	i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == clusterv1.MachineOwnerRemediatedCondition && c.Status == metav1.ConditionFalse
+	})
+	if i < 0 || !beingRemediated(m) {
+		return time.Time{}, false
+	}
+	return m.Status.Conditions[i].LastTransitionTime.Time, true
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
@@ -220,30 +315,27 @@ func beingRemediated(m *clusterv1.Machine) bool {
 }
 
 // forbids says why the node called name of the control plane must not be disrupted; empty if it may be.
-func (m members) forbids(node *corev1.Node, name string) string {
-	if why := m.against(node, name); len(why) > 0 {
+func (m members) forbids(name string, now time.Time) string {
+	if why := m.against(name, now); len(why) > 0 {
 		return why[0]
 	}
 	return ""
 }
 
-// against is all that forbids it. The one that is unhealthy counts as lost already, whatever it still does: without it a majority has to be left.
-func (m members) against(node *corev1.Node, name string) []string {
+// against is all that forbids it but whose turn it is. What is done to the node already is not in its own way.
+func (m members) against(name string, now time.Time) []string {
 	if m.unknown != "" {
 		return []string{"the control plane could not be looked at: " + m.unknown}
 	}
-	var why []string
-	for _, other := range slices.Sorted(maps.Keys(m.busy)) {
-		if other != name {
-			why = append(why, fmt.Sprintf("%s is being remediated (%s)", other, m.busy[other]))
+	plane := controlplane.Plane{API: m.plane.API, Members: slices.Clone(m.plane.Members)}
+	for i := range plane.Members {
+		if plane.Members[i].Name == name {
+			plane.Members[i].Remediation = ""
 		}
 	}
-	others := m.healthy
-	if nodeReady(node) {
-		others-- // its other conditions are bad, and it is counted among the healthy ones
-	}
-	if need := m.total/2 + 1; others < need {
-		why = append(why, fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", others, m.total, need))
+	var why []string
+	for _, o := range plane.Against(name, now) {
+		why = append(why, o.String())
 	}
 	return why
 }

@@ -192,19 +192,19 @@ func (b beginning) unsearched() []*skip {
 	if !b.members.brief {
 		return nil
 	}
-	s := b.quorum(b.members.forbids(b.t.node, b.t.name))
+	s := b.quorum(b.members.forbids(b.t.name, b.now))
 	s.quiet = true
 	return only(s)
 }
 
-// majority: without the node, and another one that is being remediated, too few would be left. As long as something else holds up all nodes of
+// majority: another one is being remediated, or without the node, which is alive, too few would be left. As long as something else holds up all nodes of
 // the control plane nobody has looked at them.
 func (b beginning) majority() []*skip {
 	if b.world.first == nil {
 		return nil
 	}
 	var all []*skip
-	for _, why := range b.members.against(b.t.node, b.t.name) {
+	for _, why := range b.members.against(b.t.name, b.now) {
 		all = append(all, b.quorum(why))
 	}
 	return all

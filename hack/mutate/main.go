@@ -31,6 +31,7 @@ type target struct {
 var targets = []target{
 	{folder: "controllers/health", least: 95},
 	{folder: "controllers/budget", least: 95},
+	{folder: "controllers/controlplane", least: 95},
 	{folder: "controllers/escalation", least: 95},
 	{folder: "baremetal/powercycle", least: 95},
 	{folder: "controllers/machinehealthcheck", least: 85, shell: []string{

@@ -66,6 +66,7 @@ var purposes = map[string]map[string]string{
 		"nodes":                            "to fence the node of a host that is off, by a taint, or by deleting it where the taint is not known or not wanted; to take the taint off, and give labels and annotations back",
 		"pods":                             "to see when they have left a fenced node: of one node at a time",
 		"storage.k8s.io/volumeattachments": "to see when volumes have left it",
+		"coordination.k8s.io/leases":       "to see [which API servers are alive](control-plane-safety.md) before a control-plane host is switched off; without it their nodes alone say so",
 	},
 }
 

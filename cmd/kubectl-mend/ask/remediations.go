@@ -167,15 +167,18 @@ func (a *Asker) remediations(kind hostremediation.Kind, by presence.Announcement
 		WatchFilterValue: by.WatchFilter, Leaving: by.Leaving,
 		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
 		Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(a.World.RESTMapper()) },
-		Nodes: hostremediation.Sighted(fence.Onlooker{Reader: func(_ context.Context, cluster client.ObjectKey) (client.Reader, error) {
-			reader, err := a.World.Live(cluster)
-			if err != nil {
-				return nil, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
-			}
-			return reader, nil
-		}}),
+		Nodes:     hostremediation.Sighted(fence.Onlooker{Reader: a.live}), Reader: a.live,
 		Turns: &hostremediation.Turns{}, Wakeups: &hostremediation.Wakeups{}, Clock: clock.RealClock{},
 	}
+}
+
+// live reads a workload cluster itself, if the user can.
+func (a *Asker) live(_ context.Context, cluster client.ObjectKey) (client.Reader, error) {
+	reader, err := a.World.Live(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
+	}
+	return reader, nil
 }
 
 // asked are workload clusters of which one that the user cannot see is not one that the manager cannot see.

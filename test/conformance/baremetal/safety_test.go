@@ -38,7 +38,7 @@ var _ = Describe("Safety", func() {
 			for i, m := range all {
 				switch rem := m.remediationBy(ctx, of[i]); memoryOf(rem).State {
 				case "Pending", "Preparing":
-					if text := saidBy(rem).Message; strings.Contains(text, "Another remediation goes first (") {
+					if text := saidBy(rem).Message; strings.Contains(text, "Waiting for its turn (") {
 						waiting++
 					}
 				case "Succeeded":

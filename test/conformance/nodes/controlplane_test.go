@@ -7,7 +7,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/spec"
@@ -19,6 +22,22 @@ func (s *scene) members(ctx context.Context, n int) {
 	for i := range n {
 		s.node(ctx, fmt.Sprintf("c%d", i+1), member, labelled("pool", "members"))
 	}
+}
+
+// renewsLease makes the API server on a node have renewed its identity lease just now, as kube-apiserver does.
+func (s *scene) renewsLease(ctx context.Context, node string) {
+	GinkgoHelper()
+	now := metav1.NewMicroTime(s.clock.Now())
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, space))).To(Succeed()) // an API server has it
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "apiserver-" + s.called(node), Labels: map[string]string{
+			"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: s.called(node),
+		}},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &now},
+	}
+	Expect(s.here.Create(ctx, lease)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(s.here.Delete(ctx, lease)).To(Succeed()) })
 }
 
 var ofMembers = selecting("pool", "members")
@@ -107,33 +126,51 @@ var _ = Describe("Nodes of the control plane", func() {
 		})
 	}
 
-	once("W3: are not remediated where that would leave no majority of healthy ones", func(ctx context.Context, s *scene) {
+	once("are remediated one at a time also where no majority is left, once they are lost", func(ctx context.Context, s *scene) {
 		s.members(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		s.storm(ctx, "check", "c1", "c2")
-		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElements(
-			And(HavePrefix(fmt.Sprintf(quorum, "c1")), ContainSubstring("without it 1 of 3 control-plane nodes are healthy, and 2 are needed")),
-			HavePrefix(fmt.Sprintf(quorum, "c2"))))
-		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
-		Expect(s.allowed(ctx, "check")()).To(Equal(yes))
-		s.recovers(ctx, "c2")
-		s.request(ctx, "c1")
+		Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
+		first, second := "c1", "c2"
+		if s.nodesRequested(ctx)()[0] == "c2" {
+			first, second = second, first
+		}
+		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, second))))
+		s.recovers(ctx, first)
+		Eventually(s.about).WithArguments(ctx, first).Should(BeEmpty())
+		s.clock.Step(time.Minute)
+		s.request(ctx, second)
 	})
 
-	once("are looked at all together, also those that no check selects", func(ctx context.Context, s *scene) {
-		s.members(ctx, 3)
-		s.changeNode(ctx, "c1", labelled("half", "one"))
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), selecting("half", "one"), maxUnhealthy("1"))
-		s.fails(ctx, "c2")
-		s.fails(ctx, "c1")
-		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"c1"}))
-		Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(HavePrefix(fmt.Sprintf(quorum, "c1"))))
-		Expect(s.about(ctx, "c1")).To(BeEmpty())
-		s.recovers(ctx, "c2")
-		s.clock.Step(time.Minute)
-		s.request(ctx, "c1")
-	})
+	for n := range 2 {
+		once(fmt.Sprintf("seed 2.11: of a control plane of %d are remediated, one at a time", n+1), func(ctx context.Context, s *scene) {
+			s.members(ctx, n+1)
+			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("100%"))
+			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
+			s.fails(ctx, "c1")
+			s.request(ctx, "c1")
+		})
+	}
+
+	once("W3: whose API server is alive are not remediated where that would leave no majority, also of those that no check selects",
+		func(ctx context.Context, s *scene) {
+			s.members(ctx, 3)
+			s.changeNode(ctx, "c1", labelled("half", "one"))
+			s.renewsLease(ctx, "c1")
+			s.renewsLease(ctx, "c3")
+			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), selecting("half", "one"), maxUnhealthy("1"))
+			s.fails(ctx, "c2")
+			s.fails(ctx, "c1")
+			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"c1"}))
+			Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ContainElement(
+				And(HavePrefix(fmt.Sprintf(quorum, "c1")), ContainSubstring("without it 1 of 3 control-plane nodes are healthy, and 2 are needed"))))
+			Expect(s.about(ctx, "c1")).To(BeEmpty())
+			Expect(s.allowed(ctx, "check")()).To(Equal(yes))
+			s.recovers(ctx, "c2")
+			s.clock.Step(time.Minute)
+			s.request(ctx, "c1")
+		})
 
 	in(ladders, "go on to their next remedy while they are remediated, and do not wait for workers, or those for them", func(ctx context.Context, s *scene) {
 		s.members(ctx, 3)

@@ -130,7 +130,7 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 // waitedForAnother reports whether one of the messages of a machine's remediation says that it waits, and names another machine.
 func waitedForAnother(messages []string, name string, all []string) bool {
 	return slices.ContainsFunc(messages, func(message string) bool {
-		_, why, waits := strings.Cut(message, "Another remediation goes first (")
+		_, why, waits := strings.Cut(message, "Waiting for its turn (")
 		return waits && !strings.Contains(why, name) && slices.ContainsFunc(all, func(other string) bool { return strings.Contains(why, other) })
 	})
 }

@@ -1,0 +1,242 @@
+// Package controlplane decides whether a member of a control plane may be disrupted: powered off, rebooted, or otherwise remediated. It is
+// the one rule for power cycles and NodeHealthChecks (docs/control-plane-safety.md, docs/adr/0028-one-rule-for-control-planes.md).
+//
+// It does not ask etcd. What counts is what shows that a member is alive: its API server's identity lease, and its node.
+package controlplane
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Sign is what one piece of evidence says of a member.
+type Sign int
+
+const (
+	// Unknown: there is no such evidence, or it could not be read.
+	Unknown Sign = iota
+	// Alive: it shows that the member is alive.
+	Alive
+	// Silent: it would show that, and does not.
+	Silent
+)
+
+// API is what is known of the API of the cluster, wherever it is answered.
+type API int
+
+const (
+	// Connecting: it is not known yet whether anybody answers. It is the zero value, so that nothing is ever concluded from it.
+	Connecting API = iota
+	// Answers: an API server answers.
+	Answers
+	// NoAnswer: none does. There is no majority to lose then, as far as can be known.
+	NoAnswer
+)
+
+// Member is one machine of a control plane, or one of its nodes.
+type Member struct {
+	Name string
+	// Node says whether its node is Ready, APIServer whether the API server on it renews its identity lease (see Servers).
+	Node, APIServer Sign
+	// Joining says that it has no node yet. Off, that its host is powered off, for whatever reason.
+	Joining, Off bool
+	// ReplacedBy is what shows that it is being deleted, or that its owner was asked to replace it; empty if it is not. ReplacedSince is
+	// since when.
+	ReplacedBy    string
+	ReplacedSince time.Time
+	// Remediation is what disrupts it now; empty if nothing does. Began is when that began: zero if it cannot be told.
+	Remediation string
+	Began       time.Time
+	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not. Begun says that its turn had
+	// come already, and nothing was done to it yet: of two that wait for the same reason it goes first.
+	Due   time.Time
+	Begun bool
+}
+
+// Alive reports whether anything shows that it is alive: then its loss may cost the majority a vote.
+func (m Member) Alive() bool { return m.Node == Alive || m.APIServer == Alive }
+
+// Votes reports whether it counts among those who are the majority. The lease says more than the node: an API server that renews it has an
+// etcd, as a rule that on its own host, and the kubelet needs neither.
+func (m Member) Votes() bool {
+	switch {
+	case m.Joining || m.Off || m.ReplacedBy != "" || m.Remediation != "":
+		return false
+	case m.APIServer != Unknown:
+		return m.APIServer == Alive
+	}
+	return m.Node == Alive
+}
+
+// Plane is a control plane.
+type Plane struct {
+	API     API
+	Members []Member
+}
+
+// Reason is why a member has to wait.
+type Reason string
+
+const (
+	// BeingRemediated: another member is being disrupted. One at a time, always.
+	BeingRemediated Reason = "AnotherBeingRemediated"
+	// BeingReplaced: another member is being deleted, or its owner was asked to replace it.
+	BeingReplaced Reason = "AnotherBeingReplaced"
+	// MajorityAtRisk: it is alive, and those that are alive without it are not the majority of all members.
+	MajorityAtRisk Reason = "MajorityAtRisk"
+	// NotSeen: it is not known yet whether the API answers, so nobody knows who is alive.
+	NotSeen Reason = "ControlPlaneNotSeen"
+	// NotFirst: another member that waits goes first.
+	NotFirst Reason = "AnotherGoesFirst"
+)
+
+// Objection is one reason why a member has to wait, with what there is to say of it.
+type Objection struct {
+	Reason Reason
+	// Member is the other one, By what remediates or replaces it.
+	Member, By string
+	// Votes is how many count as alive without the member that asks, Total how many members there are, Needed how many are their majority.
+	Votes, Total, Needed int
+	// Until is when time alone ends it; zero if it does not.
+	Until time.Time
+}
+
+// String is what there is to say of it to whom it concerns: the member that asks is "it".
+func (o Objection) String() string {
+	switch o.Reason {
+	case BeingRemediated, BeingReplaced:
+		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+	case MajorityAtRisk:
+		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+	case NotFirst:
+		return o.Member + " goes first"
+	default:
+		return "it is not known yet which members of the control plane are alive"
+	}
+}
+
+// ReplacementPatience is how long the replacement of a member keeps the others waiting. It takes tens of minutes on bare metal; one that
+// takes longer may wait for the very member that it keeps waiting, and from then on is only a member that is not alive.
+const ReplacementPatience = 30 * time.Minute
+
+// Majority returns how many of total members are their majority. Control planes of one or two have none that could be protected: etcd needs
+// all of them. It is 0 for these.
+func Majority(total int) int {
+	if total <= 2 {
+		return 0
+	}
+	return total/2 + 1
+}
+
+// Against returns all that keeps the member called name from being disrupted at now, the first thing first; nothing if it may be. Of several
+// that wait at most one may, and one may whenever nobody is being remediated or replaced and one of them is not alive, or the others are
+// the majority.
+func (p Plane) Against(name string, now time.Time) []Objection {
+	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
+	if i < 0 {
+		return []Objection{{Reason: NotSeen}}
+	}
+	if why := p.obstacles(p.Members[i], now); len(why) > 0 {
+		return why
+	}
+	for _, m := range p.queue() {
+		if m.Name == name {
+			break
+		}
+		if len(p.obstacles(m, now)) == 0 {
+			return []Objection{{Reason: NotFirst, Member: m.Name}}
+		}
+	}
+	return nil
+}
+
+// First returns the name of the member that goes first of those that wait: of those that may go, or, if none may, of all; empty if none waits.
+func (p Plane) First(now time.Time) string {
+	all := p.queue()
+	if len(all) == 0 {
+		return ""
+	}
+	if i := slices.IndexFunc(all, func(m Member) bool { return len(p.obstacles(m, now)) == 0 }); i >= 0 {
+		return all[i].Name
+	}
+	return all[0].Name
+}
+
+// obstacles is all that keeps m from being disrupted but those that wait as well.
+func (p Plane) obstacles(m Member, now time.Time) []Objection {
+	why := p.others(m, now)
+	needed := Majority(len(p.Members))
+	switch {
+	case needed == 0 || p.API == NoAnswer:
+	case p.API == Connecting:
+		why = append(why, Objection{Reason: NotSeen})
+	case m.Alive():
+		if votes := p.votesWithout(m); votes < needed {
+			why = append(why, Objection{Reason: MajorityAtRisk, Votes: votes, Total: len(p.Members), Needed: needed})
+		}
+	}
+	return why
+}
+
+// Busy reports whether the member called name has to wait in any case, whoever is alive: another one is being remediated or replaced.
+func (p Plane) Busy(name string, now time.Time) bool {
+	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
+	return i >= 0 && len(p.others(p.Members[i], now)) > 0
+}
+
+// others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are being
+// replaced.
+func (p Plane) others(m Member, now time.Time) []Objection {
+	var why []Objection
+	for _, o := range p.byName() {
+		if o.Name != m.Name && o.Remediation != "" && (m.Remediation == "" || beganBefore(o, m)) {
+			why = append(why, Objection{Reason: BeingRemediated, Member: o.Name, By: o.Remediation})
+		}
+	}
+	for _, o := range p.byName() {
+		until := o.ReplacedSince.Add(ReplacementPatience)
+		if o.Name != m.Name && o.ReplacedBy != "" && now.Before(until) {
+			why = append(why, Objection{Reason: BeingReplaced, Member: o.Name, By: o.ReplacedBy, Until: until})
+		}
+	}
+	return why
+}
+
+func (p Plane) byName() []Member {
+	return slices.SortedFunc(slices.Values(p.Members), func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func beganBefore(a, b Member) bool {
+	return cmp.Or(a.Began.Compare(b.Began), strings.Compare(a.Name, b.Name)) < 0
+}
+
+func (p Plane) votesWithout(m Member) int {
+	votes := 0
+	for _, o := range p.Members {
+		if o.Name != m.Name && o.Votes() {
+			votes++
+		}
+	}
+	return votes
+}
+
+// queue are the members that wait, in the order in which they go: who is not alive first, since it costs nothing; then whose turn had come
+// already; then who has waited longest; then by name. While nobody knows who is alive, nobody is preferred for it.
+func (p Plane) queue() []Member {
+	all := slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Due.IsZero() })
+	cost := func(m Member) int { return yes(p.API == Answers && m.Alive()) }
+	slices.SortFunc(all, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(yes(b.Begun), yes(a.Begun)), a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func yes(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

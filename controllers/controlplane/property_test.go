@@ -1,0 +1,162 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// world is a control plane as it really is: who runs is who has a vote. Only Against lets a member go, and one that went comes back, or dies.
+type world struct {
+	plane Plane
+	now   time.Time
+}
+
+func anyWorld(t *rapid.T) *world {
+	return &world{now: noon, plane: Plane{API: Answers, Members: members(rapid.IntRange(1, 7).Draw(t, "members"))}}
+}
+
+// happens lets something happen to a member that is none of our doing, or ends what we have done.
+func (w *world) happens(t *rapid.T) {
+	m := &w.plane.Members[rapid.IntRange(0, len(w.plane.Members)-1).Draw(t, "member")]
+	switch rapid.SampledFrom([]string{"dies", "is switched off", "recovers", "is asked for", "is replaced", "has joined", "API"}).Draw(t, "event") {
+	case "dies":
+		dead(m)
+	case "is switched off":
+		switchedOff(m)
+	case "recovers":
+		if m.ReplacedBy == "" {
+			*m = Member{Name: m.Name, Node: Alive, APIServer: rapid.SampledFrom([]Sign{Unknown, Alive}).Draw(t, "lease"), Due: m.Due}
+		}
+	case "is asked for":
+		if m.Remediation == "" && m.Due.IsZero() {
+			m.Due = w.now
+		}
+	case "is replaced":
+		m.ReplacedBy, m.ReplacedSince = "Machine", w.now
+	case "has joined":
+		*m = Member{Name: m.Name, Node: Alive, APIServer: Alive}
+	case "API":
+		w.plane.API = rapid.SampledFrom([]API{Connecting, Answers, NoAnswer}).Draw(t, "api")
+	}
+}
+
+// goes lets every member that waits and may go, go: all of them are asked before the first one has gone.
+func (w *world) goes(t *rapid.T) {
+	var gone []int
+	for i, m := range w.plane.Members {
+		if !m.Due.IsZero() && len(w.plane.Against(m.Name, w.now)) == 0 {
+			gone = append(gone, i)
+		}
+	}
+	if len(gone) > 1 {
+		t.Fatalf("members %v may go at once: %+v", gone, w.plane)
+	}
+	for _, i := range gone {
+		m, before := &w.plane.Members[i], w.votes()
+		alive := m.Alive()
+		m.Remediation, m.Began, m.Due = "power cycle", w.now, time.Time{}
+		dead(m)
+		needed := Majority(len(w.plane.Members))
+		if w.plane.API == Answers && before >= needed && w.votes() < needed {
+			t.Fatalf("%s was let go, and of %d votes %d are left: %+v", m.Name, before, w.votes(), w.plane)
+		}
+		if needed > 0 && w.plane.API == Answers && alive && w.votes() < needed {
+			t.Fatalf("%s was alive, and let go without a majority: %+v", m.Name, w.plane)
+		}
+	}
+}
+
+func (w *world) votes() int {
+	n := 0
+	for _, m := range w.plane.Members {
+		if m.Votes() {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) underway() (busy int) {
+	for _, m := range w.plane.Members {
+		if m.Remediation != "" {
+			busy++
+		}
+	}
+	return busy
+}
+
+func TestNeverTwoAtOnceAndNeverAMajorityLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := anyWorld(t)
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			w.happens(t)
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 45).Draw(t, "minutes")) * time.Minute)
+			w.goes(t)
+			if n := w.underway(); n > 1 {
+				t.Fatalf("%d members are being remediated: %+v", n, w.plane)
+			}
+		}
+	})
+}
+
+// Whatever has happened: once nothing is under way and replacements have had their time, one of those that wait goes, unless all of them are
+// alive and the majority needs them.
+func TestSomebodyMayGoInTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := anyWorld(t)
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			w.happens(t)
+		}
+		w.now = w.now.Add(ReplacementPatience)
+		if w.plane.API == Connecting {
+			w.plane.API = NoAnswer // so much is known after a minute
+		}
+		waits, needless := 0, 0
+		for _, m := range w.plane.Members {
+			if m.Due.IsZero() {
+				continue
+			}
+			waits++
+			if needed := Majority(len(w.plane.Members)); m.Alive() && w.plane.API == Answers && w.plane.votesWithout(m) < needed {
+				needless++
+			}
+			if len(w.plane.Against(m.Name, w.now)) == 0 {
+				return
+			}
+		}
+		if waits > needless {
+			t.Fatalf("%d wait, and none may go: %+v", waits, w.plane)
+		}
+	})
+}
+
+// All that are dead are remediated in the end, one after the other, while each that went comes back.
+func TestEveryDeadMemberHasItsTurn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := anyWorld(t)
+		for i := range w.plane.Members {
+			m := &w.plane.Members[i]
+			if rapid.Bool().Draw(t, "dead") {
+				dead(m)
+			}
+			if rapid.Bool().Draw(t, "due") || !m.Alive() {
+				m.Due = w.now.Add(-time.Duration(rapid.IntRange(1, 3).Draw(t, "due for")) * time.Minute)
+			}
+		}
+		for range w.plane.Members {
+			w.goes(t)
+			for i := range w.plane.Members {
+				if m := &w.plane.Members[i]; m.Remediation != "" {
+					*m = Member{Name: m.Name, Node: Alive, APIServer: Alive}
+				}
+			}
+		}
+		for _, m := range w.plane.Members {
+			if !m.Alive() || !m.Due.IsZero() {
+				t.Fatalf("%s never had its turn: %+v", m.Name, w.plane)
+			}
+		}
+	})
+}

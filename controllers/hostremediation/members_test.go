@@ -1,0 +1,319 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"go.uber.org/mock/gomock"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// plane is a rack whose machine m, with node "node", is a member of a control plane, beside others with hosts and nodes of their names.
+type plane struct {
+	*rack
+	others map[string]*bmov1alpha1.BareMetalHost
+	nodes  map[string]*corev1.Node
+}
+
+func planeOf(t *testing.T, others ...string) *plane {
+	t.Helper()
+	p := &plane{rack: rackOf(t), others: map[string]*bmov1alpha1.BareMetalHost{}, nodes: map[string]*corev1.Node{}}
+	hosts := NewMockHosts(gomock.NewController(t))
+	hosts.EXPECT().Of(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
+		if m.Name == "m" {
+			return host.Found{Host: p.host, Is: powercycle.HostOurs}, nil
+		}
+		return host.Found{Host: p.others[m.Name], Is: powercycle.HostOurs}, nil
+	}).AnyTimes()
+	p.hosts, p.r.Hosts = hosts, hosts
+	p.look()
+	p.obeys()
+	p.edits("m", func(m *clusterv1.Machine) {
+		m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
+	})
+	p.node("node", corev1.ConditionUnknown)
+	for _, name := range others {
+		p.joins(name)
+	}
+	return p
+}
+
+// joins adds a member that is well.
+func (p *plane) joins(name string) {
+	p.t.Helper()
+	m := p.machine(p.t.Context())
+	m.Name, m.UID, m.ResourceVersion, m.Finalizers = name, types.UID(name+"-uid"), "", []string{"machine.cluster.x-k8s.io"}
+	m.Status.NodeRef.Name = name
+	if err := p.client.Create(p.t.Context(), m); err != nil {
+		p.t.Fatal(err)
+	}
+	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
+	p.others[name] = h
+	p.node(name, corev1.ConditionTrue)
+}
+
+func (p *plane) node(name string, ready corev1.ConditionStatus) {
+	n := readyNode("boot-" + name)
+	n.Name, n.Status.Conditions[0].Status = name, ready
+	p.nodes[name] = n
+}
+
+func (p *plane) edits(name string, change func(*clusterv1.Machine)) {
+	p.t.Helper()
+	m := &clusterv1.Machine{}
+	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m); err != nil {
+		p.t.Fatal(err)
+	}
+	change(m)
+	if err := p.client.Update(p.t.Context(), m); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *plane) deletes(name string) {
+	p.t.Helper()
+	if err := p.client.Delete(p.t.Context(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// answers makes the API of the cluster answer, with the nodes as they are now.
+func (p *plane) answers() {
+	var a answering
+	for _, n := range p.nodes {
+		a.nodes = append(a.nodes, n)
+	}
+	p.r.Clusters = a
+}
+
+// renewed makes the API servers on these nodes have renewed their leases so long ago.
+func (p *plane) renewed(ago map[string]time.Duration) {
+	var leases []client.Object
+	for node, d := range ago {
+		leases = append(leases, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + node, Labels: map[string]string{
+				"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: node,
+			}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: p.clock.Now().Add(-d)}},
+		})
+	}
+	reader := fake.NewClientBuilder().WithObjects(leases...).Build()
+	p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
+}
+
+// rival adds a remediation of another member that remembers this.
+func (p *plane) rival(name, remembers string) {
+	p.t.Helper()
+	rem := remediation(types.UID("rival-"+name), remembers).Unwrapped()
+	rem.SetNamespace("ns")
+	rem.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-uid")}})
+	if err := p.client.Create(p.t.Context(), rem); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *plane) held() bool {
+	_, held := p.host.Annotations[holdOff+string(rackUID)]
+	return held
+}
+
+func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
+	const cycling = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`
+	cases := map[string]struct {
+		others []string
+		happen func(*plane)
+		waits  string // what is said of the wait; empty if the host is switched off
+	}{
+		"the only one is": {nil, func(p *plane) { p.answers() }, ""},
+		"one of two is":   {[]string{"b"}, func(p *plane) { p.answers() }, ""},
+		"H-B5: one that hangs is while another one is switched off on purpose, and the API with them": {
+			[]string{"b", "c"}, func(p *plane) { p.others["b"].Spec.Online, p.others["b"].Status.PoweredOn = false, false }, "",
+		},
+		"also if the API answers": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.others["b"].Status.PoweredOn = false
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+			}, "",
+		},
+		"H-B6: one is not while another one is being deleted and the next has not joined": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.deletes("b")
+				p.edits("c", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" })
+			}, "b is being remediated (Machine b)",
+		},
+		"a live one is not while another one is lost": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("node", corev1.ConditionTrue)
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
+		"a live one is while all others are alive": {
+			[]string{"b", "c"}, func(p *plane) { p.node("node", corev1.ConditionTrue); p.answers() }, "",
+		},
+		"one whose API server is alive is not, although its node is not ready, while another one is lost": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+				p.renewed(map[string]time.Duration{"node": time.Second, "b": 10 * time.Minute, "c": time.Second})
+			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
+		"one whose API server is silent is": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+				p.renewed(map[string]time.Duration{"node": 10 * time.Minute, "b": 10 * time.Minute, "c": time.Second})
+			}, "",
+		},
+		"where leases cannot be read the nodes decide": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+				p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return nil, errors.New("forbidden") }
+			}, "",
+		},
+		"none is while another one is being power-cycled": {
+			[]string{"b", "c"}, func(p *plane) { p.answers(); p.rival("b", cycling) }, "b is being remediated (HostRemediation rival-b)",
+		},
+		"nor if the API does not answer": {
+			[]string{"b"}, func(p *plane) { p.rival("b", cycling) }, "b is being remediated (HostRemediation rival-b)",
+		},
+		"nor while another one's host is held off, by whomever": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.answers()
+				p.others["b"].Annotations = map[string]string{holdOff + "capm3": ""}
+			}, "b is being remediated (BareMetalHost b is held off)",
+		},
+		"nor while what another remediation remembers cannot be read": {
+			[]string{"b"}, func(p *plane) { p.answers(); p.rival("b", "{") }, "b is being remediated (HostRemediation rival-b)",
+		},
+		"none is before it is known whether the API answers": {
+			[]string{"b", "c"}, func(p *plane) { p.r.Clusters = connecting{} }, "it is not known yet which members of the control plane are alive",
+		},
+		"a remediation that is over keeps none waiting": {
+			[]string{"b", "c"}, func(p *plane) { p.answers(); p.rival("b", `{"state":"Succeeded","attempt":1}`) }, "",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := planeOf(t, tc.others...)
+			tc.happen(p)
+			s := p.pass()
+			if held := p.held(); held != (tc.waits == "") || !strings.Contains(s.Message, tc.waits) {
+				t.Errorf("held off: %t, %s: %q; want it to wait for %q", held, s.Step, s.Message, tc.waits)
+			}
+		})
+	}
+}
+
+// connecting are workload clusters of which it is not known yet whether they answer.
+type connecting struct{ answering }
+
+func (connecting) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	return workload.View{Link: workload.Unsure, Recheck: time.Second}, nil
+}
+
+func TestAControlPlaneHostIsHeldOffWhenItsTurnHasCome(t *testing.T) {
+	p := planeOf(t, "b", "c")
+	p.node("node", corev1.ConditionTrue)
+	p.node("b", corev1.ConditionUnknown)
+	p.answers()
+	p.pass()
+	p.node("b", corev1.ConditionTrue)
+	p.answers()
+	if s := p.wait(leaseRecheck); !p.held() {
+		t.Errorf("it waits although its turn has come: %s %q", s.Step, s.Message)
+	}
+}
+
+func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
+	p := planeOf(t, "b")
+	p.rival("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`)
+	told := events.NewFakeRecorder(1000)
+	p.r.Recorder = told
+	p.pass()
+	for range 3 {
+		if s := p.wait(2*time.Hour + time.Minute); s.Step != string(powercycle.Pending) || p.held() {
+			t.Fatalf("it is in %s, held off: %t, want it to wait: %q", s.Step, p.held(), s.Message)
+		}
+	}
+	warnings := 0
+	for range len(told.Events) {
+		if e := <-told.Events; strings.HasPrefix(e, "Warning TurnTimedOut") {
+			warnings++
+			if !strings.Contains(e, "b is being remediated (HostRemediation rival-b)") {
+				t.Errorf("it does not say for whom it waits: %s", e)
+			}
+		}
+	}
+	if warnings != 2 { // on the remediation, and on the machine
+		t.Errorf("a person was asked %d times, want once on the remediation and once on the machine", warnings)
+	}
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rival-b"}}
+	if err := p.client.Delete(t.Context(), rem); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.wait(time.Minute); !p.held() {
+		t.Errorf("it waits although its turn has come: %s %q", s.Step, s.Message)
+	}
+}
+
+func TestTheHostThatTheManagerRunsOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		self      Self
+		elsewhere bool
+		asks      error
+		off, ends bool
+	}{
+		"is not switched off":                                    {self: Self{Node: "node", BootID: "boot-node"}},
+		"is left to another replica that is ready":               {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
+		"is not switched off if nobody knows of another replica": {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
+		"is another one than that of a node of its name":         {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
+		"is another one than that of a node of another name":     {self: Self{Node: "another", BootID: "boot-node"}, off: true},
+		"is none outside of a cluster":                           {off: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, ended := planeOf(t), false
+			p.answers()
+			p.r.Self = tc.self
+			p.r.Self.StandDown = func() { ended = true }
+			p.r.Self.Elsewhere = func(context.Context) (bool, error) { return tc.elsewhere, tc.asks }
+			s := p.pass()
+			if p.held() != tc.off || ended != tc.ends {
+				t.Errorf("held off: %t, ended: %t, want %t and %t: %q", p.held(), ended, tc.off, tc.ends, s.Message)
+			}
+			if !tc.off && !strings.HasPrefix(s.Message, "kubemend itself runs on this host") {
+				t.Errorf("it says %q", s.Message)
+			}
+		})
+	}
+}
+
+func TestAWorkerOnWhichTheManagerRunsIsNotSwitchedOffEither(t *testing.T) {
+	p := planeOf(t)
+	p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
+	p.answers()
+	p.r.Self = Self{Node: "node", BootID: "boot-node"}
+	if p.pass(); p.held() {
+		t.Error("the host that the manager runs on was switched off")
+	}
+}

@@ -1,0 +1,57 @@
+package hostremediation
+
+import (
+	"context"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// managerHere is the reason of the wait of a remediation on whose host the manager runs.
+const managerHere = "ManagerRunsHere"
+
+// Self is where the manager runs, and what it does about it when that is to be switched off. The zero value runs nowhere.
+type Self struct {
+	// Node is the name of its node, BootID of what boot: together they tell it from a node of that name in another cluster.
+	Node, BootID string
+	// Elsewhere reports whether another replica is ready on another node, to take over. It may be nil, if there is none ever.
+	Elsewhere func(context.Context) (bool, error)
+	// StandDown ends this replica, so that another one acts.
+	StandDown func()
+}
+
+// on reports whether the manager runs on the host of w. Who only looks cannot know that, and takes the word of who did.
+func (s Self) on(w *world) bool { return w.looks && saidLast(w.rem) == managerHere || s.isOn(w) }
+
+// saidLast is the reason that a remediation gave last for what is done about it; empty if it has said nothing.
+func saidLast(rem Object) string {
+	if c := conditions.Get(rem, nhcv1.ProcessingCondition); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// isOn reports whether the manager runs on the host of w, as far as its node is known.
+func (s Self) isOn(w *world) bool {
+	if s.Node == "" || s.BootID == "" || w.nodeName() != s.Node {
+		return false
+	}
+	return w.node != nil && w.node.Status.NodeInfo.BootID == s.BootID || w.node == nil && w.record.BootID == s.BootID
+}
+
+// makeWay ends this replica if another one can take over: it then does what this one must not, which is to switch itself off. To stay is
+// safe, so in doubt it stays.
+func (s Self) makeWay(ctx context.Context) {
+	if s.Elsewhere == nil || s.StandDown == nil {
+		return
+	}
+	switch ready, err := s.Elsewhere(ctx); {
+	case err != nil:
+		log.FromContext(ctx).Error(err, "Cannot tell whether another replica could take over")
+	case ready:
+		log.FromContext(ctx).Info("Giving up leadership: another replica has to power-cycle the host that this one runs on", "Node", s.Node)
+		s.StandDown()
+	}
+}

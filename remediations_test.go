@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestReadyElsewhere(t *testing.T) {
+	pod := func(name, node string, ready corev1.ConditionStatus, edits ...func(*corev1.Pod)) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "kubemend", "app.kubernetes.io/component": "manager"}}}
+		p.Spec.NodeName, p.Status.Conditions = node, []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		for _, edit := range edits {
+			edit(&p)
+		}
+		return p
+	}
+	own := pod("own", "n1", corev1.ConditionTrue)
+	for name, tc := range map[string]struct {
+		other corev1.Pod
+		want  bool
+	}{
+		"a replica that is ready on another node is":  {pod("other", "n2", corev1.ConditionTrue), true},
+		"one on the same node is not":                 {pod("other", "n1", corev1.ConditionTrue), false},
+		"nor one that is not ready":                   {pod("other", "n2", corev1.ConditionFalse), false},
+		"nor one that is being deleted":               {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now }), false},
+		"nor a pod of something else":                 {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { p.Labels = nil }), false},
+		"nor one of another installation of the same": {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/instance"] = "b" }), false},
+	} {
+		if got := readyElsewhere([]corev1.Pod{own, tc.other}, "own"); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if readyElsewhere([]corev1.Pod{pod("other", "n2", corev1.ConditionTrue)}, "own") {
+		t.Error("another one counts although nobody knows where this one runs")
+	}
+}
+
+func TestAManagerThatIsAskedToStandDownEnds(t *testing.T) {
+	asked := make(standDown, 1)
+	asked.ask()
+	asked.ask() // by another remediation
+	if err := asked.Start(t.Context()); !errors.Is(err, errStoodDown) {
+		t.Errorf("it ended with %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := asked.Start(ctx); err != nil {
+		t.Errorf("one that ends anyhow ended with %v", err)
+	}
+}
