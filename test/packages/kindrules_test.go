@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
 func answeredWebhooks(t *testing.T, all []object) []string {
@@ -150,6 +151,21 @@ func movedTemplates(_ *testing.T, all []object) []string {
 		_, moved := o.GetLabels()[moveLabel]
 		if moved != strings.Contains(o.GetName(), "templates.") {
 			found = append(found, fmt.Sprintf("%s: moved: %t", id(o), moved))
+		}
+	}
+	return found
+}
+
+// discoveredKinds: clusterctl move looks for objects of kinds with this label alone, and clusterctl itself adds it only to what it installs. Without
+// it requests and their templates stay behind, and the mark by which a request blocks the move is not seen. What belongs to no namespace belongs to
+// the management cluster, and stays there.
+func discoveredKinds(t *testing.T, all []object) []string {
+	t.Helper()
+	var found []string
+	for _, o := range ofKind(all, "CustomResourceDefinition") {
+		_, discovered := o.GetLabels()[clusterctlv1.ClusterctlLabel]
+		if scope := as[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Scope; discovered != (scope == apiextensionsv1.NamespaceScoped) {
+			found = append(found, fmt.Sprintf("%s: scope %s, discovered by clusterctl: %t", id(o), scope, discovered))
 		}
 	}
 	return found

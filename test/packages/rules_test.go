@@ -47,6 +47,7 @@ var rules = map[string]func(*testing.T, []object) []string{
 	"kinds of several versions are converted":                    convertedKinds,
 	"Cluster API finds the versions of its contract":             contractLabels,
 	"templates move with their cluster":                          movedTemplates,
+	"clusterctl discovers the kinds that move":                   discoveredKinds,
 }
 
 func oneNamespace(_ *testing.T, all []object) []string {
