@@ -46,6 +46,13 @@ const (
 	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
 	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
+
+	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
+	FencedByAnnotation = "kubemend.io/fenced-by"
+
+	// NodeSpecBackupAnnotation on a remediation holds what the spec of a node that was deleted has to get back, as JSON: taints, and whether it was
+	// unschedulable. For its labels and annotations there are the two annotations of CAPM3.
+	NodeSpecBackupAnnotation = "kubemend.io/node-spec-backup"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the

@@ -138,6 +138,7 @@ func (e *evidence) ofNode(w *world) {
 	e.add(w.blindness == "" && w.node == nil && seen.Presence != fence.Present, "node %s does not exist", name)
 	if seen.Presence == fence.Present {
 		e.add(seen.Leaving, "node %s is being deleted", name)
+		e.add(w.facts.NodeMismatch, "node %s is not the machine's: it has providerID %q, and UID %s", name, seen.Node.Spec.ProviderID, seen.Node.UID)
 		e.add(!seen.Fenced, "node %s is not fenced", name)
 		e.add(fence.OutOfService(seen.Node), "node %s has the taint %s, %s", name, infrav1.OutOfServiceTaintKey, whoseFence(seen))
 	}

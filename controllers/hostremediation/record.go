@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,8 @@ type record struct {
 
 	// UID is that of the remediation that wrote this; a moved one has another, and is known on its host by the old one.
 	UID types.UID `json:"uid,omitempty"`
+	// Machine is the name of the machine that it is about. A record that names another one than the owner is not that of this remediation.
+	Machine string `json:"machine,omitempty"`
 	// Host, Node and Cluster are their names, for when nothing else names them any more.
 	Host    string `json:"host,omitempty"`
 	Node    string `json:"node,omitempty"`
@@ -27,6 +30,10 @@ type record struct {
 	Filter string `json:"filter,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
 	BootID string `json:"bootID,omitempty"`
+	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
+	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// Deleted is when the node was about to be deleted, to fence it.
+	Deleted time.Time `json:"deleted,omitzero"`
 }
 
 // recordOf reads what is remembered. What cannot be read is an error: to begin anew could do everything twice. The record that comes
@@ -44,7 +51,7 @@ func recordOf(rem client.Object) (record, error) {
 	return r, nil
 }
 
-// by is under which names the remediation is known on its host.
+// by is under which names the remediation is known on its host. Before it is asked for, the record must have been doubted.
 func (r record) by(rem client.Object) host.Remediation {
 	who := host.Remediation{UID: rem.GetUID()}
 	if r.UID != who.UID {
