@@ -77,7 +77,7 @@ func (r *Reconciler) claimFence(ctx context.Context, w *world, seen *fence.Seen)
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
 		return
 	}
-	if seen.Ours || seen.Mark == "" {
+	if seen.Ours || seen.Mark == "" || w.machine == nil || w.machine.Status.NodeRef.Name != seen.Node.Name {
 		return
 	}
 	living, err := r.census(ctx, w)
