@@ -244,13 +244,11 @@ func run(ctx context.Context, o *options) error {
 // servicesOf are the controllers that start when their kinds are there and free.
 func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) (*serving.Reconciler, error) {
 	services := &serving.Reconciler{Client: mgr.GetClient()}
-	if o.gates.Enabled(hostRemediation) || o.leave { // what was begun is ended also if the gate was closed meanwhile
-		added, err := hostRemediationServices(mgr, cc, clusters, o)
-		if err != nil {
-			return nil, err
-		}
-		services.Services = append(services.Services, added...)
+	added, err := hostRemediationServices(mgr, cc, clusters, o) // also if the gate is closed: what was begun before is ended
+	if err != nil {
+		return nil, err
 	}
+	services.Services = append(services.Services, added...)
 	if o.gates.Enabled(nodeHealthCheck) {
 		added, err := nodeHealthService(mgr, services, o)
 		if err != nil {

@@ -59,7 +59,7 @@ var endings = []row{
 	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
 	{stoppedWell, Advance, Succeeded, "MachineWell", "The machine is well"},
 	{stopped, Advance, Stopped, "TimedOutByCheck", toldToStop},
-	{leaving, Advance, Ended, "Leaving", "kubemend is being removed"},
+	{leaving, Advance, Ended, "Leaving", "kubemend is being removed, or power cycles are switched off"},
 }
 
 const toldToStop = "The remediation was told to stop: the health check that asked for it waits for it no longer"

@@ -74,6 +74,9 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Leaving says that kubemend is being removed: nothing is begun, what is under way lets go, and what has let go is forgotten.
 	Leaving bool
+	// Off says that the kind is switched off, and not all of kubemend: somebody else may act on it. Only of what remembers to have been begun here is
+	// let go. It comes with Leaving.
+	Off bool
 	// Unwatched says that no manager runs the passes: whoever does calls Reconcile again whenever anything has changed.
 	Unwatched bool
 

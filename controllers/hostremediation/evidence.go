@@ -43,7 +43,7 @@ func (e *evidence) ofRemediation(w *world, finalizer string) {
 	e.add(!w.rem.GetDeletionTimestamp().IsZero(), "the remediation is being deleted")
 	e.add(!asked(w.rem), "the remediation asks for nothing: spec.strategy is not %s", infrav1.RebootRemediationStrategy)
 	e.add(f.Stop, "the remediation is told to stop (annotation %s)", nhcv1.TimedOutAnnotation)
-	e.add(f.Leaving, "kubemend is being removed")
+	e.add(f.Leaving, "kubemend is being removed, or power cycles are switched off")
 	e.add(w.pausedBy() != "", "the remediation is paused %s", w.pausedBy())
 	e.add(f.Finalizer, "finalizer %s keeps the remediation until all is let go", finalizer)
 	e.add(!m.Asked.IsZero() && !m.WasOff, "the host was asked to power off at %s", clockOf(m.Asked))

@@ -128,7 +128,7 @@ func (r *Reconciler) standsBack(w *world) bool {
 
 // untouched reports whether nothing was done for the remediation yet.
 func (r *Reconciler) untouched(w *world) bool {
-	return w.record.State == "" && !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer)
+	return w.record.State == "" && (r.Off && r.Kind.signsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
 // pausedBy says what pauses the remediation; empty if nothing does.

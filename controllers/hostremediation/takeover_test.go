@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
@@ -75,6 +76,43 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 	}
 	if memory := remembered(got); memory.Attempt != 1 || memory.State != "Succeeded" {
 		t.Errorf("state %s after %d attempts; want that it succeeded in the first: %v", memory.State, memory.Attempt, got.Status.Conditions)
+	}
+}
+
+// F5: with the gate closed, or the kind switched off, nobody else would ever power the host on.
+func TestASwitchedOffKindLetsGoOfWhatItHolds(t *testing.T) {
+	memory := `{"state":"PoweringOff","since":"` + noon.Format(time.RFC3339) + `","attempt":1,"began":"` + noon.Format(time.RFC3339) +
+		`","asked":"` + noon.Format(time.RFC3339) + `","touched":true,"uid":"r","machine":"victim","host":"h","node":"victim-node"}`
+	for name, row := range map[string]struct {
+		memory string
+		held   bool
+	}{
+		"what remembers to have been begun here": {memory, false},
+		"what CAPM3 has begun is left as it is":  {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rem := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ownedBy("victim", "machine-uid"),
+			}}
+			rem.Spec.Strategy = strategy
+			if row.memory != "" {
+				rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: row.memory}
+			}
+			held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": infrav1.PowerOffAnnotationValue}}}
+			s := sceneOf(t, Metal3, held, &corev1.Node{}, rem)
+			s.r.Leaving, s.r.Off = true, true
+			s.reconcile("victim", 8, nil)
+			if _, is := s.host().Annotations[holdOff+"r"]; is != row.held {
+				t.Errorf("held off: %t, want %t", is, row.held)
+			}
+			got := &infrav1.Metal3Remediation{}
+			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
+				t.Fatal(err)
+			}
+			if kept := len(got.Finalizers) > 0; kept != row.held {
+				t.Errorf("it has finalizers: %t, want %t", kept, row.held)
+			}
+		})
 	}
 }
 

@@ -86,6 +86,9 @@ type Service struct {
 	Choice Choice
 	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is free.
 	Foreign func(labels map[string]string) string
+	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same, where
+	// the kind is there and free: its Start begins nothing then, and lets go of what was begun. If empty, nothing can have been begun.
+	Releases Choice
 	// Start starts it. It is called once.
 	Start func(context.Context) error
 	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never stands
@@ -133,17 +136,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
 // gone stops nothing: there is nothing left to act on, and it may be back in a moment.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
-	why, detail, err := r.Why(ctx, s)
+	runs := s
+	if s.Choice == Off && s.Releases != "" {
+		before := *s
+		before.Choice = s.Releases
+		runs = &before
+	}
+	why, detail, err := r.Why(ctx, runs)
 	switch {
 	case err != nil:
 	case s.started:
 		if why != "" && why != ForeignReason {
 			return nil
 		}
-		s.Serve(why == "")
+		if s.Serve != nil {
+			s.Serve(why == "")
+		}
 	case why == "":
 		err = s.Start(ctx)
 		s.started = err == nil
+	}
+	if err == nil && runs != s {
+		why, detail, err = r.Why(ctx, s)
 	}
 	if err != nil {
 		r.say(ctx, s, "Failed", err.Error())

@@ -148,6 +148,34 @@ func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
 	}
 }
 
+// F5: a host that is held off when its kind is switched off would stay off for ever.
+func TestWhatIsSwitchedOffIsStartedToLetGo(t *testing.T) {
+	for name, row := range map[string]struct {
+		before Choice
+		labels map[string]string
+		told   []string
+	}{
+		"what was served before lets go":                                 {Auto, nil, []string{"start"}},
+		"what is somebody else's is theirs to end":                       {Auto, theirs, nil},
+		"what was served whoever else does lets go all the same":         {On, theirs, []string{"start"}},
+		"of what was never served nothing was begun, and nobody started": {"", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stageOf(t, Off)
+			s.service.Releases = row.before
+			s.has(kind, row.labels)
+			s.has(needed, nil)
+			if told, why := s.looks(); !slices.Equal(told, row.told) || why != "Off" {
+				t.Errorf("told %v, %q; want %v, and that it is off", told, why, row.told)
+			}
+			s.service.Serve = nil
+			if _, why := s.looks(); why != "Off" {
+				t.Errorf("then %q", why)
+			}
+		})
+	}
+}
+
 func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
 	s := stageOf(t, Auto)
 	s.has(kind, nil)
