@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
 func answeredWebhooks(t *testing.T, all []object) []string {
@@ -169,4 +172,24 @@ func discoveredKinds(t *testing.T, all []object) []string {
 		}
 	}
 	return found
+}
+
+// protectedMemory: what kubemend remembers in annotations, nobody else may write; and a policy that nothing binds refuses nothing.
+func protectedMemory(t *testing.T, all []object) []string {
+	t.Helper()
+	var found []string
+	for _, o := range ofKind(all, "ValidatingAdmissionPolicy") {
+		memory := fmt.Sprint(o.Object)
+		for _, key := range append(fence.Keys(), mendv1.PowerCycleAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation) {
+			if !strings.Contains(memory, "'"+key+"'") {
+				found = append(found, fmt.Sprintf("%s does not protect %s", id(o), key))
+			}
+		}
+		for _, b := range ofKind(all, "ValidatingAdmissionPolicyBinding") {
+			if as[admissionv1.ValidatingAdmissionPolicyBinding](t, b).Spec.PolicyName == o.GetName() {
+				return found
+			}
+		}
+	}
+	return append(found, "no policy protects what kubemend remembers")
 }
