@@ -97,6 +97,16 @@ func (r remediations) start(c *hostremediation.Reconciler) func(context.Context)
 }
 
 func (r remediations) sweep(context.Context) error {
+	if !r.o.leave { // who leaves looks at the nodes of all clusters anyway
+		nodes := &hostremediation.NodeSweeper{
+			Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Fenced: r.clusters.Fenced, Nodes: r.nodes,
+			Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
+		}
+		if err := nodes.SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
+			return err
+		}
+		r.clusters.OnFenced(nodes.Wake)
+	}
 	return (&hostremediation.Sweeper{
 		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts,
 		Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace, Leaving: r.o.leave,
