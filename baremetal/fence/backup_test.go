@@ -227,7 +227,7 @@ func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := node()
+			seen := node(afterwards)
 			if tc.world.client != nil && now(t, tc.world.client) != nil {
 				seen = now(t, tc.world.client)
 			}

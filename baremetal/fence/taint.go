@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,6 +94,23 @@ func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 		return err
 	case !kept.empty():
 		return errGone
+	}
+	return nil
+}
+
+// Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on. node is as it was last seen.
+func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	if err == nil {
+		err = change(ctx, live, node, func(is *corev1.Node) error {
+			if by.owns(types.UID(is.Annotations[FencedByAnnotation])) {
+				delete(is.Annotations, FencedByAnnotation)
+			}
+			return nil
+		})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take the mark off node %q of cluster %s: %w", node.Name, cluster, err)
 	}
 	return nil
 }

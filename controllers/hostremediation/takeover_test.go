@@ -8,6 +8,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -76,6 +77,40 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 	}
 	if memory := remembered(got); memory.Attempt != 1 || memory.State != "Succeeded" {
 		t.Errorf("state %s after %d attempts; want that it succeeded in the first: %v", memory.State, memory.Attempt, got.Status.Conditions)
+	}
+}
+
+// H-11: CAPM3 takes over from kubemend, and goes on with host and taint.
+func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
+	rem := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ownedBy("victim", "machine-uid"),
+		Annotations: map[string]string{
+			mendv1.PowerCycleAnnotation:      `{"state":"MovingWorkload","attempt":1,"fencing":true,"uid":"r","machine":"victim","host":"h","node":"victim-node"}`,
+			clusterctlv1.BlockMoveAnnotation: "kubemend",
+		},
+	}}
+	rem.Spec.Strategy = strategy
+	held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": infrav1.PowerOffAnnotationValue}}}
+	s := sceneOf(t, Metal3, held, outOfServiceNode("r"), rem)
+	s.r.Serve(false)
+	s.reconcile("victim", 2, nil)
+	got := &infrav1.Metal3Remediation{}
+	if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
+		t.Fatal(err)
+	}
+	if by, blocked := got.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
+		t.Errorf("%s blocks every move", by)
+	}
+	if mark, marked := s.node().Annotations[fence.FencedByAnnotation]; marked {
+		t.Errorf("the node is marked by %s", mark)
+	}
+	if _, stays := s.host().Annotations[holdOff+"r"]; !stays || !fence.OutOfService(s.node()) {
+		t.Error("the hold or the taint is gone, with which CAPM3 goes on")
+	}
+	version := got.ResourceVersion
+	s.reconcile("victim", 2, nil)
+	if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil || got.ResourceVersion != version {
+		t.Errorf("it is written again and again (%v)", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +87,8 @@ type Service struct {
 	Choice Choice
 	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is free.
 	Foreign func(labels map[string]string) string
+	// Rival is a controller of somebody else's that serves the kind if it runs, also where the CRD is free; nil if there is none.
+	Rival *Rival
 	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same, where
 	// the kind is there and free: its Start begins nothing then, and lets go of what was begun. If empty, nothing can have been begun.
 	Releases Choice
@@ -112,6 +115,9 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
 type Reconciler struct {
 	Client   client.Client
 	Services []*Service
+	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live rivals are not looked for.
+	Live  client.Reader
+	Clock clock.PassiveClock
 	// Changed is told that Kinds has changed. It must not call back. If nil, nobody is told.
 	Changed func()
 
@@ -130,7 +136,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			errs = append(errs, r.serve(ctx, s))
 		}
 	}
-	return ctrl.Result{}, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, err
+	}
+	if r.listens() {
+		return ctrl.Result{RequeueAfter: listenEvery}, nil
+	}
+	return ctrl.Result{}, nil
 }
 
 // serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
@@ -191,6 +203,9 @@ func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string
 		if owner := s.Foreign(crd.Labels); owner != "" {
 			return ForeignReason, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
 		}
+	}
+	if because, err := r.outdone(ctx, s); err != nil || because != "" {
+		return ForeignReason, because, err
 	}
 	var missing []string
 	for _, name := range s.Needs {
