@@ -82,10 +82,11 @@ func (r *Reconciler) fence(ctx context.Context, w *world) error {
 	return r.Nodes.Fence(soon, cluster, w.seen.Node, w.signs(), mode, w.now)
 }
 
-// backup is what the node has to get back, as far as it can be believed: it is given to the node of the machine that there is, and to no node that is
-// older than its deletion. Of what CAPM3 had begun it is not known when it deleted the node, but it did so for this very remediation.
+// backup is what the node has to get back, as far as it can be believed: it is given to the node of the machine, also of one that is gone, and to no node
+// that is older than its deletion. Of what CAPM3 had begun it is not known when it deleted the node, but it did so for this very remediation.
 func (w *world) backup() fence.Backup {
-	if w.machine == nil || w.nodeName() != w.machine.Status.NodeRef.Name {
+	owner := ownerOf(w.rem)
+	if owner == nil || owner.Name != w.record.Machine || w.machine != nil && w.nodeName() != w.machine.Status.NodeRef.Name {
 		return fence.Backup{}
 	}
 	saved := fence.BackupIn(w.rem.GetAnnotations())
@@ -187,10 +188,10 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	if step.Do == powercycle.Unfence {
+	if step.Do == powercycle.Unfence || step.Next.Final() && w.backup().Empty() {
 		rec.Deleted = time.Time{}
 		for _, key := range fence.Keys() {
-			delete(marks, key) // what they held is restored
+			delete(marks, key) // what they held is restored, or cannot be believed
 		}
 	}
 	content, err := encoded(rec)
