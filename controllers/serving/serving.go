@@ -148,35 +148,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
 // gone stops nothing: there is nothing left to act on, and it may be back in a moment.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
-	runs := s
-	if s.Choice == Off && s.Releases != "" {
-		before := *s
-		before.Choice = s.Releases
-		runs = &before
-	}
-	why, detail, err := r.Why(ctx, runs)
-	switch {
-	case err != nil:
-	case s.started:
-		if why != "" && why != ForeignReason {
-			return nil
-		}
-		if s.Serve != nil {
-			s.Serve(why == "")
-		}
-	case why == "":
-		err = s.Start(ctx)
-		s.started = err == nil
-	}
-	if err == nil && runs != s {
-		why, detail, err = r.Why(ctx, s)
-	}
+	why, detail, err := r.run(ctx, s)
 	if err != nil {
 		r.say(ctx, s, "Failed", err.Error())
 		return fmt.Errorf("start to serve %s: %w", s.CRD, err)
 	}
+	if s.started && why != "" && why != ForeignReason && why != OffReason {
+		return nil
+	}
 	r.say(ctx, s, why, detail)
 	return nil
+}
+
+// run starts s if it can run, and returns why it does not serve its kind; empty if it does. One that is switched off runs by the choice that was made
+// before, to let go.
+func (r *Reconciler) run(ctx context.Context, s *Service) (why, detail string, err error) {
+	before := *s
+	if s.Choice == Off && s.Releases != "" {
+		before.Choice = s.Releases
+	}
+	why, detail, err = r.Why(ctx, &before)
+	switch {
+	case err != nil:
+		return "", "", err
+	case s.started && s.Serve != nil && (why == "" || why == ForeignReason):
+		s.Serve(why == "")
+	case !s.started && why == "":
+		err = s.Start(ctx)
+		s.started = err == nil
+	}
+	if err == nil && s.Choice != before.Choice {
+		return r.Why(ctx, s)
+	}
+	return why, detail, err
 }
 
 // Why a kind is not served, in a word, as the manager announces it.
