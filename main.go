@@ -125,7 +125,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"What to do with a MachineHealthCheck that is not claimed with the annotation cluster.x-k8s.io/paused: kubemend. "+
 			"observe: judge, export metrics, write nothing. act: remediate; only where Cluster API core leaves MachineHealthChecks alone. ignore: do not look.")
 	fs.Var(&o.metal3Remediations, "metal3-remediations",
-		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, whose controller acts on them. on, off: whatever the CRD says. "+
+		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs, which acts on them. on, off: whatever the CRD says. "+
 			"HostRemediations are acted on wherever their CRD is installed.")
 	fs.Var(&o.fencing, "fencing",
 		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+
@@ -243,14 +243,12 @@ func run(ctx context.Context, o *options) error {
 
 // servicesOf are the controllers that start when their kinds are there and free.
 func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) (*serving.Reconciler, error) {
-	services := &serving.Reconciler{Client: mgr.GetClient()}
-	if o.gates.Enabled(hostRemediation) || o.leave { // what was begun is ended also if the gate was closed meanwhile
-		added, err := hostRemediationServices(mgr, cc, clusters, o)
-		if err != nil {
-			return nil, err
-		}
-		services.Services = append(services.Services, added...)
+	services := &serving.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	added, err := hostRemediationServices(mgr, cc, clusters, o) // also if the gate is closed: what was begun before is ended
+	if err != nil {
+		return nil, err
 	}
+	services.Services = append(services.Services, added...)
 	if o.gates.Enabled(nodeHealthCheck) {
 		added, err := nodeHealthService(mgr, services, o)
 		if err != nil {

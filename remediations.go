@@ -50,10 +50,18 @@ func hostRemediationServices(mgr ctrl.Manager, cc clustercache.ClusterCache, clu
 			return nil, err
 		}
 	}
-	reconciler := r.reconciler(hostremediation.Metal3)
 	metal3, own, sweeper := serving.Metal3Remediations(o.metal3Remediations), serving.HostRemediations(), serving.Hosts()
-	metal3.Start, metal3.Serve = r.start(reconciler), reconciler.Serve
-	own.Start, sweeper.Start = r.start(r.reconciler(hostremediation.Own)), r.sweep
+	if open := o.gates.Enabled(hostRemediation) || o.leave; !open {
+		for _, s := range []*serving.Service{metal3, own, sweeper} {
+			s.Releases, s.Choice = s.Choice, serving.Off
+		}
+	}
+	if o.metal3Remediations == serving.Off {
+		metal3.Releases = serving.Auto
+	}
+	theirs, ours := r.reconciler(hostremediation.Metal3, metal3), r.reconciler(hostremediation.Own, own)
+	metal3.Start, metal3.Serve = r.start(theirs), theirs.Serve
+	own.Start, sweeper.Start = r.start(ours), r.sweep
 	return []*serving.Service{metal3, own, sweeper}, nil
 }
 
@@ -76,7 +84,8 @@ func (r remediations) installed() ([]hostremediation.Kind, error) {
 	return hostremediation.InstalledKinds(r.mgr.GetRESTMapper())
 }
 
-func (r remediations) reconciler(kind hostremediation.Kind) *hostremediation.Reconciler {
+// reconciler ends what was begun, and begins nothing, if its service is switched off.
+func (r remediations) reconciler(kind hostremediation.Kind, s *serving.Service) *hostremediation.Reconciler {
 	return &hostremediation.Reconciler{
 		Kind: kind, Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(),
 		Hosts: r.hosts, Clusters: r.clusters, Nodes: r.nodes, Wakeups: r.wakeups, Turns: r.turns,
@@ -86,7 +95,7 @@ func (r remediations) reconciler(kind hostremediation.Kind) *hostremediation.Rec
 			return r.cc.GetUncachedClient(ctx, cluster)
 		},
 		Self:    r.self,
-		Leaving: r.o.leave,
+		Leaving: r.o.leave || s.Choice == serving.Off, Off: s.Choice == serving.Off,
 	}
 }
 
@@ -100,6 +109,16 @@ func (r remediations) start(c *hostremediation.Reconciler) func(context.Context)
 }
 
 func (r remediations) sweep(context.Context) error {
+	if !r.o.leave { // who leaves looks at the nodes of all clusters anyway
+		nodes := &hostremediation.NodeSweeper{
+			Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Fenced: r.clusters.Fenced, Nodes: r.nodes,
+			Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace,
+		}
+		if err := nodes.SetupWithManager(r.mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
+			return err
+		}
+		r.clusters.OnFenced(nodes.Wake)
+	}
 	return (&hostremediation.Sweeper{
 		Installed: r.installed, Client: r.writer, Live: r.mgr.GetAPIReader(), Hosts: r.hosts,
 		Recorder: r.recorder, Clock: clock.RealClock{}, Grace: r.o.orphanGrace, Leaving: r.o.leave,

@@ -51,6 +51,13 @@ const (
 	// the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO removes from a
 	// host that is held off once it has read its power.
 	ReceiptForAnnotation = "kubemend.io/receipt-for"
+
+	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
+	FencedByAnnotation = "kubemend.io/fenced-by"
+
+	// NodeSpecBackupAnnotation on a remediation holds what the spec of a node that was deleted has to get back, as JSON: taints, and whether it was
+	// unschedulable. For its labels and annotations there are the two annotations of CAPM3.
+	NodeSpecBackupAnnotation = "kubemend.io/node-spec-backup"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the
@@ -103,7 +110,7 @@ const (
 	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
 	EventOverlap                = "OverlappingChecks"      // on the check
-	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the BareMetalHost: the remediation that held it off is gone
+	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the BareMetalHost, or on the Cluster of a node: the remediation that held it off, or fenced it, is gone
 	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"

@@ -64,13 +64,14 @@ type HostRemediationStatus struct {
 // Metal3Remediation does. It is for management clusters where CAPM3 is installed, whose controller acts on every
 // Metal3Remediation and cannot be told not to.
 //
-// clusterctl moves it with the Machine that owns it, so the kind needs no label for that.
+// clusterctl move takes it along with the Machine that owns it, and waits while it holds a host off, because the CRD has the label
+// clusterctl.cluster.x-k8s.io: clusterctl discovers no kind without it. (Cluster API, clusterctl's getCRDList.)
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=hostremediations,scope=Namespaced,categories=cluster-api;kubemend,shortName=hrem
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io="}
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`,description="The BareMetalHost"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="How far the remediation is"
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`,description="What is being done or waited for"

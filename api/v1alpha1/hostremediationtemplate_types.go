@@ -29,7 +29,7 @@ type HostRemediationTemplateSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=hostremediationtemplates,scope=Namespaced,categories=cluster-api;kubemend,shortName=hremt
 // +kubebuilder:storageversion
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io/move="}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.template.spec.strategy.type`,description="What is done to the host"
 // +kubebuilder:printcolumn:name="Retry limit",type=integer,JSONPath=`.spec.template.spec.strategy.retryLimit`,description="How many attempts may follow the first one"
 // +kubebuilder:printcolumn:name="Timeout",type=integer,JSONPath=`.spec.template.spec.strategy.timeoutSeconds`,description="How many seconds one attempt may take"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,9 @@ func with(annotations, labels words) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Annotations, n.Labels = annotations, labels }
 }
 
+// afterwards makes a node one that has registered after the backup was made.
+func afterwards(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(noon.Add(time.Minute)) }
+
 func TestBackupOf(t *testing.T) {
 	cases := map[string]struct {
 		node *corev1.Node
@@ -29,21 +33,25 @@ func TestBackupOf(t *testing.T) {
 		want Backup
 	}{
 		"annotations and labels": {
-			node: node(with(words{"b": "2", "a": "1"}, words{"l": "3"})), want: Backup{Annotations: `{"a":"1","b":"2"}`, Labels: `{"l":"3"}`},
+			node: node(with(words{"b": "2", "a": "1"}, words{"l": "3"})), want: Backup{Annotations: `{"a":"1","b":"2"}`, Labels: `{"l":"3"}`, Spec: `{}`},
 		},
-		"of a bare node nothing, but that there was a backup": {node: node(), want: Backup{Annotations: `{}`, Labels: `{}`}},
-		"our mark is no part of it":                           {node: node(marked("us")), want: Backup{Annotations: `{}`, Labels: `{}`}},
+		"of a bare node nothing, but that there was a backup": {node: node(), want: Backup{Annotations: `{}`, Labels: `{}`, Spec: `{}`}},
+		"our mark is no part of it":                           {node: node(marked("us")), want: Backup{Annotations: `{}`, Labels: `{}`, Spec: `{}`}},
 		"what an earlier one has is kept, and what the node has now is put over it": {
 			node: node(with(words{"a": "new"}, nil)),
 			on: words{
 				infrav1.NodeAnnotationsBackupAnnotation: `{"a":"old","b":"old"}`, infrav1.NodeLabelsBackupAnnotation: `{"l":"old"}`,
 			},
-			want: Backup{Annotations: `{"a":"new","b":"old"}`, Labels: `{"l":"old"}`},
+			want: Backup{Annotations: `{"a":"new","b":"old"}`, Labels: `{"l":"old"}`, Spec: `{}`},
+		},
+		"taints and a cordon, but none that says how the node is at the moment": {
+			node: node(tainted("dedicated", "db", "NoSchedule"), tainted("node.kubernetes.io/unreachable", "", "NoExecute"), outage, cordoned),
+			want: Backup{Annotations: `{}`, Labels: `{}`, Spec: `{"taints":[{"key":"dedicated","value":"db","effect":"NoSchedule"}],"unschedulable":true}`},
 		},
 		"an earlier one of CAPM3, of a node without labels": {
 			node: node(with(nil, words{"l": "1"})),
 			on:   words{infrav1.NodeAnnotationsBackupAnnotation: `{"a":"1"}`, infrav1.NodeLabelsBackupAnnotation: ""},
-			want: Backup{Annotations: `{"a":"1"}`, Labels: `{"l":"1"}`},
+			want: Backup{Annotations: `{"a":"1"}`, Labels: `{"l":"1"}`, Spec: `{}`},
 		},
 	}
 	for name, tc := range cases {
@@ -106,21 +114,21 @@ func TestABackupThatHasNoRoomIsRefused(t *testing.T) {
 }
 
 func TestANodeThatIsBackGetsWhatItLacks(t *testing.T) {
-	saved := Backup{Annotations: `{"a":"old","b":"old","` + FencedByAnnotation + `":"us"}`, Labels: `{"l":"old","m":"old"}`}
+	saved := Backup{Annotations: `{"a":"old","b":"old","` + FencedByAnnotation + `":"us"}`, Labels: `{"l":"old","m":"old"}`, Deleted: noon}
 	cases := map[string]struct {
 		back        *corev1.Node
 		meanwhile   func(*testing.T, client.Client)
 		annotations words
 		labels      words
 	}{
-		"a bare node gets all":           {back: node(), annotations: words{"a": "old", "b": "old"}, labels: words{"l": "old", "m": "old"}},
-		"what it has is newer, and kept": {back: node(with(words{"a": "new"}, words{"l": "new", "x": "new"})), annotations: words{"a": "new", "b": "old"}, labels: words{"l": "new", "m": "old", "x": "new"}},
-		"an empty value is a value":      {back: node(with(words{"a": ""}, words{"l": ""})), annotations: words{"a": "", "b": "old"}, labels: words{"l": "", "m": "old"}},
+		"a bare node gets all":           {back: node(afterwards), annotations: words{"a": "old", "b": "old"}, labels: words{"l": "old", "m": "old"}},
+		"what it has is newer, and kept": {back: node(afterwards, with(words{"a": "new"}, words{"l": "new", "x": "new"})), annotations: words{"a": "new", "b": "old"}, labels: words{"l": "new", "m": "old", "x": "new"}},
+		"an empty value is a value":      {back: node(afterwards, with(words{"a": ""}, words{"l": ""})), annotations: words{"a": "", "b": "old"}, labels: words{"l": "", "m": "old"}},
 		"what came meanwhile is kept as well": {
-			back: node(), meanwhile: meanwhile(with(words{"a": "new"}, words{"l": "new"})),
+			back: node(afterwards), meanwhile: meanwhile(with(words{"a": "new"}, words{"l": "new"})),
 			annotations: words{"a": "new", "b": "old"}, labels: words{"l": "new", "m": "old"},
 		},
-		"a taint of ours goes at the same time": {back: node(outage, marked("us")), annotations: words{"a": "old", "b": "old"}, labels: words{"l": "old", "m": "old"}},
+		"a taint of ours goes at the same time": {back: node(afterwards, outage, marked("us")), annotations: words{"a": "old", "b": "old"}, labels: words{"l": "old", "m": "old"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,9 +153,61 @@ func TestANodeThatIsBackGetsWhatItLacks(t *testing.T) {
 	}
 }
 
+func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
+
+func TestANodeThatIsBackIsReservedAndCordonedAsItWas(t *testing.T) {
+	before := node(tainted("dedicated", "db", "NoSchedule"), cordoned)
+	saved, err := BackupOf(before, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved.Deleted = noon
+	w := worldOf(interceptor.Funcs{}, node(afterwards, tainted("node.kubernetes.io/not-ready", "", "NoSchedule")))
+	for range 2 {
+		if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us, saved); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"node.kubernetes.io/not-ready:NoSchedule", "dedicated=db:NoSchedule"}
+		if got := now(t, w.client); !got.Spec.Unschedulable || !cmp.Equal(want, lines(got)) {
+			t.Fatalf("unschedulable %t, taints %v; want it cordoned, and %v", got.Spec.Unschedulable, lines(got), want)
+		}
+	}
+}
+
+// A backup is an annotation that whoever creates a remediation can write.
+func TestNobodyGetsWhatNobodyLost(t *testing.T) {
+	forged := Backup{
+		Annotations: `{"projectcalico.org/IPv4Address":"10.6.6.6/24"}`, Spec: `{"taints":[{"key":"a","effect":"NoExecute"}],"unschedulable":true}`,
+		Labels: `{"node-role.kubernetes.io/control-plane":"","node-restriction.kubernetes.io/tier":"payments","l":"1"}`,
+	}
+	deleted := forged
+	deleted.Deleted = noon
+	protected := Backup{Labels: forged.Labels, Deleted: noon}
+	for name, row := range map[string]struct {
+		node  *corev1.Node
+		saved Backup
+		want  *corev1.Node
+	}{
+		"no node was deleted":                                {node(afterwards), forged, node(afterwards)},
+		"the node was there before one was deleted":          {node(), deleted, node()},
+		"what says what may run on a node is not given back": {node(afterwards), protected, node(afterwards, with(nil, words{"l": "1"}))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(interceptor.Funcs{}, row.node)
+			if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us, row.saved); err != nil {
+				t.Fatal(err)
+			}
+			got := now(t, w.client)
+			if diff := cmp.Diff([]any{row.want.Labels, row.want.Annotations, row.want.Spec}, []any{got.Labels, got.Annotations, got.Spec}); diff != "" {
+				t.Errorf("the node (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // W12: whoever drops the backup when Unfence has returned nil must not lose it.
 func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
-	saved := Backup{Annotations: `{"a":"1"}`, Labels: `{}`}
+	saved := Backup{Annotations: `{"a":"1"}`, Labels: `{}`, Deleted: noon}
 	leaving := node(func(n *corev1.Node) {
 		n.Finalizers, n.DeletionTimestamp = []string{"kubemend.io/test"}, &metav1.Time{Time: noon}
 	})
@@ -159,7 +219,7 @@ func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
 		saved Backup
 		want  string
 	}{
-		"the write fails":                 {worldOf(refuses, node()), saved, "refused"},
+		"the write fails":                 {worldOf(refuses, node(afterwards)), saved, "refused"},
 		"the node is gone again":          {worldOf(interceptor.Funcs{}), saved, errGone.Error()},
 		"the node is still being deleted": {worldOf(interceptor.Funcs{}, leaving), saved, errLeaving.Error()},
 		"the cluster is out of reach":     {&world{down: true}, saved, "connection to the workload cluster is down"},
@@ -167,7 +227,7 @@ func TestABackupThatWasNotGivenBackIsKept(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := node()
+			seen := node(afterwards)
 			if tc.world.client != nil && now(t, tc.world.client) != nil {
 				seen = now(t, tc.world.client)
 			}

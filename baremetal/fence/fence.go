@@ -10,16 +10,21 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // FencedByAnnotation on a node says whose the out-of-service taint is: its value is the UID of a remediation. It comes and goes in
-// the same patch as the taint. A taint without it was put there by somebody else, and is never taken away.
-const FencedByAnnotation = "kubemend.io/fenced-by"
+// the same patch as the taint. A taint without it was put there by somebody else, and is never taken away, but for the one that CAPM3 put there
+// for a remediation that was taken over from it.
+const FencedByAnnotation = mendv1.FencedByAnnotation
 
 // Clusters is what is needed of workload clusters; Cluster API's ClusterCache has it.
 type Clusters interface {
@@ -35,12 +40,22 @@ var _ Clusters = clustercache.ClusterCache(nil)
 
 // Owner is a remediation as it signs a node: by its UID. clusterctl move gives it a new one, and what it signed before is still its own.
 type Owner struct {
-	UID    types.UID
+	UID types.UID
+	// Former are other marks that count as its own: the UID that it had before it was moved, and that of a remediation of the same machine that
+	// does not exist any more.
 	Former []types.UID
+	// Unsigned says that a taint without a mark counts as its own as well: CAPM3 signs nothing.
+	Unsigned bool
 }
 
 func (o Owner) owns(mark types.UID) bool {
 	return mark != "" && (mark == o.UID || slices.Contains(o.Former, mark))
+}
+
+// inherits reports whether the taint on node is o's without bearing its present UID.
+func (o Owner) inherits(node *corev1.Node) bool {
+	taint, mark := outOfService(node), types.UID(node.Annotations[FencedByAnnotation])
+	return taint != nil && taint.Value == infrav1.OutOfServiceTaintValue && (mark == "" && o.Unsigned || slices.Contains(o.Former, mark))
 }
 
 // Wake is told that something may have left a node that is watched, or that its watch has ended: look again, and ask for the watch

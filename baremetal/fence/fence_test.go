@@ -201,22 +201,22 @@ func TestFence(t *testing.T) {
 		want      []string
 		fails     bool
 	}{
-		"the taint and our mark come together":               {seen: node(notReady), want: []string{silent, oos, "mark us"}},
-		"W14: a taint of somebody else will do, unsigned":    {seen: node(outage), want: []string{oos}},
-		"one of another value will do as well":               {seen: node(tainted(oosKey, "maintenance", "NoExecute")), want: []string{oosOther}},
-		"one that evicts nobody will not":                    {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule")), want: []string{oosMild, oos, "mark us"}},
-		"what we signed is left as it is":                    {seen: node(outage, marked("us")), want: []string{oos, "mark us"}},
-		"N10: what we signed before a move is left as it is": {seen: node(outage, marked("us-before-the-move")), want: []string{oos, "mark us-before-the-move"}},
-		"a mark whose taint is gone is written over":         {seen: node(marked("them")), want: []string{oos, "mark us"}},
-		"W15: taints that came meanwhile are kept":           {seen: node(), meanwhile: meanwhile(notReady), want: []string{silent, oos, "mark us"}},
-		"W15: somebody else was faster":                      {seen: node(), meanwhile: meanwhile(outage), want: []string{oos}},
-		"a node that is gone needs no fence":                 {seen: node(), meanwhile: vanished, want: []string{"no node"}},
-		"another node of the name is not fenced":             {seen: node(), meanwhile: replaced, fails: true},
-		"an unknown mode is refused":                         {seen: node(), mode: Auto, fails: true},
-		"a node is deleted":                                  {seen: node(), mode: Delete, want: []string{"no node"}},
-		"a node that changed is deleted":                     {seen: node(), mode: Delete, meanwhile: meanwhile(notReady), want: []string{"no node"}},
-		"a node that is gone needs not be deleted":           {seen: node(), mode: Delete, meanwhile: vanished, want: []string{"no node"}},
-		"another node of the name is not deleted":            {seen: node(), mode: Delete, meanwhile: replaced, fails: true},
+		"the taint and our mark come together":             {seen: node(notReady), want: []string{silent, oos, "mark us"}},
+		"W14: a taint of somebody else will do, unsigned":  {seen: node(outage), want: []string{oos}},
+		"one of another value will do as well":             {seen: node(tainted(oosKey, "maintenance", "NoExecute")), want: []string{oosOther}},
+		"one that evicts nobody will not":                  {seen: node(tainted(oosKey, "nodeshutdown", "NoSchedule")), want: []string{oosMild, oos, "mark us"}},
+		"what we signed is left as it is":                  {seen: node(outage, marked("us")), want: []string{oos, "mark us"}},
+		"N10: what we signed before a move is signed anew": {seen: node(outage, marked("us-before-the-move")), want: []string{oos, "mark us"}},
+		"a mark whose taint is gone is written over":       {seen: node(marked("them")), want: []string{oos, "mark us"}},
+		"W15: taints that came meanwhile are kept":         {seen: node(), meanwhile: meanwhile(notReady), want: []string{silent, oos, "mark us"}},
+		"W15: somebody else was faster":                    {seen: node(), meanwhile: meanwhile(outage), want: []string{oos}},
+		"a node that is gone needs no fence":               {seen: node(), meanwhile: vanished, want: []string{"no node"}},
+		"another node of the name is not fenced":           {seen: node(), meanwhile: replaced, fails: true},
+		"an unknown mode is refused":                       {seen: node(), mode: Auto, fails: true},
+		"a node is deleted":                                {seen: node(), mode: Delete, want: []string{"no node"}},
+		"a node that changed is deleted":                   {seen: node(), mode: Delete, meanwhile: meanwhile(notReady), want: []string{"no node"}},
+		"a node that is gone needs not be deleted":         {seen: node(), mode: Delete, meanwhile: vanished, want: []string{"no node"}},
+		"another node of the name is not deleted":          {seen: node(), mode: Delete, meanwhile: replaced, fails: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,6 +236,44 @@ func TestFence(t *testing.T) {
 				if diff := cmp.Diff(tc.want, lines(now(t, w.client))); diff != "" {
 					t.Fatalf("node (-want +got):\n%s", diff)
 				}
+			}
+		})
+	}
+}
+
+// H-A3: a taint that no remediation answers for any more would stay for ever, also after a power cycle that succeeded.
+func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
+	for name, row := range map[string]struct {
+		seen             *corev1.Node
+		heir             Owner
+		fenced, unfenced []string
+	}{
+		"the fence of a remediation that is gone goes with the next one": {
+			node(outage, marked("gone")), Owner{UID: "next", Former: []types.UID{"gone"}}, []string{oos, "mark next"}, nil,
+		},
+		"what CAPM3 left without a mark goes with the remediation that was taken over": {
+			node(outage), Owner{UID: "next", Unsigned: true}, []string{oos, "mark next"}, nil,
+		},
+		"of another value it is not CAPM3's": {
+			node(tainted(oosKey, "maintenance", "NoExecute")), Owner{UID: "next", Unsigned: true}, []string{oosOther}, []string{oosOther},
+		},
+		"what another one signed is not CAPM3's": {
+			node(outage, marked("them")), Owner{UID: "next", Unsigned: true}, []string{oos, "mark them"}, []string{oos, "mark them"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(interceptor.Funcs{}, row.seen)
+			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir, Taint, noon); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.fenced, lines(now(t, w.client))); diff != "" {
+				t.Errorf("fenced (-want +got):\n%s", diff)
+			}
+			if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), row.heir, Backup{}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.unfenced, lines(now(t, w.client))); diff != "" {
+				t.Errorf("unfenced (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -335,7 +373,7 @@ func TestAFailedWriteIsAnError(t *testing.T) {
 		"taint":    n.Fence(t.Context(), cluster, node(), us, Taint, noon),
 		"delete":   n.Fence(t.Context(), cluster, node(), us, Delete, noon),
 		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us, Backup{}),
-		"restore":  n.Unfence(t.Context(), cluster, node(), us, Backup{Labels: `{"a":"b"}`}),
+		"restore":  n.Unfence(t.Context(), cluster, node(afterwards), us, Backup{Labels: `{"a":"b"}`, Deleted: noon}),
 		"no reach": nodesOf(&world{down: true}).Fence(t.Context(), cluster, node(), us, Taint, noon),
 	} {
 		if !errors.Is(err, broken) && !errors.Is(err, clustercache.ErrClusterNotConnected) {

@@ -51,6 +51,8 @@ type Seen struct {
 	Fenced bool
 	// Ours says that the node bears our mark: there is something to take back.
 	Ours bool
+	// Inherited says that it is Ours, and bears no mark or another one than that of the UID that the remediation has now: Fence signs it anew.
+	Inherited bool
 	// Mark is the mark that the node bears, whosesoever it is.
 	Mark types.UID
 
@@ -161,7 +163,7 @@ func seenOf(node *corev1.Node, by Owner) Seen {
 	seen := Seen{
 		Presence: Present, Node: node, Leaving: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
 		Fenced: outOfService(node) != nil || !node.DeletionTimestamp.IsZero(),
-		Ours:   by.owns(mark), Mark: mark,
+		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

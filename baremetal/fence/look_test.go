@@ -222,7 +222,7 @@ func TestLook(t *testing.T) {
 		},
 		"N10: a node that we fenced before a move": {
 			world: worldOf(interceptor.Funcs{}, node(outage, marked("us-before-the-move"))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Mark: "us-before-the-move", Drained: true},
+			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Inherited: true, Mark: "us-before-the-move", Drained: true},
 		},
 		"W14: a node that somebody else fenced": {
 			world: worldOf(interceptor.Funcs{}, node(outage)), name: "n",

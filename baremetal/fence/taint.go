@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +28,7 @@ var (
 // Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. To repeat it does no
 // harm, and a node that is gone needs no fence.
 //
-// With Taint, a taint of somebody else does as well, and is left as it is. With Delete, that very node is deleted, not another one of
+// With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted, not another one of
 // its name; its backup must have been stored before.
 func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, mode Mode, now time.Time) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
@@ -53,8 +54,8 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	return nil
 }
 
-// Unfence takes back what Fence did, in either mode: our taint and our mark, and it gives the node the labels and annotations of saved
-// that it lacks. node is as it was last seen. To repeat it does no harm.
+// Unfence takes back what Fence did, in either mode: our taint and our mark, and it gives a node that was created since the one of saved was deleted
+// what it lacks of that. node is as it was last seen. To repeat it does no harm.
 //
 // A node that is gone needs to be rid of no taint, but it is an error if there is something to give back: whoever keeps the backup
 // must not drop it before this has returned nil.
@@ -71,6 +72,9 @@ func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 	if err != nil {
 		return err
 	}
+	if saved.Deleted.IsZero() {
+		kept = keepsakes{}
+	}
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return err
@@ -80,7 +84,9 @@ func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 			return errLeaving
 		}
 		putBackInService(is, by)
-		kept.giveBack(is)
+		if saved.since(is) {
+			kept.giveBack(is)
+		}
 		return nil
 	})
 	switch {
@@ -88,6 +94,23 @@ func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 		return err
 	case !kept.empty():
 		return errGone
+	}
+	return nil
+}
+
+// Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on. node is as it was last seen.
+func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	if err == nil {
+		err = change(ctx, live, node, func(is *corev1.Node) error {
+			if by.owns(types.UID(is.Annotations[FencedByAnnotation])) {
+				delete(is.Annotations, FencedByAnnotation)
+			}
+			return nil
+		})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take the mark off node %q of cluster %s: %w", node.Name, cluster, err)
 	}
 	return nil
 }
@@ -121,8 +144,12 @@ func change(ctx context.Context, live client.Client, node *corev1.Node, edit fun
 	})
 }
 
-// putOutOfService adds the taint and signs it, unless there is one. The mark of somebody whose taint is gone is written over.
+// putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that whoever looks next sees that it has
+// an owner. The mark of somebody whose taint is gone is written over.
 func putOutOfService(node *corev1.Node, by Owner, now time.Time) {
+	if by.inherits(node) {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, FencedByAnnotation, string(by.UID))
+	}
 	if outOfService(node) != nil {
 		return
 	}

@@ -157,7 +157,12 @@ var (
 			return !s.Fenced && s.WasOff && s.Facts.Sign.After(s.Receipt.Add(s.Skew)) && !s.past(s.watched())
 		},
 	}
-	up        = is("node booted", func(s situation) bool { return s.Up })
+	up = is("node booted", func(s situation) bool { return s.Up })
+
+	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
+	heldBefore = is("host held off by who began the remediation", func(s situation) bool {
+		return s.Held && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff
+	})
 	litter    = is("host marked by us", func(s situation) bool { return s.Litter })
 	notMarked = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
 
@@ -200,6 +205,8 @@ var (
 	nodeUnseen      = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
 	blindTooLong    = timed("workload cluster out of reach, control-plane host", situation.blindAt,
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
+	inherited     = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited })
+	anotherNode   = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
 	deafNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained    = is("workload still there", func(s situation) bool { return !s.Drained })

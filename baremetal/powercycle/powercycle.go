@@ -177,6 +177,9 @@ type Memory struct {
 	Moved string `json:"moved,omitempty"`
 	// Marked says that we marked the host as unhealthy.
 	Marked bool `json:"marked,omitempty"`
+	// TakenOver says that somebody else had begun the remediation before any attempt of it was counted, CAPM3's controller or a kubemend whose memory
+	// is lost: the host may be held off for it already, and its node be fenced.
+	TakenOver bool `json:"takenOver,omitempty"`
 	// Cause is the sentence of the step that led to the end, or to the hand-over; empty before.
 	Cause string `json:"cause,omitempty"`
 	// Paused is since when the remediation is paused; zero if it is not. All clocks stand still from then on.
@@ -248,6 +251,10 @@ type Facts struct {
 	Looked bool
 	// Fenced says that the node is fenced, by whomever; FencedByUs, that there is something of ours to take back.
 	Fenced, FencedByUs bool
+	// Inherited says that FencedByUs is true of a fence that another remediation has signed which is gone, or CAPM3, which signs nothing.
+	Inherited bool
+	// NodeMismatch says that the node is not the one that the machine had: it belongs to another machine, or has registered anew since.
+	NodeMismatch bool
 	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
 	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.
@@ -468,6 +475,9 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	m.StartedBad = m.StartedBad || f.Bad && !m.Touched
 	switch step.Do {
 	case BeginAttempt:
+		if m.Attempt == 0 && f.Finalizer {
+			m.TakenOver, m.Fencing = true, true
+		}
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case HoldOff, NoteAsked:
 		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn, time.Time{}, true
@@ -480,7 +490,7 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	case NoteOn:
 		m.WasOff, m.Receipt = false, time.Time{}
 	case Unfence:
-		m.Fencing = false
+		m.Fencing, m.TakenOver = false, false
 	case MarkHost:
 		m.Marked = true
 	case TakeBack:

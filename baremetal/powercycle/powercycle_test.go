@@ -112,6 +112,12 @@ func attemptOver(f *Facts)    { f.Began = ago(10 * time.Minute) }
 func stateOver(f *Facts)      { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
 func long(f *Facts)           { f.Since = ago(2 * time.Hour) }
 func askedLong(f *Facts)      { f.Asked = ago(2 * time.Minute) }
+func touched(f *Facts)        { f.Touched = true }
+func takenOver(f *Facts)      { f.TakenOver, f.Fencing = true, true }
+func inheritedFence(f *Facts) {
+	f.Fenced, f.FencedByUs, f.Fencing, f.Inherited = true, true, true, true
+}
+func anothersNode(f *Facts) { f.NodeMismatch = true }
 
 func TestNext(t *testing.T) {
 	cases := map[string]struct {
@@ -144,6 +150,12 @@ func TestNext(t *testing.T) {
 		"and tells a person in the end":                                  {in(Preparing, anothersTurn, managerOnIt, long), AskPerson, Preparing, "TurnTimedOut"},
 		"a machine that recovers while it waits is not touched":          {in(Preparing, anothersTurn, long, wellNow, startedBad), Advance, Succeeded, "Recovered"},
 		"W6: one that is deleted before it began touches nothing":        {in(Pending, deleting), Advance, Ended, "Cancelled"},
+		"F4: what CAPM3 holds off is not let go to begin":                {in(Preparing, takenOver, heldOff, off), Advance, PoweringOff, "PowerOffRequested"},
+		"nor is its node unfenced meanwhile":                             {in(Preparing, takenOver, heldOff, off, fenced), Advance, PoweringOff, "PowerOffRequested"},
+		"when it was held off is noted":                                  {in(PoweringOff, takenOver, heldOff, off, notAsked), NoteAsked, PoweringOff, "PowerOffRequested"},
+		"a later attempt lets go first as ever":                          {in(Preparing, takenOver, heldOff, off, touched, second), Release, Preparing, "AttemptBegan"},
+		"H-A3: the fence of a remediation that is gone is taken over":    {in(MovingWorkload, inheritedFence, empty), Fence, MovingWorkload, "Fenced"},
+		"H-B8: the node of another machine is not fenced":                {in(MovingWorkload, anothersNode), Advance, PoweringOn, "NodeMismatch"},
 		"a finalizer comes before power-off":                             {in(Preparing, free), AddFinalizer, Preparing, "AttemptBegan"},
 		"W23: somebody else's host is not touched":                       {in(Preparing, anothersHost), Wait, Preparing, "HostMismatch"},
 		"and the remediation fails in the end":                           {in(Preparing, anothersHost, attemptOver), Advance, Failed, "HostMismatch"},

@@ -70,7 +70,7 @@ var endings = []row{
 	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
 	{stoppedWell, Advance, Succeeded, "MachineWell", "The machine is well"},
 	{stopped, Advance, Stopped, "TimedOutByCheck", toldToStop},
-	{leaving, Advance, Ended, "Leaving", "kubemend is being removed"},
+	{leaving, Advance, Ended, "Leaving", "kubemend is being removed, or power cycles are switched off"},
 }
 
 // The reasons that decide something elsewhere.
@@ -120,6 +120,7 @@ var table = map[State][]row{
 		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
 		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
 		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
+		{heldBefore, Advance, PoweringOff, "PowerOffRequested", "The host is held off already for this remediation; the attempt goes on from there"},
 		{litter, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
 		{unfenceableQueued, Unfence, Preparing, "Unfenced", "An attempt has begun; the fence of the last one is taken off the node first"},
 		{hostMissing, Wait, Preparing, "HostGone", hostNotFound},
@@ -189,9 +190,11 @@ var table = map[State][]row{
 		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",
 			"The workload cluster cannot be asked while this control-plane host is off; it is powered on, and its node was not fenced"},
 		{nodeUnseen, Wait, MovingWorkload, "ClusterUnreachable", "Waiting for the workload cluster to be reachable"},
+		{anotherNode, Advance, PoweringOn, "NodeMismatch", "Another node has the name of the machine's node; it is not fenced, and the host is powered on"},
 		{deafNotFenced, Wait, MovingWorkload, "HostNotReady", notReady},
 		{mayLive, Wait, MovingWorkload, "WatchingForLife", "The node was heard of after its host was proven off; watching whether it is again"},
 		{notFenced, Fence, MovingWorkload, "Fenced", "The node is fenced, so that its workload can start elsewhere"},
+		{inherited, Fence, MovingWorkload, "Fenced", "The node is fenced already, by a remediation that is gone; the fence is taken over"},
 		{notDrained, Wait, MovingWorkload, "WorkloadMoving", "Waiting for the workload to leave the node"},
 		{always, Advance, PoweringOn, "WorkloadMoved", "The workload has moved"},
 	},

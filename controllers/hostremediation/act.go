@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -86,6 +86,25 @@ func (r *Reconciler) fence(ctx context.Context, w *world) error {
 	return r.Nodes.Fence(soon, cluster, w.seen.Node, w.signs(), mode, w.now)
 }
 
+// backup is what the node has to get back, as far as it can be believed: it is given to the node of the machine, also of one that is gone, and to no node
+// that is older than its deletion. Of what CAPM3 had begun it is not known when it deleted the node, but it did so for this very remediation.
+func (w *world) backup() fence.Backup {
+	owner := ownerOf(w.rem)
+	if owner == nil || owner.Name != w.record.Machine || w.machine != nil && w.nodeName() != w.machine.Status.NodeRef.Name {
+		return fence.Backup{}
+	}
+	saved := fence.BackupIn(w.rem.GetAnnotations())
+	saved.Deleted = w.record.Deleted
+	created, moved := w.rem.GetCreationTimestamp().Time, w.record.by(w.rem).Before != ""
+	if w.record.TakenOver && saved.Deleted.IsZero() || !saved.Deleted.IsZero() && !moved && saved.Deleted.Before(created) {
+		saved.Deleted = created
+	}
+	if saved.Deleted.IsZero() {
+		return fence.Backup{}
+	}
+	return saved
+}
+
 // unchanged reads the host past the cache, and returns errChanged unless it is as it was when the step was decided. A cache lags, and what
 // is done to the power of a host that is somebody else's by now cannot be taken back.
 func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
@@ -105,7 +124,11 @@ func (r *Reconciler) backUp(ctx context.Context, w *world) error {
 		return err
 	}
 	marks := maps.Clone(w.rem.GetAnnotations())
-	marks[infrav1.NodeAnnotationsBackupAnnotation], marks[infrav1.NodeLabelsBackupAnnotation] = backup.Annotations, backup.Labels
+	backup.Into(marks)
+	w.record.Deleted = w.now
+	if marks[mendv1.PowerCycleAnnotation], err = encoded(w.record); err != nil {
+		return err
+	}
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	next.SetAnnotations(marks)
 	err = r.patchMetadata(ctx, w.rem, next)
@@ -121,15 +144,17 @@ func (r *Reconciler) backUp(ctx context.Context, w *world) error {
 // unfence takes all back that was done to the node.
 func (r *Reconciler) unfence(ctx context.Context, w *world) error {
 	cluster := client.ObjectKeyFromObject(w.cluster)
-	return r.Nodes.Unfence(ctx, cluster, w.seen.Node, w.signs(), fence.BackupIn(w.rem.GetAnnotations()))
+	return r.Nodes.Unfence(ctx, cluster, w.seen.Node, w.signs(), w.backup())
 }
 
 // signs is the remediation as it signs a node.
 func (w *world) signs() fence.Owner {
 	by := w.record.by(w.rem)
-	owner := fence.Owner{UID: by.UID}
-	if by.Before != "" {
-		owner.Former = []types.UID{by.Before}
+	owner := fence.Owner{UID: by.UID, Unsigned: w.record.TakenOver && w.kind.signsNothing()}
+	for _, uid := range []types.UID{by.Before, w.predecessor} {
+		if uid != "" {
+			owner.Former = append(owner.Former, uid)
+		}
 	}
 	return owner
 }
@@ -170,15 +195,17 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	content, err := json.Marshal(rec)
+	if step.Do == powercycle.Unfence || step.Next.Final() && w.backup().Empty() {
+		rec.Deleted = time.Time{}
+		for _, key := range fence.Keys() {
+			delete(marks, key) // what they held is restored, or cannot be believed
+		}
+	}
+	content, err := encoded(rec)
 	if err != nil {
-		return fmt.Errorf("encode what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
+		return err
 	}
-	marks[mendv1.PowerCycleAnnotation] = string(content)
-	if step.Do == powercycle.Unfence {
-		delete(marks, infrav1.NodeAnnotationsBackupAnnotation) // what they held is restored
-		delete(marks, infrav1.NodeLabelsBackupAnnotation)
-	}
+	marks[mendv1.PowerCycleAnnotation] = content
 	blockMove(marks, holds(w, step))
 	if r.Leaving && over(w.facts, step) {
 		delete(marks, mendv1.PowerCycleAnnotation)
@@ -210,18 +237,30 @@ func blockMove(marks map[string]string, block bool) {
 	}
 }
 
+// encoded is a record as it is stored.
+func encoded(rec record) (string, error) {
+	content, err := json.Marshal(rec)
+	if err != nil {
+		return "", fmt.Errorf("encode what is remembered: %w", err)
+	}
+	return string(content), nil
+}
+
 // name notes the names of host, node and cluster while they are known, and under which boot the node was before the cycle.
 func (rec *record) name(w *world, filter string) {
 	if w.found.Is == powercycle.HostOurs || rec.Host == "" && w.found.Host != nil { // one that is not the machine's may become that
 		rec.Host = w.found.Host.Name
 	}
 	if w.machine != nil {
-		rec.Cluster = w.machine.Spec.ClusterName
+		rec.Machine, rec.Cluster = w.machine.Name, w.machine.Spec.ClusterName
 		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
 	}
 	rec.Filter = filter
 	if before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff; before && w.node != nil {
 		rec.BootID = w.node.Status.NodeInfo.BootID
+		if rec.NodeUID == "" || rec.State == powercycle.Preparing {
+			rec.NodeUID = w.node.UID
+		}
 	}
 }
 

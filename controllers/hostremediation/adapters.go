@@ -39,6 +39,7 @@ type Nodes interface {
 	ModeFor(ctx context.Context, cluster client.ObjectKey, override fence.Mode) (fence.Mode, error)
 	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode, now time.Time) error
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 
 	Watch(ctx context.Context, cluster client.ObjectKey, node string) error
 	Unwatch(cluster client.ObjectKey, node string)
@@ -69,6 +70,11 @@ func (sighted) Fence(context.Context, client.ObjectKey, *corev1.Node, fence.Owne
 
 // Unfence is refused.
 func (sighted) Unfence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Backup) error {
+	return errSighted
+}
+
+// Disown is refused.
+func (sighted) Disown(context.Context, client.ObjectKey, *corev1.Node, fence.Owner) error {
 	return errSighted
 }
 

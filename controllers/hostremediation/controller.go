@@ -87,20 +87,23 @@ type Reconciler struct {
 	Self Self
 	// Leaving says that kubemend is being removed: nothing is begun, what is under way lets go, and what has let go is forgotten.
 	Leaving bool
+	// Off says that the kind is switched off, and not all of kubemend: somebody else may act on it. Only of what remembers to have been begun here is
+	// let go. It comes with Leaving.
+	Off bool
 	// Unwatched says that no manager runs the passes: whoever does calls Reconcile again whenever anything has changed.
 	Unwatched bool
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	fresh      freshness
 	idle       atomic.Bool
-	resumed    audience[struct{}]
+	turned     audience[struct{}] // hears when idle has changed
 }
 
 // Serve makes r make its passes, or none: when somebody else's controller has come to act on the kind, two of them would give each other
 // orders. What is under way is theirs then, by the same annotations.
 func (r *Reconciler) Serve(does bool) {
-	if idle := r.idle.Swap(!does); idle && does {
-		r.resumed.tell(struct{}{})
+	if idle := r.idle.Swap(!does); idle == does {
+		r.turned.tell(struct{}{})
 	}
 	if !does {
 		current.forgetAll(r.Kind.Kind)
@@ -116,7 +119,7 @@ var noOwner = powercycle.Step{
 // Reconcile makes one pass over the remediation called req. It takes at most one step.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
-		return ctrl.Result{}, nil
+		return r.yield(ctx, req.NamespacedName)
 	}
 	now := r.Clock.Now()
 	w, err := r.observe(ctx, req.NamespacedName, now)

@@ -43,7 +43,7 @@ func (e *evidence) ofRemediation(w *world, finalizer string) {
 	e.add(!w.rem.GetDeletionTimestamp().IsZero(), "the remediation is being deleted")
 	e.add(!asked(w.rem), "the remediation asks for nothing: spec.strategy is not %s", infrav1.RebootRemediationStrategy)
 	e.add(f.Stop, "the remediation is told to stop (annotation %s)", nhcv1.TimedOutAnnotation)
-	e.add(f.Leaving, "kubemend is being removed")
+	e.add(f.Leaving, "kubemend is being removed, or power cycles are switched off")
 	e.add(w.pausedBy() != "", "the remediation is paused %s", w.pausedBy())
 	e.add(f.Finalizer, "finalizer %s keeps the remediation until all is let go", finalizer)
 	e.add(!m.Asked.IsZero() && !m.WasOff, "the host was asked to power off at %s", clockOf(m.Asked))
@@ -138,6 +138,7 @@ func (e *evidence) ofNode(w *world) {
 	e.add(w.blindness == "" && w.node == nil && seen.Presence != fence.Present, "node %s does not exist", name)
 	if seen.Presence == fence.Present {
 		e.add(seen.Leaving, "node %s is being deleted", name)
+		e.add(w.facts.NodeMismatch, "node %s is not the machine's: it has providerID %q, and UID %s", name, seen.Node.Spec.ProviderID, seen.Node.UID)
 		e.add(!seen.Fenced, "node %s is not fenced", name)
 		e.add(fence.OutOfService(seen.Node), "node %s has the taint %s, %s", name, infrav1.OutOfServiceTaintKey, whoseFence(seen))
 	}

@@ -34,6 +34,7 @@ var persons = map[string]string{
 	"PowerOffFailed": seeToTheBMC, "PowerOffTimedOut": seeToTheBMC, "PowerOnFailed": seeToTheBMC, "PowerOnTimedOut": seeToTheBMC,
 	"RebootTimedOut":     seeToTheBMC,
 	"PoweredOnAgain":     "find out who powers it on",
+	"NodeMismatch":       "see which machine the node belongs to: its spec.providerID, and those of the Machines",
 	"WorkloadStuck":      "see their finalizers, and the CSI driver's detach",
 	"ClusterUnreachable": "see to its API server, unless this host is what it needs",
 	"NodeStayedBad":      "look at the host's console",

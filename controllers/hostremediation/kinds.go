@@ -50,6 +50,9 @@ type Kind struct {
 	List func() client.ObjectList
 }
 
+// signsNothing reports whether somebody else acts on the kind elsewhere, who leaves no mark on the nodes that it fences: CAPM3 has the same finalizer.
+func (k Kind) signsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
+
 // Foreign returns a kind of remediations that only others act on, in a version of which no more is known than metadata. That is enough
 // to see which hosts it holds, and what it remembers if it was ours.
 func Foreign(gvk schema.GroupVersionKind) Kind {

@@ -36,7 +36,7 @@ var (
 	unfenced = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_host_remediation_attempts_unfenced_total",
 		Help: "Number of attempts to power-cycle a host that could not fence its node, so that what ran there does not move, by the reason: " +
-			"FencingImpossible, HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), PowerOffDisabled.",
+			"FencingImpossible, HostServiced, PowerOffTimedOut, ClusterUnreachable, WorkloadStuck (the fence was refused), NodeMismatch, PowerOffDisabled.",
 	}, []string{"namespace", "kind", "reason"})
 
 	fencesLeft = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -415,6 +415,44 @@ func (m *MockNodes) EXPECT() *MockNodesMockRecorder {
 	return m.recorder
 }
 
+// Disown mocks base method.
+func (m *MockNodes) Disown(ctx context.Context, cluster client.ObjectKey, node *v1.Node, by fence.Owner) error {
+	m.ctrl.T.Helper()
+	ret := m.ctrl.Call(m, "Disown", ctx, cluster, node, by)
+	ret0, _ := ret[0].(error)
+	return ret0
+}
+
+// Disown indicates an expected call of Disown.
+func (mr *MockNodesMockRecorder) Disown(ctx, cluster, node, by any) *MockNodesDisownCall {
+	mr.mock.ctrl.T.Helper()
+	call := mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Disown", reflect.TypeOf((*MockNodes)(nil).Disown), ctx, cluster, node, by)
+	return &MockNodesDisownCall{Call: call}
+}
+
+// MockNodesDisownCall wrap *gomock.Call
+type MockNodesDisownCall struct {
+	*gomock.Call
+}
+
+// Return rewrite *gomock.Call.Return
+func (c *MockNodesDisownCall) Return(arg0 error) *MockNodesDisownCall {
+	c.Call = c.Call.Return(arg0)
+	return c
+}
+
+// Do rewrite *gomock.Call.Do
+func (c *MockNodesDisownCall) Do(f func(context.Context, client.ObjectKey, *v1.Node, fence.Owner) error) *MockNodesDisownCall {
+	c.Call = c.Call.Do(f)
+	return c
+}
+
+// DoAndReturn rewrite *gomock.Call.DoAndReturn
+func (c *MockNodesDisownCall) DoAndReturn(f func(context.Context, client.ObjectKey, *v1.Node, fence.Owner) error) *MockNodesDisownCall {
+	c.Call = c.Call.DoAndReturn(f)
+	return c
+}
+
 // Fence mocks base method.
 func (m *MockNodes) Fence(ctx context.Context, cluster client.ObjectKey, node *v1.Node, by fence.Owner, mode fence.Mode, now time.Time) error {
 	m.ctrl.T.Helper()

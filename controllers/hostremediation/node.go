@@ -58,9 +58,12 @@ func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 			w.blindFor(trouble)
 		}
 	}
-	backup := !fence.BackupIn(w.rem.GetAnnotations()).Empty()
+	if seen.Presence == fence.Present {
+		r.claimFence(ctx, w, &seen)
+	}
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
-	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || backup, seen.Drained
+	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || !w.backup().Empty(), seen.Drained
+	w.facts.Inherited = seen.Inherited
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign = seen.Sign
 	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
@@ -69,6 +72,39 @@ func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 	if emptying && !seen.Drained {
 		w.lookAgain(drainRecheck)
 	}
+}
+
+// claimFence makes a fence that is on the machine's node ours if the remediation that has signed it is gone: nobody else would ever take it away. In
+// doubt it is not, nor is anything on the node of another machine but what we have signed.
+func (r *Reconciler) claimFence(ctx context.Context, w *world, seen *fence.Seen) {
+	if w.facts.NodeMismatch = w.mismatched(seen.Node); w.facts.NodeMismatch {
+		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
+		return
+	}
+	if seen.Ours || seen.Mark == "" || w.machine == nil || w.machine.Status.NodeRef.Name != seen.Node.Name {
+		return
+	}
+	living, err := r.census(ctx, w)
+	if err != nil {
+		w.unasked = append(w.unasked, err)
+		return
+	}
+	if living.lives(seen.Mark) {
+		return
+	}
+	w.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
+}
+
+// mismatched reports whether node, which has the name of the machine's node, is not that: it belongs to another machine by its provider ID, or it is
+// not the one that was there before the power cycle. One that we have deleted ourselves is another one when it is back.
+func (w *world) mismatched(node *corev1.Node) bool {
+	if node == nil || w.machine == nil {
+		return false
+	}
+	if is, want := node.Spec.ProviderID, w.machine.Spec.ProviderID; is != "" && want != "" && is != want {
+		return true
+	}
+	return w.record.State == powercycle.MovingWorkload && w.record.NodeUID != "" && w.record.NodeUID != node.UID
 }
 
 // presence is what package fence calls what there is of a node.
@@ -126,7 +162,7 @@ func needsNode(w *world) bool {
 			return false
 		}
 	}
-	return w.record.Fencing || !fence.BackupIn(w.rem.GetAnnotations()).Empty()
+	return w.record.Fencing || !w.backup().Empty()
 }
 
 // nodeName is the name of the machine's node, or that which is remembered; empty if it never had one.
@@ -140,7 +176,7 @@ func (w *world) nodeName() string {
 // booted reports whether the node is ready, under another boot than before the power cycle. A node stays ready for a while when its host
 // goes off, so that it is ready under the old boot says nothing.
 func (w *world) booted() bool {
-	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue {
+	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue || w.mismatched(w.node) {
 		return false
 	}
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn

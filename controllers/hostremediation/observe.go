@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -27,8 +28,9 @@ import (
 
 // world is everything that one pass decides on, read once.
 type world struct {
-	now time.Time
-	rem Object
+	now  time.Time
+	rem  Object
+	kind Kind
 	// looks says that nobody acts on what is seen: so nothing is watched, and no turn is taken or waited for.
 	looks bool
 	turns *Turns
@@ -39,6 +41,9 @@ type world struct {
 	power   host.Power
 	node    *corev1.Node // as the cache has it; nil if it cannot be seen
 	seen    fence.Seen   // as the workload cluster itself says, where that is needed
+
+	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
+	predecessor types.UID
 
 	record record
 	facts  powercycle.Facts
@@ -87,9 +92,12 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *world) (
 
 // survey finds out all that a step for the remediation of w is decided on. It reports false if there is nothing to decide.
 func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
-	w.policy = policyOf(w.rem.Strategy())
+	w.policy, w.kind = policyOf(w.rem.Strategy()), r.Kind
 	w.record, _ = recordOf(w.rem) // what cannot be read has failed, and says so
 	if err := r.observeMachine(ctx, w); err != nil {
+		return false, err
+	}
+	if err := r.doubt(ctx, w); err != nil {
 		return false, err
 	}
 	if r.standsBack(w) {
@@ -123,7 +131,7 @@ func (r *Reconciler) standsBack(w *world) bool {
 
 // untouched reports whether nothing was done for the remediation yet.
 func (r *Reconciler) untouched(w *world) bool {
-	return w.record.State == "" && !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer)
+	return w.record.State == "" && (r.Off && r.Kind.signsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
 // pausedBy says what pauses the remediation; empty if nothing does.
@@ -243,8 +251,8 @@ func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
 	return nil
 }
 
-// rememberHost puts the host that is remembered in the place of the one that was found, if there is none, or if it bears marks of ours: a
-// machine that is said to have another host now must not leave the former one off for ever.
+// rememberHost puts the host that is remembered in the place of the one that was found if it bears marks of ours: a machine that is said to have
+// another host now, or none, must not leave the former one off for ever. Without such a mark a name alone is remembered, and it could be any host's.
 func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
 		return nil
@@ -253,8 +261,10 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 	if err != nil || former == nil {
 		return err
 	}
-	switch marks := host.MarksOf(former, w.record.by(w.rem), w.record.Attempt, w.record.Asked); {
-	case w.found.Host == nil:
+	marks := host.MarksOf(former, w.record.by(w.rem), w.record.Attempt, w.record.Asked)
+	marked := w.machine != nil && host.MarkedFor(former) == w.machine.UID
+	switch {
+	case w.found.Host == nil && (marks.Any || marked):
 		w.found.Host = former
 	case marks.Any:
 		w.found = host.Found{

@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,8 @@ type record struct {
 	UID types.UID `json:"uid,omitempty"`
 	// HostUID is that of the host that was asked to power off: one of the same name that was made anew was not.
 	HostUID types.UID `json:"hostUID,omitempty"`
+	// Machine is the name of the machine that it is about. A record that names another one than the owner is not that of this remediation.
+	Machine string `json:"machine,omitempty"`
 	// Host, Node and Cluster are their names, for when nothing else names them any more.
 	Host    string `json:"host,omitempty"`
 	Node    string `json:"node,omitempty"`
@@ -29,6 +32,10 @@ type record struct {
 	Filter string `json:"filter,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
 	BootID string `json:"bootID,omitempty"`
+	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
+	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// Deleted is when the node was about to be deleted, to fence it.
+	Deleted time.Time `json:"deleted,omitzero"`
 }
 
 // recordOf reads what is remembered. What cannot be read is an error: to begin anew could do everything twice. The record that comes
@@ -46,7 +53,7 @@ func recordOf(rem client.Object) (record, error) {
 	return r, nil
 }
 
-// by is under which names the remediation is known on its host.
+// by is under which names the remediation is known on its host. Before it is asked for, the record must have been doubted.
 func (r record) by(rem client.Object) host.Remediation {
 	who := host.Remediation{UID: rem.GetUID()}
 	if r.UID != who.UID {

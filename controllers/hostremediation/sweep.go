@@ -214,18 +214,16 @@ func (s *Sweeper) remediations(ctx context.Context, reader client.Reader, namesp
 	if err != nil {
 		return nil, err
 	}
+	living, err := censusOf(ctx, reader, kinds, namespace)
+	if err != nil {
+		return nil, err
+	}
 	known := map[types.UID]bool{}
-	for _, kind := range kinds {
-		all, err := kind.all(ctx, reader, namespace)
-		if err != nil {
-			return nil, err
+	for _, rem := range living.all {
+		if _, remembers := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; s.Leaving && !remembers && len(rem.GetFinalizers()) == 0 {
+			continue
 		}
-		for _, rem := range all {
-			if _, remembers := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; s.Leaving && !remembers && len(rem.GetFinalizers()) == 0 {
-				continue
-			}
-			known[rem.GetUID()], known[remembered(rem).UID] = true, true
-		}
+		known[rem.GetUID()], known[living.former(rem)] = true, true
 	}
 	return known, nil
 }

@@ -62,7 +62,9 @@ func sweep(t *testing.T, s *Sweeper, c client.Client) (left []string, again time
 func TestOrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
 	metal3 := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "metal3"}}
 	moved := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "b", UID: "new", Annotations: map[string]string{mendv1.PowerCycleAnnotation: `{"state":"PoweringOff","uid":"old"}`},
+		Namespace: "ns", Name: "b", UID: "new", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine-uid"},
+		}, Annotations: map[string]string{mendv1.PowerCycleAnnotation: `{"state":"PoweringOff","uid":"old","machine":"m"}`},
 	}}
 	elsewhere := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "c", UID: "elsewhere"}}
 	marks := map[string]string{

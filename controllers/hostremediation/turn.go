@@ -193,7 +193,7 @@ func goesBefore(other client.Object, w *world) bool {
 	if err != nil || w.record.Attempt == 0 {
 		return true // of what cannot be read the worst is assumed
 	}
-	return cmp.Or(rec.Began.Compare(w.record.Began), cmp.Compare(other.GetUID(), w.rem.GetUID())) < 0
+	return cmp.Or(rec.beganAt(other).Compare(w.record.beganAt(w.rem)), cmp.Compare(other.GetUID(), w.rem.GetUID())) < 0
 }
 
 // otherHold is the UID of a remediation other than by that holds h off.

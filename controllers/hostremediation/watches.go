@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		WatchesRawSource(cc.GetClusterSource(r.Kind.name(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
 		WatchesRawSource(r.Wakeups.heard.source(func(ctx context.Context, at place) []reconcile.Request { return r.ofNode(ctx, at.cluster, at.node) })).
 		WatchesRawSource(r.Turns.heard.source(func(_ context.Context, namespace string) []reconcile.Request { return r.waiting(namespace) })).
-		WatchesRawSource(r.resumed.source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
+		WatchesRawSource(r.turned.source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", r.Kind.Kind, err)

@@ -1,5 +1,7 @@
 package serving
 
+import "sigs.k8s.io/controller-runtime/pkg/client"
+
 // capm3 is the value of the label cluster.x-k8s.io/provider on the CRDs that CAPM3 brings along, and its controller with them.
 const capm3 = "infrastructure-metal3"
 
@@ -13,11 +15,13 @@ const (
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
-// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and cannot be told not to.
+// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and cannot be told not to. It is also
+// known by its lease (CAPM3, main.go, LeaderElectionID): its manifests may have been installed without the label, or the CRDs written over.
 // Like all services of this file it says who serves the kind; to run it, it needs a Start.
 func Metal3Remediations(choice Choice) *Service {
 	return &Service{
 		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: Provider(capm3),
+		Rival: &Rival{Name: "CAPM3's controller", Lease: client.ObjectKey{Namespace: "capm3-system", Name: "controller-leader-election-capm3"}},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +87,11 @@ type Service struct {
 	Choice Choice
 	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is free.
 	Foreign func(labels map[string]string) string
+	// Rival is a controller of somebody else's that serves the kind if it runs, also where the CRD is free; nil if there is none.
+	Rival *Rival
+	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same, where
+	// the kind is there and free: its Start begins nothing then, and lets go of what was begun. If empty, nothing can have been begun.
+	Releases Choice
 	// Start starts it. It is called once.
 	Start func(context.Context) error
 	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never stands
@@ -109,6 +115,9 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{served} }
 type Reconciler struct {
 	Client   client.Client
 	Services []*Service
+	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live rivals are not looked for.
+	Live  client.Reader
+	Clock clock.PassiveClock
 	// Changed is told that Kinds has changed. It must not call back. If nil, nobody is told.
 	Changed func()
 
@@ -127,30 +136,51 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			errs = append(errs, r.serve(ctx, s))
 		}
 	}
-	return ctrl.Result{}, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, err
+	}
+	if r.listens() {
+		return ctrl.Result{RequeueAfter: listenEvery}, nil
+	}
+	return ctrl.Result{}, nil
 }
 
 // serve starts s if it can run, makes it stand idle if its kind has become somebody else's, and says why it does not run. That a CRD is
 // gone stops nothing: there is nothing left to act on, and it may be back in a moment.
 func (r *Reconciler) serve(ctx context.Context, s *Service) error {
-	why, detail, err := r.Why(ctx, s)
-	switch {
-	case err != nil:
-	case s.started:
-		if why != "" && why != ForeignReason {
-			return nil
-		}
-		s.Serve(why == "")
-	case why == "":
-		err = s.Start(ctx)
-		s.started = err == nil
-	}
+	why, detail, err := r.run(ctx, s)
 	if err != nil {
 		r.say(ctx, s, "Failed", err.Error())
 		return fmt.Errorf("start to serve %s: %w", s.CRD, err)
 	}
+	if s.started && why != "" && why != ForeignReason && why != OffReason {
+		return nil
+	}
 	r.say(ctx, s, why, detail)
 	return nil
+}
+
+// run starts s if it can run, and returns why it does not serve its kind; empty if it does. One that is switched off runs by the choice that was made
+// before, to let go.
+func (r *Reconciler) run(ctx context.Context, s *Service) (why, detail string, err error) {
+	before := *s
+	if s.Choice == Off && s.Releases != "" {
+		before.Choice = s.Releases
+	}
+	why, detail, err = r.Why(ctx, &before)
+	switch {
+	case err != nil:
+		return "", "", err
+	case s.started && s.Serve != nil && (why == "" || why == ForeignReason):
+		s.Serve(why == "")
+	case !s.started && why == "":
+		err = s.Start(ctx)
+		s.started = err == nil
+	}
+	if err == nil && s.Choice != before.Choice {
+		return r.Why(ctx, s)
+	}
+	return why, detail, err
 }
 
 // Why a kind is not served, in a word, as the manager announces it.
@@ -177,6 +207,9 @@ func (r *Reconciler) Why(ctx context.Context, s *Service) (word, sentence string
 		if owner := s.Foreign(crd.Labels); owner != "" {
 			return ForeignReason, fmt.Sprintf("its CustomResourceDefinition belongs to %s, whose controller serves it", owner), nil
 		}
+	}
+	if because, err := r.outdone(ctx, s); err != nil || because != "" {
+		return ForeignReason, because, err
 	}
 	var missing []string
 	for _, name := range s.Needs {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -130,6 +133,50 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 	}
 }
 
+// CAPM3 may be installed without the label, or its CRDs be written over by ours.
+func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
+	for name, row := range map[string]struct {
+		choice Choice
+		lease  client.ObjectKey
+		holder string
+		age    time.Duration
+		why    string
+	}{
+		"it leads":                             {Auto, rivals, "a", 10 * time.Second, "Foreign"},
+		"it is being restarted":                {Auto, rivals, "a", 4 * time.Minute, "Foreign"},
+		"it is gone":                           {Auto, rivals, "a", 5 * time.Minute, "served"},
+		"it has given its lease back":          {Auto, rivals, "", time.Second, "served"},
+		"the user says otherwise":              {On, rivals, "a", time.Second, "served"},
+		"somebody plays it in their own":       {Auto, client.ObjectKey{Namespace: "tenant", Name: rivals.Name}, "a", time.Second, "served"},
+		"the lease is that of somebody else's": {Auto, client.ObjectKey{Namespace: rivals.Namespace, Name: "other"}, "a", time.Second, "served"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stageOf(t, row.choice)
+			s.has(kind, nil)
+			s.has(needed, nil)
+			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+			s.service.Rival, s.r.Clock = &Rival{Name: "the rival", Lease: rivals}, clocktesting.NewFakePassiveClock(now)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: row.lease.Namespace, Name: row.lease.Name}}
+			lease.Spec.HolderIdentity, lease.Spec.RenewTime = &row.holder, &metav1.MicroTime{Time: now.Add(-row.age)}
+			scheme := runtime.NewScheme()
+			if err := coordinationv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			s.r.Live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).
+				WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			if _, why := s.looks(); why != row.why {
+				t.Errorf("%q, want %q", why, row.why)
+			}
+			result, err := s.r.Reconcile(t.Context(), ctrl.Request{})
+			if again := result.RequeueAfter > 0; err != nil || again != (row.choice == Auto) {
+				t.Errorf("it looks again after %s (%v)", result.RequeueAfter, err)
+			}
+		})
+	}
+}
+
+var rivals = client.ObjectKey{Namespace: "rival-system", Name: "rival"}
+
 func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
 	for choice, want := range map[Choice]struct {
 		told []string
@@ -145,6 +192,34 @@ func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
 		if told, why := s.looks(); !slices.Equal(told, want.told) || why != want.why {
 			t.Errorf("%s: told %v, %q; want %v, %q", choice, told, why, want.told, want.why)
 		}
+	}
+}
+
+// F5: a host that is held off when its kind is switched off would stay off for ever.
+func TestWhatIsSwitchedOffIsStartedToLetGo(t *testing.T) {
+	for name, row := range map[string]struct {
+		before Choice
+		labels map[string]string
+		told   []string
+	}{
+		"what was served before lets go":                                 {Auto, nil, []string{"start"}},
+		"what is somebody else's is theirs to end":                       {Auto, theirs, nil},
+		"what was served whoever else does lets go all the same":         {On, theirs, []string{"start"}},
+		"of what was never served nothing was begun, and nobody started": {"", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stageOf(t, Off)
+			s.service.Releases = row.before
+			s.has(kind, row.labels)
+			s.has(needed, nil)
+			if told, why := s.looks(); !slices.Equal(told, row.told) || why != "Off" {
+				t.Errorf("told %v, %q; want %v, and that it is off", told, why, row.told)
+			}
+			s.service.Serve = nil
+			if _, why := s.looks(); why != "Off" {
+				t.Errorf("then %q", why)
+			}
+		})
 	}
 }
 

@@ -49,6 +49,7 @@ type Clusters struct {
 	cache clustercache.ClusterCache
 
 	mu     sync.Mutex
+	fenced func(cluster client.ObjectKey) // see OnFenced
 	nodes  map[client.ObjectKey]toolscache.SharedIndexInformer
 	doubts map[client.ObjectKey]*doubt
 }
@@ -189,8 +190,15 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 	if !ok {
 		return fmt.Errorf("cache nodes of cluster %s: the informer is a %T and cannot be read", s.cluster, informer)
 	}
-	s.clusters.mu.Lock()
-	defer s.clusters.mu.Unlock()
-	s.clusters.nodes[s.cluster] = shared
+	s.clusters.keep(s.cluster, shared)
+	if _, err := shared.AddEventHandler(s.tellFenced()); err != nil {
+		return fmt.Errorf("watch nodes of cluster %s: %w", s.cluster, err)
+	}
 	return nil
+}
+
+func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[cluster] = nodes
 }

@@ -9,9 +9,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// SlimNode is the transform of node caches: it keeps what is judged or fenced (name, UID, provider ID, taints, boot ID, and
+// SlimNode is the transform of node caches: it keeps what is judged or fenced (name, UID, provider ID, taints, who has fenced it, boot ID, and
 // of each condition its type, status, reason and last transition) and drops the rest. A node of 8 KiB becomes one of 1 KiB.
 //
 // Heartbeat times are among what is dropped: two heartbeats of an unchanged node are the same object afterwards.
@@ -29,6 +31,9 @@ func SlimNode(obj any) (any, error) {
 			DeletionTimestamp: node.DeletionTimestamp,
 		},
 		Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
+	}
+	if by, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
+		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: by}
 	}
 	slim.Status.NodeInfo.BootID = node.Status.NodeInfo.BootID
 	slim.Status.Conditions = make([]corev1.NodeCondition, len(node.Status.Conditions))

@@ -39,6 +39,13 @@ func slimmed(t *testing.T, n *corev1.Node) *corev1.Node {
 	return slim.(*corev1.Node)
 }
 
+func TestASlimNodeSaysWhoHasFencedIt(t *testing.T) {
+	n := node(func(n *corev1.Node) { n.Annotations = map[string]string{"kubemend.io/fenced-by": "uid", "note": "x"} })
+	if diff := cmp.Diff(map[string]string{"kubemend.io/fenced-by": "uid"}, slimmed(t, n).Annotations); diff != "" {
+		t.Errorf("its annotations (-want +got):\n%s", diff)
+	}
+}
+
 func TestASlimNodeHoldsWhatIsJudgedAndFenced(t *testing.T) {
 	want := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "1"},

@@ -114,13 +114,15 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 		},
 		"no webhooks": {
 			"webhooks: {enabled: false}", kinds,
-			"ClusterRole ClusterRoleBinding CustomResourceDefinition Deployment NetworkPolicy PodDisruptionBudget Role RoleBinding ServiceAccount",
+			"ClusterRole ClusterRoleBinding CustomResourceDefinition Deployment NetworkPolicy PodDisruptionBudget Role RoleBinding ServiceAccount " +
+				"ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
 		},
 		"no certificate without webhooks": {"webhooks: {enabled: false}", args, "--diagnostics-address=:8443 --leader-elect=true"},
 		"no volume without webhooks":      {"webhooks: {enabled: false}", pod("volumes"), "null"},
 		"no kinds, budget and policy": {
 			"kinds: {hostRemediation: false}\npodDisruptionBudget: {enabled: false}\nnetworkPolicy: {enabled: false}", kinds,
-			"Certificate ClusterRole ClusterRoleBinding Deployment Issuer Role RoleBinding Service ServiceAccount",
+			"Certificate ClusterRole ClusterRoleBinding Deployment Issuer Role RoleBinding Service ServiceAccount " +
+				"ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
 		},
 		"a node selector": {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
 		"no tolerations":  {"tolerations: []", pod("tolerations"), "null"},

@@ -11,6 +11,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
 func answeredWebhooks(t *testing.T, all []object) []string {
@@ -153,4 +157,39 @@ func movedTemplates(_ *testing.T, all []object) []string {
 		}
 	}
 	return found
+}
+
+// discoveredKinds: clusterctl move looks for objects of kinds with this label alone, and clusterctl itself adds it only to what it installs. Without
+// it requests and their templates stay behind, and the mark by which a request blocks the move is not seen. What belongs to no namespace belongs to
+// the management cluster, and stays there.
+func discoveredKinds(t *testing.T, all []object) []string {
+	t.Helper()
+	var found []string
+	for _, o := range ofKind(all, "CustomResourceDefinition") {
+		_, discovered := o.GetLabels()[clusterctlv1.ClusterctlLabel]
+		if scope := as[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Scope; discovered != (scope == apiextensionsv1.NamespaceScoped) {
+			found = append(found, fmt.Sprintf("%s: scope %s, discovered by clusterctl: %t", id(o), scope, discovered))
+		}
+	}
+	return found
+}
+
+// protectedMemory: what kubemend remembers in annotations, nobody else may write; and a policy that nothing binds refuses nothing.
+func protectedMemory(t *testing.T, all []object) []string {
+	t.Helper()
+	var found []string
+	for _, o := range ofKind(all, "ValidatingAdmissionPolicy") {
+		memory := fmt.Sprint(o.Object)
+		for _, key := range append(fence.Keys(), mendv1.PowerCycleAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation) {
+			if !strings.Contains(memory, "'"+key+"'") {
+				found = append(found, fmt.Sprintf("%s does not protect %s", id(o), key))
+			}
+		}
+		for _, b := range ofKind(all, "ValidatingAdmissionPolicyBinding") {
+			if as[admissionv1.ValidatingAdmissionPolicyBinding](t, b).Spec.PolicyName == o.GetName() {
+				return found
+			}
+		}
+	}
+	return append(found, "no policy protects what kubemend remembers")
 }

@@ -79,6 +79,9 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 		"a finalizer that stays for an answer": {rule: "what nobody answers for can be deleted", kind: "MutatingWebhookConfiguration", change: unconditional},
 		"versions that nobody converts":        {rule: "kinds of several versions are converted", kind: "CustomResourceDefinition", path: []string{"spec", "conversion"}},
 		"a contract without a version":         {rule: "Cluster API finds the versions of its contract", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
+		"a memory that anybody may write":      {rule: "what is remembered is protected", kind: "ValidatingAdmissionPolicy", path: []string{"spec", "variables"}},
+		"a policy that is not bound":           {rule: "what is remembered is protected", kind: "ValidatingAdmissionPolicyBinding", path: []string{"spec", "policyName"}, value: "other"},
+		"kinds that clusterctl does not see":   {rule: "clusterctl discovers the kinds that move", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 		"templates that stay when all moves":   {rule: "templates move with their cluster", kind: "CustomResourceDefinition", path: []string{"metadata", "labels"}},
 	} {
 		t.Run(name, func(t *testing.T) {

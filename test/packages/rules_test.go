@@ -26,8 +26,9 @@ const (
 // namespaced says of every kind that is shipped whether it has a namespace.
 var namespaced = map[string]bool{
 	"Role": true, "RoleBinding": true, "Namespace": false, "CustomResourceDefinition": false, "ClusterRole": false, "ClusterRoleBinding": false,
-	"MutatingWebhookConfiguration": false, "ValidatingWebhookConfiguration": false,
-	"ServiceAccount": true, "Service": true, "Deployment": true, "PodDisruptionBudget": true, "NetworkPolicy": true, "Certificate": true, "Issuer": true,
+	"MutatingWebhookConfiguration": false, "ValidatingWebhookConfiguration": false, "ValidatingAdmissionPolicy": false,
+	"ValidatingAdmissionPolicyBinding": false,
+	"ServiceAccount":                   true, "Service": true, "Deployment": true, "PodDisruptionBudget": true, "NetworkPolicy": true, "Certificate": true, "Issuer": true,
 }
 
 // rules are what holds of every package, whoever renders it. A rule returns what it has found wrong.
@@ -47,6 +48,8 @@ var rules = map[string]func(*testing.T, []object) []string{
 	"kinds of several versions are converted":                    convertedKinds,
 	"Cluster API finds the versions of its contract":             contractLabels,
 	"templates move with their cluster":                          movedTemplates,
+	"clusterctl discovers the kinds that move":                   discoveredKinds,
+	"what is remembered is protected":                            protectedMemory,
 }
 
 func oneNamespace(_ *testing.T, all []object) []string {

@@ -40,8 +40,10 @@ const (
 	workloadRoles = "config/rbac/workload-cluster.yaml"
 )
 
-// shippedRights are the kinds that say who the manager is and what it may do.
-var shippedRights = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}
+// shippedRights are the kinds that say who the manager is and what it may do, and what others may not.
+var shippedRights = []string{
+	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+}
 
 // Shipped are the objects that a folder of config/, such as "standalone", installs.
 func (r *Rig) Shipped(ctx context.Context, folder string) ([]unstructured.Unstructured, error) {

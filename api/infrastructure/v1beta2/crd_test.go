@@ -70,21 +70,23 @@ func TestColumnsOfAMetal3Remediation(t *testing.T) {
 	}
 }
 
-// The label cluster.x-k8s.io/provider is not among them: on these CRDs it would say that CAPM3 is installed. clusterctl moves
-// a template by its label alone, and a remediation with the Machine that owns it.
+// The label cluster.x-k8s.io/provider is not among them: on these CRDs it would say that CAPM3 is installed. clusterctl move discovers only
+// kinds with the label clusterctl.cluster.x-k8s.io; a template it moves by one more label, and a remediation with the Machine that owns it.
 func TestLabels(t *testing.T) {
 	for file, want := range map[string]map[string]string{
 		"infrastructure.cluster.x-k8s.io_metal3remediations.yaml": {
 			"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2",
+			"clusterctl.cluster.x-k8s.io": "",
 		},
 		"infrastructure.cluster.x-k8s.io_metal3remediationtemplates.yaml": {
-			"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2", "clusterctl.cluster.x-k8s.io/move": "",
+			"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2",
+			"clusterctl.cluster.x-k8s.io": "", "clusterctl.cluster.x-k8s.io/move": "",
 		},
 		"kubemend.io_hostremediations.yaml": {
-			"cluster.x-k8s.io/v1beta2": "v1alpha1",
+			"cluster.x-k8s.io/v1beta2": "v1alpha1", "clusterctl.cluster.x-k8s.io": "",
 		},
 		"kubemend.io_hostremediationtemplates.yaml": {
-			"cluster.x-k8s.io/v1beta2": "v1alpha1", "clusterctl.cluster.x-k8s.io/move": "",
+			"cluster.x-k8s.io/v1beta2": "v1alpha1", "clusterctl.cluster.x-k8s.io": "", "clusterctl.cluster.x-k8s.io/move": "",
 		},
 	} {
 		if diff := cmp.Diff(want, read(t, file).Labels); diff != "" {

@@ -176,8 +176,10 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 		e.named(o)
 	}
 	e.management = newServer(scheme, mapper, objects...)
+	e.management.now = e.clock.Now
 	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
 	e.work = newServer(scheme, mapper, e.named(beside))
+	e.work.now = e.clock.Now
 	e.box = &box{e: e, model: bmo.Host{Waits: bmo.Real(), Times: bmo.Times{PowerOff: takesPower, PowerOn: takesPower}}}
 	e.box.model.Install(true, noon)
 	e.pods = &pods{e: e}
@@ -276,6 +278,7 @@ func (e *environment) fork(as settings) *environment {
 	f.box.e, f.pods.e = f, f
 	f.box.history = slices.Clone(b.history)
 	f.management.after, f.work.after = f.check, f.check
+	f.management.now, f.work.now = f.clock.Now, f.clock.Now
 	f.start()
 	f.seen, f.due = e.seen, e.due
 	return f

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,8 @@ type server struct {
 	cache      *informers
 	// after is called after every change.
 	after func(at place)
+	// now is when objects are created; nil if that is not said of them.
+	now func() time.Time
 }
 
 // place is where an object is: its kind and its name.
@@ -106,6 +109,9 @@ func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOp
 	is := o.DeepCopyObject().(client.Object)
 	if status := statusOf(is); status.IsValid() {
 		status.SetZero()
+	}
+	if s.now != nil {
+		is.SetCreationTimestamp(metav1.NewTime(s.now().Truncate(time.Second))) // to the second, as an API server has it
 	}
 	s.store(at, is)
 	return give(is, at.kind, at.key, o)

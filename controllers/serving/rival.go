@@ -1,0 +1,80 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// silence is how long the lease of a rival must not have been renewed before the rival is gone. It is much longer than any lease: a rival that
+	// is only restarted must not find somebody else at work.
+	silence = 5 * time.Minute
+	// listenEvery is how often the lease of a rival is looked at. Nothing else tells that it came or went.
+	listenEvery = 30 * time.Second
+)
+
+// Rival is a controller of somebody else's that serves a kind wherever it runs, whatever the labels of the CRD say.
+type Rival struct {
+	// Name says whose it is.
+	Name string
+	// Lease is the one by which its replicas agree who acts. It is looked for in the namespace in which its own manifests put it, and in no other:
+	// anybody may make a lease of any name in a namespace of their own.
+	Lease client.ObjectKey
+}
+
+// RBAC: the lease is read by its name, which only a list does for a namespace that need not be there.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list
+
+// leads reports whether r is there: whether its lease was renewed a short while ago. One that may not be asked for is not there.
+func (r Rival) leads(ctx context.Context, live client.Reader, now time.Time) (bool, error) {
+	list := &coordinationv1.LeaseList{}
+	err := live.List(ctx, list, client.InNamespace(r.Lease.Namespace), client.MatchingFields{"metadata.name": r.Lease.Name})
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the lease %s: %w", r.Lease, err)
+	}
+	for i := range list.Items {
+		renewed := list.Items[i].Spec.RenewTime
+		if ptr.Deref(list.Items[i].Spec.HolderIdentity, "") != "" && renewed != nil && now.Before(renewed.Add(silence)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// outdone names the rival that serves the kind of s; empty if none does.
+func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
+	if s.Choice != Auto || s.Rival == nil || r.Live == nil {
+		return "", nil
+	}
+	leads, err := s.Rival.leads(ctx, r.Live, r.now())
+	if err != nil || !leads {
+		return "", err
+	}
+	return fmt.Sprintf("%s runs: it holds the lease %s", s.Rival.Name, s.Rival.Lease), nil
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
+}
+
+// listens reports whether the lease of a rival has to be looked at again.
+func (r *Reconciler) listens() bool {
+	for _, s := range r.Services {
+		if s.Rival != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto) {
+			return true
+		}
+	}
+	return false
+}
