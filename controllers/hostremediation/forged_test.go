@@ -35,17 +35,17 @@ func remembering(name string, uid types.UID, owners []metav1.OwnerReference, mem
 func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 	const about = `"host":"h","node":"victim-node","cluster":"c","fencing":true`
 	since := `"since":"` + noon.Format(time.RFC3339) + `",`
-	mine := ownedBy("mine", "another-machine")
+	mine := ofMachine("mine", "another-machine")
 	for name, row := range map[string]struct {
 		evil   *mendv1.HostRemediation
 		victim client.Object
 	}{
 		"the UID of a HostRemediation that lives": {
-			remembering("evil", "evil-uid", nil, `{"state":"Ended",`+since+`"uid":"victim-uid",`+about+`}`), remembering("victim", "victim-uid", ownedBy("victim", "machine-uid"), ""),
+			remembering("evil", "evil-uid", nil, `{"state":"Ended",`+since+`"uid":"victim-uid",`+about+`}`), remembering("victim", "victim-uid", ofMachine("victim", "machine-uid"), ""),
 		},
 		"with an owner that it names as well": {
 			remembering("evil", "evil-uid", mine, `{"state":"Ended",`+since+`"uid":"victim-uid","machine":"mine",`+about+`}`),
-			remembering("victim", "victim-uid", ownedBy("victim", "machine-uid"), ""),
+			remembering("victim", "victim-uid", ofMachine("victim", "machine-uid"), ""),
 		},
 		"the UID of a Metal3Remediation that CAPM3 acts on": {
 			remembering("evil", "evil-uid", mine, `{"state":"Ended",`+since+`"uid":"victim-uid","machine":"mine",`+about+`}`),
@@ -73,11 +73,11 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 }
 
 func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
-	honest := remembering("honest", "b", ownedBy("victim", "machine-uid"), "")
+	honest := remembering("honest", "b", ofMachine("victim", "machine-uid"), "")
 	honest.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 	w := &world{now: noon, rem: Own.New(), record: record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
 	honest.DeepCopyInto(w.rem.Unwrapped().(*mendv1.HostRemediation))
-	early := remembering("early", "a", ownedBy("other", "o"), `{"state":"Booting","attempt":1,"began":"1970-01-01T00:00:00Z"}`)
+	early := remembering("early", "a", ofMachine("other", "o"), `{"state":"Booting","attempt":1,"began":"1970-01-01T00:00:00Z"}`)
 	if goesBefore(early, w) {
 		t.Error("a remediation that was created later has begun earlier")
 	}
@@ -85,7 +85,7 @@ func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
 
 // A clock that never runs out would hold up all that wait for the remediation.
 func TestAMomentThatHasNotComeIsNotRemembered(t *testing.T) {
-	never := remembering("evil", "evil-uid", ownedBy("victim", "machine-uid"), `{"state":"Booting","since":"2999-01-01T00:00:00Z","attempt":1,"began":"2999-01-01T00:00:00Z","uid":"evil-uid"}`)
+	never := remembering("evil", "evil-uid", ofMachine("victim", "machine-uid"), `{"state":"Booting","since":"2999-01-01T00:00:00Z","attempt":1,"began":"2999-01-01T00:00:00Z","uid":"evil-uid"}`)
 	h := &bmov1alpha1.BareMetalHost{}
 	s := sceneOf(t, Own, h, &corev1.Node{}, never)
 	s.reconcile("evil", 2, nil)
@@ -111,7 +111,7 @@ func TestTheNodeOfAnotherMachineIsNeverFenced(t *testing.T) {
 			change(node)
 			memory := `{"state":"MovingWorkload","since":"` + noon.Format(time.RFC3339) + `","attempt":1,"began":"` + noon.Format(time.RFC3339) +
 				`","asked":"` + noon.Format(time.RFC3339) + `","touched":true,"fencing":true,"uid":"r","machine":"victim","host":"h","node":"victim-node","nodeUID":"n"}`
-			rem := remembering("r", "r", ownedBy("victim", "machine-uid"), memory)
+			rem := remembering("r", "r", ofMachine("victim", "machine-uid"), memory)
 			rem.Finalizers = []string{mendv1.HostRemediationFinalizer}
 			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": "x"}}}, node, rem)
 			s.reconcile("r", 6, func() {

@@ -16,7 +16,7 @@ import (
 
 // H-A3: the sweep of hosts has one of nodes beside it.
 func TestAFenceWhoseRemediationIsGoneIsTakenOffAfterAGracePeriod(t *testing.T) {
-	moved := remembering("moved", "new", ownedBy("victim", "machine-uid"), `{"state":"MovingWorkload","uid":"old","machine":"victim"}`)
+	moved := remembering("moved", "new", ofMachine("victim", "machine-uid"), `{"state":"MovingWorkload","uid":"old","machine":"victim"}`)
 	forged := remembering("forged", "evil", nil, `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`)
 	theirs := &infrav1.Metal3Remediation{}
 	theirs.Namespace, theirs.Name, theirs.UID = "ns", "theirs", "metal3"

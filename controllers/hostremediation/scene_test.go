@@ -7,6 +7,7 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,7 +82,7 @@ func sceneOf(t *testing.T, kind Kind, h *bmov1alpha1.BareMetalHost, node *corev1
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
-		corev1.AddToScheme(scheme), storagev1.AddToScheme(scheme)); err != nil {
+		coordinationv1.AddToScheme(scheme), corev1.AddToScheme(scheme), storagev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	between := infrav1.GroupVersion.WithKind("Metal3Machine")
@@ -162,7 +163,7 @@ func (s *scene) power(on bool) {
 }
 
 // ownedBy is the reference to the machine of that name.
-func ownedBy(name string, uid types.UID) []metav1.OwnerReference {
+func ofMachine(name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: uid}}
 }
 

@@ -44,7 +44,7 @@ func (s *scene) ready(boot string) {
 // F4: kubemend takes over from CAPM3 while a host is held off and its node is fenced, without a signature.
 func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 	rem := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ownedBy("victim", "machine-uid"),
+		Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ofMachine("victim", "machine-uid"),
 		CreationTimestamp: metav1.NewTime(noon.Add(-time.Minute)),
 	}}
 	rem.Spec.Strategy = strategy
@@ -83,7 +83,7 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 // H-11: CAPM3 takes over from kubemend, and goes on with host and taint.
 func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
 	rem := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ownedBy("victim", "machine-uid"),
+		Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ofMachine("victim", "machine-uid"),
 		Annotations: map[string]string{
 			mendv1.PowerCycleAnnotation:      `{"state":"MovingWorkload","attempt":1,"fencing":true,"uid":"r","machine":"victim","host":"h","node":"victim-node"}`,
 			clusterctlv1.BlockMoveAnnotation: "kubemend",
@@ -127,7 +127,7 @@ func TestASwitchedOffKindLetsGoOfWhatItHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rem := &infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ownedBy("victim", "machine-uid"),
+				Namespace: "ns", Name: "victim", UID: "r", Finalizers: []string{infrav1.RemediationFinalizer}, OwnerReferences: ofMachine("victim", "machine-uid"),
 			}}
 			rem.Spec.Strategy = strategy
 			if row.memory != "" {
@@ -158,10 +158,10 @@ func TestTheFenceOfARemediationThatIsGoneGoesWithTheNext(t *testing.T) {
 		gone   bool
 	}{
 		"of one that is gone":                  {nil, true},
-		"not of one of the machine that lives": {[]client.Object{remembering("predecessor", "gone", ownedBy("victim", "machine-uid"), "")}, false},
+		"not of one of the machine that lives": {[]client.Object{remembering("predecessor", "gone", ofMachine("victim", "machine-uid"), "")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rem := remembering("victim", "r", ownedBy("victim", "machine-uid"), "")
+			rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
 			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{}, outOfServiceNode("gone"), append(row.living, rem)...)
 			s.power(true)
 			s.reconcile("victim", 5, nil)
