@@ -162,7 +162,20 @@ func (s *scene) power(on bool) {
 	}
 }
 
-// ownedBy is the reference to the machine of that name.
+// receipt lets the Bare Metal Operator read the hardware: it removes the bare annotation then. It must have been asked for.
+func (s *scene) receipt() {
+	s.t.Helper()
+	h := s.host()
+	if _, asked := h.Annotations[infrav1.RebootAnnotation]; !asked {
+		s.t.Fatalf("no receipt is asked for: %v", h.Annotations)
+	}
+	delete(h.Annotations, infrav1.RebootAnnotation)
+	if err := s.here.Update(s.t.Context(), h); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ofMachine is the reference to the machine of that name.
 func ofMachine(name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: uid}}
 }

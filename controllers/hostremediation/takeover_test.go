@@ -49,6 +49,8 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 	}}
 	rem.Spec.Strategy = strategy
 	held := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdOff + "r": infrav1.PowerOffAnnotationValue}}}
+	held.Status.OperationalStatus = bmov1alpha1.OperationalStatusOK
+	held.Status.Conditions = []metav1.Condition{{Type: bmov1alpha1.ManageableCondition, Status: metav1.ConditionTrue, Reason: "Manageable"}}
 	s := sceneOf(t, Metal3, held, outOfServiceNode(""), rem)
 	safe := func() {
 		_, keptOff := s.host().Annotations[holdOff+"r"]
@@ -61,6 +63,10 @@ func TestWhatCAPM3HasUnderWayIsTakenOver(t *testing.T) {
 		t.Fatal("the host was let on")
 	}
 	s.clock.SetTime(noon.Add(2 * time.Minute))
+	s.reconcile("victim", 6, safe) // asks for the receipt
+	s.receipt()
+	s.reconcile("victim", 6, safe)
+	s.clock.SetTime(noon.Add(3 * time.Minute))
 	s.reconcile("victim", 6, safe)
 	s.power(true)
 	s.ready("after")
