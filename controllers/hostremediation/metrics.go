@@ -199,7 +199,7 @@ var (
 		[]string{"namespace", "kind"}, nil)
 	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
 		"Number of remediations of hosts that go on only when a person has done something, by the reason: FencingImpossible, HostNotReady, "+
-			"HostServiced, OperatorSilent, ClusterUnreachable.", []string{"namespace", "kind", "reason"}, nil)
+			"HostServiced, OperatorSilent, TurnTimedOut, ClusterUnreachable.", []string{"namespace", "kind", "reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.

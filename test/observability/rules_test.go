@@ -107,6 +107,14 @@ var stories = map[string][]story{
 		},
 		quiet("none", `kubemend_host_remediations_stuck{namespace="ns", kind="HostRemediation"} 0x30`),
 	},
+	"KubemendHostNeedsPerson": {
+		{
+			name:     "until the person has come",
+			recorded: []string{`kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} _x10 1x19 stale`},
+			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "1 HostRemediations in ns wait for a person: OperatorSilent",
+		},
+		quiet("what goes on by itself", `kubemend_host_remediations_waiting_for_person{namespace="ns", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
+	},
 	"KubemendHostHeldOffTooLong": {
 		{
 			name: "one that was asked to power off ten minutes after midnight",

@@ -92,7 +92,7 @@ func counts(c gateway.Call) bool {
 // misdirected refuses what is asked of the wrong cluster, which would be answered all the same, since there is but one. (CAPM3 looked
 // for the volume attachments of nodes in the management cluster.)
 func misdirected(c gateway.Call) int {
-	ofWorkload := c.Resource == "nodes" || c.Resource == "pods" || c.Resource == "volumeattachments"
+	ofWorkload := c.Resource == "nodes" || c.Resource == "pods" || c.Resource == "volumeattachments" || c.Resource == "leases"
 	if c.Resource != "" && ofWorkload != c.Workload {
 		return 421 // Misdirected Request
 	}
