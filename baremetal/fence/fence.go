@@ -46,6 +46,8 @@ type Owner struct {
 	Former []types.UID
 	// Unsigned says that a taint without a mark counts as its own as well: CAPM3 signs nothing.
 	Unsigned bool
+	// Deletes says that it has deleted the node of its machine, or is about to.
+	Deletes bool
 }
 
 func (o Owner) owns(mark types.UID) bool {

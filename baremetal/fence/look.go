@@ -162,7 +162,8 @@ func seenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
 		Presence: Present, Node: node, Leaving: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
-		Fenced: outOfService(node) != nil || !node.DeletionTimestamp.IsZero(),
+		// One that somebody else deletes, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
+		Fenced: outOfService(node) != nil || !node.DeletionTimestamp.IsZero() && by.Deletes,
 		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,
 	}
 	for _, c := range node.Status.Conditions {

@@ -176,9 +176,10 @@ func TestLook(t *testing.T) {
 		n.Finalizers, n.DeletionTimestamp = []string{"kubemend.io/test"}, &metav1.Time{Time: noon}
 	}
 	cases := map[string]struct {
-		world *world
-		name  string
-		want  Seen
+		world   *world
+		name    string
+		deletes bool
+		want    Seen
 	}{
 		"a machine that never had a node": {world: &world{down: true}, want: Seen{Presence: Absent, Drained: true}},
 		"a cluster without a connection":  {world: &world{down: true}, name: "n", want: Seen{Presence: Unseen}},
@@ -240,15 +241,22 @@ func TestLook(t *testing.T) {
 			world: worldOf(interceptor.Funcs{}, node(marked("us"))), name: "n",
 			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Ours: true, Mark: "us"},
 		},
-		"a node that is being deleted is fenced": {
-			world: worldOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
+		"a node that somebody else deletes, and that a finalizer keeps, is not fenced": {
+			world: worldOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
+			want: Seen{Presence: Present, Leaving: true, Ready: corev1.ConditionUnknown},
+		},
+		"a node that we delete, and that a finalizer keeps, is fenced": {
+			deletes: true,
+			world:   worldOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
 			want: Seen{Presence: Present, Leaving: true, Ready: corev1.ConditionUnknown, Fenced: true, Left: []string{"Pod ns/p"}, Count: 1},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			by := us
+			by.Deletes = tc.deletes
 			for who, looker := range lookers(tc.world) {
-				seen, err := looker.Look(t.Context(), cluster, tc.name, us)
+				seen, err := looker.Look(t.Context(), cluster, tc.name, by)
 				if err != nil {
 					t.Fatal(err)
 				}

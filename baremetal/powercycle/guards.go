@@ -20,12 +20,28 @@ type situation struct {
 // past reports whether a moment has come.
 func (s situation) past(at time.Time) bool { return !s.now.Before(at) }
 
-// deadline is the end of the attempt, until its power-on was asked for. What it waited before it acted on the host takes nothing of its time.
-func (s situation) deadline() time.Time {
-	if s.Acted.After(s.Began) {
-		return s.Acted.Add(s.Timeout)
+// deadline is the end of the attempt, until its power-on was asked for.
+func (s situation) deadline() time.Time { return s.Memory.Deadline(s.Policy) }
+
+// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes nothing
+// of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the host would be
+// switched off and on for nothing.
+func (m Memory) Deadline(p Policy) time.Time {
+	began := m.Began
+	if m.Acted.After(began) {
+		began = m.Acted
 	}
-	return s.Began.Add(s.Timeout)
+	end, least := began.Add(p.Timeout), time.Time{}
+	switch {
+	case m.State == PoweringOff && m.WasOff:
+		least = began.Add(2*p.Settle + p.Doubt)
+	case m.State == MovingWorkload:
+		least = m.Since.Add(p.Move)
+	}
+	if least.After(end) {
+		return least
+	}
+	return end
 }
 
 // lost is when a host that cannot be found is given up: it may be registered anew, and is not there for a moment then.
@@ -63,8 +79,14 @@ func (s situation) livedOn() bool {
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
-// stateDeadline is the end of the patience with the current state alone.
-func (s situation) stateDeadline() time.Time { return s.Since.Add(s.Timeout) }
+// stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than letting go may take, whatever
+// its attempts may take: who waits for it to be gone would wait as long.
+func (s situation) stateDeadline() time.Time {
+	if s.State.Final() && s.LettingGo > 0 {
+		return s.Since.Add(min(s.Timeout, s.LettingGo))
+	}
+	return s.Since.Add(s.Timeout)
+}
 
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 

@@ -12,7 +12,7 @@ import (
 var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	policy = Policy{
-		Retries: 1, Timeout: 10 * time.Minute, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
+		Retries: 1, Timeout: 10 * time.Minute, Move: 2 * time.Minute, LettingGo: time.Hour, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
 		Servicing: 2 * time.Hour, Blind: time.Minute, Queue: 2 * time.Hour,
 	}
 )
@@ -108,12 +108,20 @@ func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
 func free(f *Facts)           { f.Finalizer = false }
 func second(f *Facts)         { f.Attempt = 2 }
-func attemptOver(f *Facts)    { f.Began = ago(10 * time.Minute) }
-func stateOver(f *Facts)      { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
-func long(f *Facts)           { f.Since = ago(2 * time.Hour) }
-func askedLong(f *Facts)      { f.Asked = ago(2 * time.Minute) }
-func touched(f *Facts)        { f.Touched = true }
-func takenOver(f *Facts)      { f.TakenOver, f.Fencing = true, true }
+
+// attemptOver comes after the state that it is about.
+func attemptOver(f *Facts) {
+	f.Began = ago(10 * time.Minute)
+	if f.State == MovingWorkload {
+		f.Since = ago(2 * time.Minute)
+	}
+}
+
+func stateOver(f *Facts) { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
+func long(f *Facts)      { f.Since = ago(2 * time.Hour) }
+func askedLong(f *Facts) { f.Asked = ago(2 * time.Minute) }
+func touched(f *Facts)   { f.Touched = true }
+func takenOver(f *Facts) { f.TakenOver, f.Fencing = true, true }
 func inheritedFence(f *Facts) {
 	f.Fenced, f.FencedByUs, f.Fencing, f.Inherited = true, true, true, true
 }
@@ -528,5 +536,37 @@ func TestAnAttemptBeginsWithNothingRememberedOfTheLastOne(t *testing.T) {
 	}
 	if got := After(given, Step{Do: Wait, Next: Preparing}, noon); got.Asked.IsZero() || !got.WasOff || got.Moved == "" {
 		t.Errorf("the same attempt has forgotten: %+v", got)
+	}
+}
+
+// H-11: what a user may write is bounded, below by what an attempt needs, above by what others who wait can bear.
+func TestAnAttemptHasEnoughTimeHoweverShortItIsAndAnEndNotMore(t *testing.T) {
+	short := policy
+	short.Timeout = 100 * time.Second
+	for name, tc := range map[string]struct {
+		m    Memory
+		want time.Duration
+	}{
+		"the time that is given":                        {Memory{State: PoweringOff}, 100 * time.Second},
+		"what it waited before it acted is not counted": {Memory{State: PoweringOff, Acted: noon.Add(time.Minute)}, 160 * time.Second},
+		"a host that was off needs to be proven so":     {Memory{State: PoweringOff, WasOff: true}, 185 * time.Second},
+		"that is not given again and again":             {Memory{State: PoweringOff, WasOff: true, Asked: noon.Add(time.Minute)}, 185 * time.Second},
+		"the workload needs time to move":               {Memory{State: MovingWorkload, Since: noon.Add(90 * time.Second)}, 210 * time.Second},
+		"which it may have":                             {Memory{State: MovingWorkload, Since: noon.Add(-time.Hour)}, 100 * time.Second},
+	} {
+		tc.m.Began = noon
+		if got := tc.m.Deadline(short); !got.Equal(noon.Add(tc.want)) {
+			t.Errorf("%s: the deadline is %s after it began, want %s", name, got.Sub(noon), tc.want)
+		}
+	}
+	forEver := policy
+	forEver.Timeout = 1 << 62
+	f := in(Ended, deleting, fenced, blind)
+	if step := Next(f, forEver, noon); step.Do != Wait {
+		t.Errorf("a node out of sight: %s, want it waited for", step.Do)
+	}
+	f.Since = noon.Add(-policy.LettingGo)
+	if step := Next(f, forEver, noon); step.Do != DropFinalizer {
+		t.Errorf("after %s: %s, want the finalizer dropped", policy.LettingGo, step.Do)
 	}
 }

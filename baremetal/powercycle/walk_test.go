@@ -16,7 +16,7 @@ const tick = time.Minute
 
 var thorough = flag.Bool("thorough", false, "disturb the world three times and not twice: some twenty million situations, minutes")
 
-var walked = Policy{Retries: 1, Timeout: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Blind: tick, Queue: 2 * tick}
+var walked = Policy{Retries: 1, Timeout: tick, Move: tick, LettingGo: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Blind: tick, Queue: 2 * tick}
 
 // scene is the world, and what the remediation remembers; moments are counted back from now.
 type scene struct {
@@ -246,7 +246,7 @@ func wrong(s scene, step Step) string {
 		return "12: condemns a host for which nothing says that it is at fault"
 	case step.Next == HandingOver && f.State != HandingOver && f.Host == HostGone && (f.Missing.IsZero() || noon.Before(f.Missing.Add(tick))):
 		return "12: condemns a machine whose host is not to be found for a moment"
-	case step.Next == HandingOver && f.State != HandingOver && f.Serviced:
+	case step.Next == HandingOver && f.State != HandingOver && f.Serviced && f.Host != HostGone:
 		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"

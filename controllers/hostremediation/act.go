@@ -150,7 +150,7 @@ func (r *Reconciler) unfence(ctx context.Context, w *world) error {
 // signs is the remediation as it signs a node.
 func (w *world) signs() fence.Owner {
 	by := w.record.by(w.rem)
-	owner := fence.Owner{UID: by.UID, Unsigned: w.record.TakenOver && w.kind.signsNothing()}
+	owner := fence.Owner{UID: by.UID, Unsigned: w.record.TakenOver && w.kind.signsNothing(), Deletes: !w.record.Deleted.IsZero()}
 	for _, uid := range []types.UID{by.Before, w.predecessor} {
 		if uid != "" {
 			owner.Former = append(owner.Former, uid)

@@ -151,13 +151,9 @@ func deadlineOf(m powercycle.Memory, p powercycle.Policy) time.Time {
 	if !m.Paused.IsZero() || m.Person != "" {
 		return time.Time{} // the clocks stand still, or have run out
 	}
-	began := m.Began
-	if m.Acted.After(began) {
-		began = m.Acted
-	}
 	switch m.State {
 	case powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.Rebooting:
-		return began.Add(p.Timeout)
+		return m.Deadline(p)
 	case powercycle.PoweringOn, powercycle.Booting:
 		return m.Since.Add(p.Timeout)
 	case powercycle.Servicing:

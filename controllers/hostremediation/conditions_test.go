@@ -124,7 +124,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.Pending:        {infrav1.PhaseRunning, noon.Add(time.Hour)},
 		powercycle.Preparing:      {infrav1.PhaseRunning, noon.Add(-time.Minute)},
 		powercycle.PoweringOff:    {infrav1.PhaseRunning, noon.Add(-time.Minute)},
-		powercycle.MovingWorkload: {infrav1.PhaseRunning, noon.Add(-time.Minute)},
+		powercycle.MovingWorkload: {infrav1.PhaseRunning, noon.Add(policy.Move)},
 		powercycle.Rebooting:      {infrav1.PhaseRunning, noon.Add(-time.Minute)},
 		powercycle.PoweringOn:     {infrav1.PhaseWaiting, noon.Add(time.Minute)},
 		powercycle.Booting:        {infrav1.PhaseWaiting, noon.Add(time.Minute)},

@@ -33,11 +33,17 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;watch
 
 const (
 	// settle is how long a host that was off when it was asked has to stay off until that is believed. BMO looks at a host's power
 	// once a minute, and a power-on that it has just asked for takes its time.
 	settle = 90 * time.Second
+	// move is the least that an attempt has to move the workload. Kubernetes deletes the pods of a node that is out of service in rounds of 20 s
+	// (kube-controller-manager, podgc), and detaches its volumes after that.
+	move = 2 * time.Minute
+	// lettingGo is the most that a remediation that is over waits for a node that cannot be unfenced.
+	lettingGo = time.Hour
 	// doubt is how long a receipt is looked at before it is believed: BMO writes its conditions after it has given it.
 	doubt = 5 * time.Second
 	// watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the

@@ -131,6 +131,7 @@ func (e *evidence) ofNode(w *world) {
 	e.add(w.blindness != "" && seen.Presence == fence.Unseen, "node %s cannot be seen: %s", name, w.blindness)
 	if w.node != nil {
 		e.add(true, "node %s has Ready=%s", name, readyOf(w.node))
+		e.add(w.unhealthy != "", "%s", w.unhealthy)
 		is, was := w.node.Status.NodeInfo.BootID, w.record.BootID
 		e.add(was != "" && is == was, "node %s has not booted since its host was powered off (boot ID %s)", name, is)
 		e.add(was != "" && is != was, "node %s has booted since its host was powered off (boot ID %s)", name, is)

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +140,8 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	w.node = link.Node(name)
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
-	w.facts.Well = w.booted() && (!calledBad(w.machine) || !r.stillJudged(ctx, w))
+	w.unhealthy = r.unhealthyFor(ctx, w)
+	w.facts.Well = w.booted() && w.unhealthy == "" && (!calledBad(w.machine) || !r.stillJudged(ctx, w))
 	w.facts.Bad = !w.facts.Well && w.node != nil
 }
 
@@ -184,12 +186,7 @@ func (w *world) booted() bool {
 }
 
 func readyOf(node *corev1.Node) corev1.ConditionStatus {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status
-		}
-	}
-	return corev1.ConditionUnknown
+	return cmp.Or(statusOf(node, corev1.NodeReady), corev1.ConditionUnknown)
 }
 
 // blindFor notes why the node cannot be seen.

@@ -7,11 +7,13 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"go.uber.org/mock/gomock"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -209,5 +211,49 @@ func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	}
 	if m := k.machine(t.Context()); !collections.IsUnhealthyAndOwnerRemediated(m) {
 		t.Errorf("its owner does not act: %v", m.Status.Conditions)
+	}
+}
+
+// H-11: a node may be Ready all the time, and be remediated for another condition. To be Ready after the power cycle is no success then.
+func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testing.T) {
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers", UID: "check-uid"}}
+	check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Ready", Status: "False"}, {Type: "KernelDeadlock", Status: "True"}}
+	another := check.DeepCopy()
+	another.UID = "another-uid"
+	for name, row := range map[string]struct {
+		checks     []client.Object
+		conditions map[corev1.NodeConditionType]corev1.ConditionStatus
+		well       bool
+	}{
+		"ready, and nothing else":               {[]client.Object{check}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True"}, true},
+		"ready, and the other condition is met": {[]client.Object{check}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True", "KernelDeadlock": "True"}, false},
+		"ready, and it is met no longer":        {[]client.Object{check}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True", "KernelDeadlock": "False"}, true},
+		"not ready":                             {[]client.Object{check}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "False"}, false},
+		"the check is gone":                     {nil, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True", "KernelDeadlock": "True"}, true},
+		"another check has its name":            {[]client.Object{another}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True", "KernelDeadlock": "True"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "victim", UID: "r", OwnerReferences: ofMachine("victim", "machine-uid"),
+			}}
+			ofNodeHealthCheck(rem)
+			rem.Annotations[mendv1.PowerCycleAnnotation] = `{"state":"Booting","since":"` + noon.Format(time.RFC3339) +
+				`","attempt":1,"uid":"r","machine":"victim","host":"h","node":"victim-node","bootID":"before"}`
+			rem.Spec.Strategy = strategy
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
+			node.Spec.ProviderID, node.Status.NodeInfo.BootID = "metal3://victim", "after"
+			for of, status := range row.conditions {
+				node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: of, Status: status})
+			}
+			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, node, append(row.checks, rem)...)
+			s.reconcile("victim", 3, nil)
+			got := &mendv1.HostRemediation{}
+			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
+				t.Fatal(err)
+			}
+			if state := remembered(got).State; (state == powercycle.Succeeded) != row.well {
+				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
+			}
+		})
 	}
 }

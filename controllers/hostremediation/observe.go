@@ -53,6 +53,8 @@ type world struct {
 	ownerless bool
 	// ahead is whose turn it is, if it is not ours.
 	ahead string
+	// unhealthy is what the NodeHealthCheck that asked finds wrong with the node still; empty if that is nothing.
+	unhealthy string
 	// blindness is why the node cannot be seen.
 	blindness string
 	// recheck is a moment at which to look again although nothing was seen to change.
@@ -317,7 +319,7 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 // policyOf is the one place where seconds in a spec become durations.
 func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
 	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
+		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, LettingGo: lettingGo, Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
 		Servicing: servicing, Blind: blind, Queue: queue,
 	}
 	if s != nil && s.RetryLimit > 0 {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -81,7 +82,7 @@ func (p plainCluster) View(ctx context.Context, _ client.ObjectKey, _ time.Time,
 func sceneOf(t *testing.T, kind Kind, h *bmov1alpha1.BareMetalHost, node *corev1.Node, remediations ...client.Object) *scene {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
 		coordinationv1.AddToScheme(scheme), corev1.AddToScheme(scheme), storagev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}

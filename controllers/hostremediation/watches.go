@@ -240,9 +240,17 @@ func hostChanges() predicate.Predicate {
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		was, is := e.ObjectOld, e.ObjectNew
-		return was.UID != is.UID || was.Status.NodeInfo.BootID != is.Status.NodeInfo.BootID || readyOf(was) != readyOf(is) ||
+		return was.UID != is.UID || was.Status.NodeInfo.BootID != is.Status.NodeInfo.BootID || !maps.Equal(statuses(was), statuses(is)) ||
 			!maps.Equal(taints(was), taints(is))
 	}}
+}
+
+func statuses(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
+	all := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
+	for i := range n.Status.Conditions {
+		all[n.Status.Conditions[i].Type] = n.Status.Conditions[i].Status
+	}
+	return all
 }
 
 func taints(n *corev1.Node) map[string]string {
