@@ -9,11 +9,44 @@ import (
 // HostRemediationFinalizer keeps a HostRemediation until its host is no longer held off and its node is free again.
 const HostRemediationFinalizer = "kubemend.io/hostremediation"
 
-// HostRemediationSpec is what a HostRemediation asks for: the same as a Metal3Remediation.
+// The limits of a HostRemediationStrategy. The least timeout is that of a Metal3Remediation.
+const (
+	// MaxRetryLimit is so many attempts that nobody waits for the last one.
+	MaxRetryLimit = 100
+	// MaxTimeoutSeconds is a day.
+	MaxTimeoutSeconds = 86400
+)
+
+// HostRemediationStrategy says what is done, how often and for how long. It is that of a Metal3Remediation, with limits, and with a retryLimit that
+// may be 0.
+type HostRemediationStrategy struct {
+	// type is what is done to the host. Reboot is the only supported value.
+	// +optional
+	Type infrav1.RemediationType `json:"type,omitempty"`
+
+	// retryLimit is how many further attempts follow a first one that did not help. After the last one the host is marked unhealthy and the
+	// machine is handed to its owner: with 0, after the first.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	RetryLimit *int32 `json:"retryLimit,omitempty"`
+
+	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, from 100 to 86400, a day. A host that
+	// was off when it was asked has 185 seconds at least, and a workload that moves 120. The same again is given until it is on, and until the
+	// machine is well.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// HostRemediationSpec is what a HostRemediation asks for.
 type HostRemediationSpec struct {
 	// strategy is what to do to the host of the machine that owns this object. Without it nothing is done.
 	// +optional
-	Strategy *infrav1.RemediationStrategy `json:"strategy,omitempty"`
+	Strategy *HostRemediationStrategy `json:"strategy,omitempty"`
 }
 
 // HostRemediationStatus says all about a power cycle: how far it is, on which host, since when and until when. It is told

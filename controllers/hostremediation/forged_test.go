@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -17,14 +18,18 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-var strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600}
+// strategy and ownStrategy are the defaults.
+var (
+	strategy    = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600}
+	ownStrategy = &mendv1.HostRemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600}
+)
 
 // remembering is a HostRemediation with that memory.
 func remembering(name string, uid types.UID, owners []metav1.OwnerReference, memory string) *mendv1.HostRemediation {
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: uid, OwnerReferences: owners, CreationTimestamp: metav1.NewTime(noon.Add(-time.Minute)),
 	}}
-	rem.Spec.Strategy = strategy
+	rem.Spec.Strategy = ownStrategy
 	if memory != "" {
 		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: memory}
 	}

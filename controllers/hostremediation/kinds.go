@@ -1,6 +1,8 @@
 package hostremediation
 
 import (
+	"time"
+
 	"context"
 	"fmt"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,11 +25,29 @@ type Object interface {
 	client.Object
 	conditions.Setter
 	// Strategy is what is asked for; nil if nothing is.
-	Strategy() *infrav1.RemediationStrategy
+	Strategy() *Strategy
 	// Say writes into the status what the kind can say.
 	Say(Report)
 	// Unwrapped is the object that the API server knows.
 	Unwrapped() client.Object
+}
+
+// Strategy is what a remediation of either kind asks for. What is not said has its default.
+type Strategy struct {
+	Reboots bool
+	Retries int
+	Timeout time.Duration
+}
+
+// strategyOf reads a strategy. Beyond the limits, which the API server of a CRD of somebody else's does not know, is at the limit.
+func strategyOf(what infrav1.RemediationType, retries, seconds int32) *Strategy {
+	if seconds == 0 {
+		seconds = infrav1.DefaultTimeoutSeconds
+	}
+	return &Strategy{
+		Reboots: what == infrav1.RebootRemediationStrategy, Retries: int(min(retries, mendv1.MaxRetryLimit)),
+		Timeout: time.Duration(min(seconds, mendv1.MaxTimeoutSeconds)) * time.Second,
+	}
 }
 
 // Report is what there is to say about a remediation.
@@ -135,8 +156,16 @@ var Own = Kind{
 
 type metal3 struct{ *infrav1.Metal3Remediation }
 
-func (m metal3) Unwrapped() client.Object               { return m.Metal3Remediation }
-func (m metal3) Strategy() *infrav1.RemediationStrategy { return m.Spec.Strategy }
+func (m metal3) Unwrapped() client.Object { return m.Metal3Remediation }
+
+// Strategy takes a retryLimit of less than 1 for one that is not said. (CAPM3.)
+func (m metal3) Strategy() *Strategy {
+	s := m.Spec.Strategy
+	if s == nil {
+		return nil
+	}
+	return strategyOf(s.Type, max(s.RetryLimit, infrav1.DefaultRetryLimit), s.TimeoutSeconds)
+}
 
 func (m metal3) Say(r Report) {
 	m.Status.Phase, m.Status.LastRemediated, m.Status.Message = r.Phase, r.Started, r.Message
@@ -145,8 +174,15 @@ func (m metal3) Say(r Report) {
 
 type own struct{ *mendv1.HostRemediation }
 
-func (o own) Unwrapped() client.Object               { return o.HostRemediation }
-func (o own) Strategy() *infrav1.RemediationStrategy { return o.Spec.Strategy }
+func (o own) Unwrapped() client.Object { return o.HostRemediation }
+
+func (o own) Strategy() *Strategy {
+	s := o.Spec.Strategy
+	if s == nil {
+		return nil
+	}
+	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), s.TimeoutSeconds)
+}
 
 func (o own) Say(r Report) {
 	s := &o.Status

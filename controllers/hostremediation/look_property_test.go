@@ -184,7 +184,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		if reason := stands(rem)[2]; rem.Status.Message != is.Text || reason != is.Reason {
 			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Text, reason, rem.Status.Message, told(is))
 		}
-		if rec := remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(deadlineOf(rec.Memory, policyOf(rem.Spec.Strategy)))) {
+		if rec := remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(deadlineOf(rec.Memory, policyOf(own{rem}.Strategy())))) {
 			rt.Fatalf("the look sees it in %s until %s, and the pass in %+v", is.State, is.Deadline, rec.Memory)
 		}
 	})

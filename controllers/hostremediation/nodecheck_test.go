@@ -239,7 +239,7 @@ func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testin
 			ofNodeHealthCheck(rem)
 			rem.Annotations[mendv1.PowerCycleAnnotation] = `{"state":"Booting","since":"` + noon.Format(time.RFC3339) +
 				`","attempt":1,"uid":"r","machine":"victim","host":"h","node":"victim-node","bootID":"before"}`
-			rem.Spec.Strategy = strategy
+			rem.Spec.Strategy = ownStrategy
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 			node.Spec.ProviderID, node.Status.NodeInfo.BootID = "metal3://victim", "after"
 			for of, status := range row.conditions {

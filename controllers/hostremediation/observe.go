@@ -158,7 +158,7 @@ func (w *world) moved() bool {
 // asked reports whether the remediation asks for anything that we know.
 func asked(rem Object) bool {
 	s := rem.Strategy()
-	return s != nil && s.Type == infrav1.RebootRemediationStrategy
+	return s != nil && s.Reboots
 }
 
 // observeMachine reads the machine that owns the remediation, and its cluster. Of a machine that is gone the cluster is remembered: its
@@ -316,17 +316,14 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 	return f
 }
 
-// policyOf is the one place where seconds in a spec become durations.
-func policyOf(s *infrav1.RemediationStrategy) powercycle.Policy {
+// policyOf is what is tried for a remediation that asks for s, and how long it waits for what.
+func policyOf(s *Strategy) powercycle.Policy {
 	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, LettingGo: lettingGo, Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
-		Servicing: servicing, Blind: blind, Queue: queue,
+		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, LettingGo: lettingGo,
+		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Blind: blind, Queue: queue,
 	}
-	if s != nil && s.RetryLimit > 0 {
-		p.Retries = int(s.RetryLimit)
-	}
-	if s != nil && s.TimeoutSeconds > 0 {
-		p.Timeout = time.Duration(s.TimeoutSeconds) * time.Second
+	if s != nil {
+		p.Retries, p.Timeout = s.Retries, s.Timeout
 	}
 	return p
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -73,5 +75,34 @@ func TestRemediationsAreFoundByTheirMachineAndByTheirHost(t *testing.T) {
 	var none client.Reader = fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()
 	if _, err := Of(t.Context(), none, kinds, m); err == nil {
 		t.Error("what cannot be listed is no error")
+	}
+}
+
+// H-11: 0 retries can be asked for where the wire has room for that, and no number makes anybody wait for ever.
+func TestWhatAStrategyAsksFor(t *testing.T) {
+	metal3Of := func(retries, seconds int32) Object {
+		return metal3{&infrav1.Metal3Remediation{Spec: infrav1.Metal3RemediationSpec{
+			Strategy: &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: retries, TimeoutSeconds: seconds},
+		}}}
+	}
+	ownOf := func(s *mendv1.HostRemediationStrategy) Object {
+		return own{&mendv1.HostRemediation{Spec: mendv1.HostRemediationSpec{Strategy: s}}}
+	}
+	for name, row := range map[string]struct {
+		of       Object
+		attempts int
+		timeout  time.Duration
+	}{
+		"a HostRemediation that says nothing":             {ownOf(&mendv1.HostRemediationStrategy{}), 2, 10 * time.Minute},
+		"no retry":                                        {ownOf(&mendv1.HostRemediationStrategy{RetryLimit: ptr.To[int32](0)}), 1, 10 * time.Minute},
+		"a strategy that is not there":                    {ownOf(nil), 2, 10 * time.Minute},
+		"beyond the limits, stored before there were any": {ownOf(&mendv1.HostRemediationStrategy{RetryLimit: ptr.To[int32](1 << 30), TimeoutSeconds: 1 << 30}), 101, 24 * time.Hour},
+		"a Metal3Remediation that says nothing":           {metal3Of(0, 0), 2, 10 * time.Minute},
+		"as it likes":                                     {metal3Of(3, 300), 4, 5 * time.Minute},
+		"for 68 years":                                    {metal3Of(1<<31-1, 1<<31-1), 101, 24 * time.Hour},
+	} {
+		if p := policyOf(row.of.Strategy()); p.Attempts() != row.attempts || p.Timeout != row.timeout {
+			t.Errorf("%s: %d attempts of %s, want %d of %s", name, p.Attempts(), p.Timeout, row.attempts, row.timeout)
+		}
 	}
 }

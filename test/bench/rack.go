@@ -110,9 +110,9 @@ func (r *rack) strike() error {
 func (r *rack) fillRackCluster(ctx context.Context) error {
 	cluster, status := clusterOf(r.world.cluster(0))
 	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
-	template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{
+	template.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
 		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
-	}
+	})
 	check := checkOf(cluster)
 	builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name)(check)
 	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), r.workload), template, check} {

@@ -94,9 +94,9 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "capi-quickstart-reboot"},
 	}
-	want.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{
+	want.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
 		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
-	}
+	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

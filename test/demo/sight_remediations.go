@@ -75,7 +75,7 @@ func attemptChanged(was, is *mendv1.HostRemediation, written func(time.Time) str
 	if was.Status.Attempt == is.Status.Attempt || is.Status.Deadline == nil {
 		return nil
 	}
-	text := fmt.Sprintf("begins attempt 1 of %d", is.Spec.Strategy.RetryLimit+1)
+	text := fmt.Sprintf("begins attempt 1 of %d", *is.Spec.Strategy.RetryLimit+1)
 	if is.Status.Attempt > 1 {
 		text = is.Status.Message // with the reason
 	}

@@ -5,9 +5,11 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -46,28 +48,25 @@ var (
 
 // Default implements admission.Defaulter. It never fails.
 func (Metal3Template) Default(_ context.Context, t *infrav1.Metal3RemediationTemplate) error {
-	complete(t.Spec.Template.Spec.Strategy)
+	if s := t.Spec.Template.Spec.Strategy; s != nil {
+		complete(&s.Type, &s.TimeoutSeconds)
+		s.RetryLimit = max(s.RetryLimit, infrav1.DefaultRetryLimit)
+	}
 	return nil
 }
 
 // Default implements admission.Defaulter. It never fails.
 func (HostTemplate) Default(_ context.Context, t *mendv1.HostRemediationTemplate) error {
-	complete(t.Spec.Template.Spec.Strategy)
+	if s := t.Spec.Template.Spec.Strategy; s != nil {
+		complete(&s.Type, &s.TimeoutSeconds)
+		if s.RetryLimit == nil {
+			s.RetryLimit = ptr.To[int32](infrav1.DefaultRetryLimit)
+		}
+	}
 	return nil
 }
 
 // complete fills in what a strategy does not say, as CAPM3 does. A template need not have a strategy.
-func complete(s *infrav1.RemediationStrategy) {
-	if s == nil {
-		return
-	}
-	if s.Type == "" {
-		s.Type = infrav1.RebootRemediationStrategy
-	}
-	if s.TimeoutSeconds == 0 {
-		s.TimeoutSeconds = infrav1.DefaultTimeoutSeconds
-	}
-	if s.RetryLimit < 1 {
-		s.RetryLimit = infrav1.DefaultRetryLimit
-	}
+func complete(what *infrav1.RemediationType, seconds *int32) {
+	*what, *seconds = cmp.Or(*what, infrav1.RebootRemediationStrategy), cmp.Or(*seconds, infrav1.DefaultTimeoutSeconds)
 }

@@ -9,7 +9,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-func TestDefaultsOfTemplates(t *testing.T) {
+func TestDefaultsOfMetal3RemediationTemplates(t *testing.T) {
 	for name, row := range map[string]struct{ given, want *infrav1.RemediationStrategy }{
 		"no strategy stays none":                   {nil, nil},
 		"an empty one is complete":                 {&infrav1.RemediationStrategy{}, strategy("Reboot", 1, 600)},
@@ -31,13 +31,31 @@ func TestDefaultsOfTemplates(t *testing.T) {
 			if diff := cmp.Diff(row.want, metal3.Spec.Template.Spec.Strategy); diff != "" {
 				t.Errorf("Metal3RemediationTemplate (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// Here 0 retries are said, and are not none.
+func TestDefaultsOfHostRemediationTemplates(t *testing.T) {
+	for name, row := range map[string]struct {
+		given, want *mendv1.HostRemediationStrategy
+	}{
+		"no strategy stays none":                {nil, nil},
+		"an empty one is complete":              {&mendv1.HostRemediationStrategy{}, hostStrategy("Reboot", 1, 600)},
+		"what is said stays":                    {hostStrategy("Reboot", 3, 300), hostStrategy("Reboot", 3, 300)},
+		"H-11: 0 retries are none":              {hostStrategy("Reboot", 0, 300), hostStrategy("Reboot", 0, 300)},
+		"less than none is left to the schema":  {hostStrategy("Reboot", -7, 300), hostStrategy("Reboot", -7, 300)},
+		"no timeout is ten minutes":             {hostStrategy("Reboot", 3, 0), hostStrategy("Reboot", 3, 600)},
+		"no type is Reboot, no retry limit one": {&mendv1.HostRemediationStrategy{TimeoutSeconds: 300}, hostStrategy("Reboot", 1, 300)},
+	} {
+		t.Run(name, func(t *testing.T) {
 			var host mendv1.HostRemediationTemplate
 			host.Spec.Template.Spec.Strategy = row.given.DeepCopy()
 			if err := (HostTemplate{}).Default(t.Context(), &host); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(row.want, host.Spec.Template.Spec.Strategy); diff != "" {
-				t.Errorf("HostRemediationTemplate (-want +got):\n%s", diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -45,4 +63,8 @@ func TestDefaultsOfTemplates(t *testing.T) {
 
 func strategy(what infrav1.RemediationType, retries, seconds int32) *infrav1.RemediationStrategy {
 	return &infrav1.RemediationStrategy{Type: what, RetryLimit: retries, TimeoutSeconds: seconds}
+}
+
+func hostStrategy(what infrav1.RemediationType, retries, seconds int32) *mendv1.HostRemediationStrategy {
+	return &mendv1.HostRemediationStrategy{Type: what, RetryLimit: &retries, TimeoutSeconds: seconds}
 }

@@ -9,6 +9,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 // kind is one of the two kinds of remediations.
@@ -33,11 +34,11 @@ var kinds = []kind{
 	{
 		Kind: hostremediation.Own,
 		make: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
-			return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: &s}}
+			return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: builders.HostStrategy(s)}}
 		},
 		template: func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
 			t := &mendv1.HostRemediationTemplate{ObjectMeta: m}
-			t.Spec.Template.Spec.Strategy = &s
+			t.Spec.Template.Spec.Strategy = builders.HostStrategy(s)
 			return t
 		},
 	},

@@ -36,13 +36,15 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		},
 		"host": func(m *member) client.Object { return builders.BareMetalHost(m.scene.namespace, m.name) },
 	}) {
-		at("MovingWorkload", kinds[1], "N3: whose "+what+" vanishes ends and lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
+		at("MovingWorkload", kinds[1], "N3: whose "+what+" vanishes for good ends and lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
 			m.host.Mute(-1) // a machine that became well meanwhile would be handed over to nobody
 			vanishes(ctx, of(m))
 
-			ended := "HandedOver"
-			if what == "machine" { // there is nobody who could be asked to replace it
-				ended = "Ended"
+			ended := "Ended" // there is nobody who could be asked to replace it
+			if what != "machine" {
+				ended = "HandedOver"
+				Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("cannot be found; waiting for it to come back"))
+				m.scene.clock.Step(timeout) // it may be registered anew until then
 			}
 			m.ends(ctx, ended)
 			Eventually(m.traces).WithArguments(ctx).Should(BeEmpty())
@@ -57,26 +59,27 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "N4: power-cycles, tries again and hands over while the workload cluster cannot be asked at all", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N4: power-cycles while the workload cluster cannot be asked at all, and does not hand over a machine that nobody can see", func(ctx context.Context, s *scene) {
 		s.refuse(down)
 		s.wanted.down = true
 		s.start()
 		m := s.worker(ctx, "w")
 		m.fails(ctx)
 		m.remediate(ctx)
-		for attempt := range 2 {
-			m.comesToAttempt(ctx, "MovingWorkload", attempt+1)
-			Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
-			s.clock.Step(timeout)
-			m.inVain(ctx, attempt+1)
-		}
-		m.comesToAttempt(ctx, "HandedOver", 2)
-		s.clock.Step(timeout) // the node may have been fenced, as far as is known, and is waited for
+		m.comesTo(ctx, "MovingWorkload")
+		Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
+		s.clock.Step(timeout)
+		m.inVain(ctx, 1)
+		Eventually(m.reports(ctx, infrav1.NodeHealthyCondition)).Should(Equal("False/ClusterUnreachable"))
+		s.clock.Step(timeout)
+		m.settles(ctx)
+		Expect(m.at(ctx)).To(Equal(memory{"Booting", 1}), "it waits for a person")
 
-		m.ends(ctx, "HandedOver")
-		Expect(m.power()).To(Equal(cycled(2)))
-		m.isHandedOver(ctx)
+		s.refuse(func(gateway.Call) int { return 0 })
+		m.ends(ctx, "Succeeded")
+		Expect(m.power()).To(Equal(cycled(1)))
 		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
+		Expect(m.bmh(ctx).Annotations).To(BeEmpty(), "the host is not bad")
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
@@ -208,21 +211,25 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 			Expect(m.traces(ctx)).To(BeEmpty())
 		})
 
-		oneKind(kinds[1], "N9: of a host that stays "+what+" tries again, and hands over without having touched its power", func(ctx context.Context, s *scene) {
+		oneKind(kinds[1], "N9: of a host that stays "+what+" waits for a person without having touched its power, and goes on when it is not so any more", func(ctx context.Context, s *scene) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
 			m.fails(ctx)
 			m.remediate(ctx)
 			m.comesToAttempt(ctx, "Preparing", 1)
-			s.clock.Step(timeout)
-			m.comesToAttempt(ctx, "Preparing", 2)
-			s.clock.Step(timeout)
-
-			m.ends(ctx, "HandedOver")
-			m.isHandedOver(ctx)
+			for range 3 {
+				s.clock.Step(timeout)
+				m.settles(ctx)
+			}
+			Expect(m.at(ctx)).To(Equal(memory{"Preparing", 1}), "that is not the host's fault")
+			Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("has not been managed for too long"))
 			Expect(m.power()).To(BeEmpty())
 			Expect(history.when(s.namespace, 0, onHost(held))).To(BeZero())
+			unmanaged.end(ctx, m)
+
+			m.ends(ctx, "Succeeded")
+			Expect(m.power()).To(Equal(cycled(1)))
 			Expect(m.traces(ctx)).To(BeEmpty())
 		})
 	}

@@ -109,7 +109,7 @@ var (
 		apiVersion: mendv1.GroupVersion.String(), name: "HostRemediation",
 		template: func(namespace, name string, s infrav1.RemediationStrategy) client.Object {
 			t := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			t.Spec.Template.Spec.Strategy = &s
+			t.Spec.Template.Spec.Strategy = builders.HostStrategy(s)
 			return t
 		},
 		empty: func() client.Object { return &mendv1.HostRemediation{} },
@@ -155,7 +155,7 @@ func (w *world) byHand(ctx context.Context, name string, edits ...func(*infrav1.
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID,
 		}},
 	}}
-	rem.Spec.Strategy = &strategy
+	rem.Spec.Strategy = builders.HostStrategy(strategy)
 	Expect(here.Create(ctx, rem)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed())

@@ -109,7 +109,7 @@ func steps(ctx context.Context, name string) <-chan entered {
 func (w *world) cycled(ctx context.Context) {
 	GinkgoHelper()
 	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "cycle"}}
-	template.Spec.Template.Spec.Strategy = &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
+	template.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100})
 	Expect(builders.Apply(ctx, here, template)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, template)).To(Succeed()) })
 	w.checked(ctx, "hosts", builders.Claimed, builders.Patience(2*time.Second),

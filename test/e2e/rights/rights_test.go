@@ -113,7 +113,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
 		}}}
-		request.Spec.Strategy = &strategy
+		request.Spec.Strategy = builders.HostStrategy(strategy)
 		Expect(here.Create(ctx, request)).To(Succeed())
 		Eventually(func() ([]metav1.Condition, error) {
 			err := here.Get(ctx, client.ObjectKeyFromObject(request), request)

@@ -58,7 +58,7 @@ func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineH
 // ours and theirs are the two kinds of remediations that kubemend carries out.
 func ours() client.Object {
 	t := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: template}}
-	t.Spec.Template.Spec.Strategy = &strategy
+	t.Spec.Template.Spec.Strategy = builders.HostStrategy(strategy)
 	return t
 }
 

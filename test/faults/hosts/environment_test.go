@@ -429,5 +429,6 @@ func strategyOf(rem client.Object) *infrav1.RemediationStrategy {
 	if o, is := rem.(*infrav1.Metal3Remediation); is {
 		return o.Spec.Strategy
 	}
-	return rem.(*mendv1.HostRemediation).Spec.Strategy
+	s := rem.(*mendv1.HostRemediation).Spec.Strategy
+	return &infrav1.RemediationStrategy{Type: s.Type, RetryLimit: *s.RetryLimit, TimeoutSeconds: s.TimeoutSeconds}
 }

@@ -10,6 +10,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 // kind is one of the two kinds of remediations.
@@ -23,7 +24,7 @@ var kinds = []kind{
 		return &infrav1.Metal3Remediation{ObjectMeta: m, Spec: infrav1.Metal3RemediationSpec{Strategy: &s}}
 	}},
 	{hostremediation.Own, func(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.Object {
-		return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: &s}}
+		return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: builders.HostStrategy(s)}}
 	}},
 }
 
