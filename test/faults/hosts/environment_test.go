@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -63,7 +64,7 @@ const timeout = 10 * time.Minute
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	if err := errors.Join(coordinationv1.AddToScheme(s), corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s), bmov1alpha1.AddToScheme(s),
-		infrav1.AddToScheme(s), mendv1.AddToScheme(s)); err != nil {
+		infrav1.AddToScheme(s), nhcv1.AddToScheme(s), mendv1.AddToScheme(s)); err != nil {
 		panic(err)
 	}
 	s.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})

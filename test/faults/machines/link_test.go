@@ -136,6 +136,11 @@ func (i *nodeInformer) show(nodes map[string]*corev1.Node) {
 	_ = i.indexer.Replace(all, "") // it keeps objects of any kind
 }
 
+// AddEventHandler implements toolscache.SharedIndexInformer. What a handler of nodes does, no story here is about.
+func (i *nodeInformer) AddEventHandler(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return nil, nil
+}
+
 // GetIndexer implements toolscache.SharedIndexInformer.
 func (i *nodeInformer) GetIndexer() toolscache.Indexer { return i.indexer }
 
