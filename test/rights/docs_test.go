@@ -38,7 +38,7 @@ var purposes = map[string]map[string]string{
 		"cluster.x-k8s.io/machinehealthchecks/status":                       "to say what was found and done",
 		"config.openshift.io/clusterversions":                               "NodeHealthChecks on OpenShift: nothing is begun during an upgrade",
 		"config.openshift.io/infrastructures":                               "NodeHealthChecks on OpenShift, at admission: the topology of the control plane",
-		"coordination.k8s.io/leases":                                        "NodeHealthChecks: leases on nodes, by which they and node maintenance keep out of each other's way; taken, renewed and given back",
+		"coordination.k8s.io/leases":                                        "NodeHealthChecks: leases on nodes, by which they and node maintenance keep out of each other's way; taken, renewed and given back. Listed in `capm3-system` too, for whether CAPM3's controller runs",
 		"infrastructure.cluster.x-k8s.io/metal3machines":                    "to find the host of a machine",
 		"infrastructure.cluster.x-k8s.io/metal3remediations":                "to make requests, to adopt and delete those of a check, and to carry them out",
 		"infrastructure.cluster.x-k8s.io/metal3remediations/status":         "to say how far one has come",

@@ -272,7 +272,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		gone(ctx, request)
 		metal.AllWell(ctx)
 		manager.Kill()
-		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(spec.LookedFor[0] + " in " + namespace))
+		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(
+			spec.LookedFor[0]+" in "+namespace, "list coordination.k8s.io/leases controller-leader-election-capm3 in capm3-system"))
 	}, SpecTimeout(specPatience))
 })
 
