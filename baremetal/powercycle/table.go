@@ -96,7 +96,7 @@ const (
 	waitingForTurn  = "Waiting for its turn"
 	managerRunsHere = "kubemend itself runs on this host, and would be switched off with it"
 	// To wait for others says nothing of this host, so nobody is asked to replace its machine.
-	turnTimedOut = "It has waited for its turn for too long, and goes on waiting; a person has to see why"
+	turnTimedOut = "It has waited for its turn for too long, and goes on waiting"
 )
 
 // table is the whole machine. Within a state the first row that holds wins.

@@ -22,7 +22,7 @@ import (
 // about ten more where few share a reconcile of their check.
 const (
 	crowd, failing        = 20, 4
-	callsHere, callsThere = 60, 12
+	callsHere, callsThere = 60, 16
 )
 
 // TestExactlyTheMachinesThatFailAreRemediated runs, with few hosts, what `make bench ARGS="-only power-cycles"` measures with a thousand.

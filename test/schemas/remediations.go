@@ -59,9 +59,6 @@ var refusedNow = []refused{
 	{"an empty strategy", `{"strategy":{}}`, notReboot},
 	{"another type", `{"strategy":{"type":"Pray"}}`, both(`Unsupported value: "Pray": supported values: "Reboot"`)},
 	{"an empty type", `{"strategy":{"type":""}}`, both(`Unsupported value: "": supported values: "Reboot"`)},
-	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
-	{"no retry, by the minimum as well as by the rule", `{"strategy":{"type":"Reboot","retryLimit":0}}`, both("should be greater than or equal to 1")},
-	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
 	{"more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000}}`, both("must be of type integer with format int32")},
 	{"a timeout that is too short", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`, tooShort},
 	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
@@ -71,6 +68,24 @@ var refusedNow = []refused{
 	},
 	{"a timeout of zero", `{"strategy":{"type":"Reboot","timeoutSeconds":0}}`, both("should be greater than or equal to 100")},
 }
+
+// What a Metal3Remediation of v1beta2 and a HostRemediation do not have in common: H-11, the latter may ask for no retry, and has upper limits.
+var (
+	refusedOfMetal3 = []refused{
+		{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
+		{"no retry, by the minimum as well as by the rule", `{"strategy":{"type":"Reboot","retryLimit":0}}`, both("should be greater than or equal to 1")},
+		{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
+	}
+	acceptedOfHosts = []accepted{
+		{"no retry", `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`, ``},
+		{"the maximum of every number", `{"strategy":{"retryLimit":100,"timeoutSeconds":86400,"type":"Reboot"}}`, ``},
+	}
+	refusedOfHosts = []refused{
+		{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, both("minimum retry limit is 0")},
+		{"too many retries", `{"strategy":{"type":"Reboot","retryLimit":101}}`, both("should be less than or equal to 100")},
+		{"a timeout of more than a day", `{"strategy":{"type":"Reboot","timeoutSeconds":86401}}`, both("should be less than or equal to 86400")},
+	}
+)
 
 // What is accepted in v1beta1 comes back as it is stored, in v1beta2.
 var acceptedV1Beta1 = []accepted{
@@ -116,6 +131,7 @@ func Remediations() []Row {
 	for _, k := range Current {
 		rows = slices.Concat(rows, rowsOf(k, acceptedNow, refusedNow), pathsOf(k))
 	}
+	rows = slices.Concat(rows, rowsOf(Metal3V1Beta2, nil, refusedOfMetal3), rowsOf(Host, acceptedOfHosts, refusedOfHosts))
 	for _, k := range append([]Kind{Metal3V1Beta1}, Current...) {
 		rows = append(rows, emptyTemplates(k)...)
 	}
@@ -153,8 +169,8 @@ func pathsOf(k Kind) []Row {
 		Refused: `spec.strategy.timeoutSeconds: Invalid value: min duration is 100 seconds`,
 	}, {
 		Name:    k.Template().String() + ": the message names the field that is wrong",
-		Object:  k.Template().Object("a", `{"strategy":{"type":"Reboot","retryLimit":0}}`),
-		Refused: `spec.template.spec.strategy.retryLimit: Invalid value: minimum retry limit is 1`,
+		Object:  k.Template().Object("a", `{"strategy":{"type":"Reboot","retryLimit":-1}}`),
+		Refused: `spec.template.spec.strategy.retryLimit: Invalid value: minimum retry limit is`,
 	}}
 }
 
@@ -177,7 +193,9 @@ func CompletedTemplates() []Row {
 	}{
 		{Metal3V1Beta2, "empty values", `{"strategy":{"type":"","retryLimit":0,"timeoutSeconds":0}}`, Complete},
 		{Metal3V1Beta1, "empty values", `{"strategy":{"type":"","retryLimit":0,"timeout":"0s"}}`, CompleteV1Beta1},
-		{Host, "empty values, and less than no retry", `{"strategy":{"type":"","retryLimit":-3,"timeoutSeconds":0}}`, Complete},
+		{Metal3V1Beta2, "less than no retry", `{"strategy":{"type":"","retryLimit":-3,"timeoutSeconds":0}}`, Complete},
+		{Host, "empty values", `{"strategy":{"type":"","timeoutSeconds":0}}`, Complete},
+		{Host, "H-11: no retry, which stays,", `{"strategy":{"retryLimit":0}}`, `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`},
 		{Metal3V1Beta2, "an empty strategy", `{"strategy":{}}`, Complete},
 		{Metal3V1Beta1, "an empty strategy", `{"strategy":{}}`, CompleteV1Beta1},
 		{Host, "an empty strategy", `{"strategy":{}}`, Complete},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -33,9 +34,10 @@ var inWorkloads = []installed{
 	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
 	{corev1.SchemeGroupVersion.WithKind("Pod"), "pods", true},
 	{storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), "volumeattachments", false},
+	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true},
 }
 
-// Workload is a workload cluster, as a world of its own. It has nodes; pods and volumes are not read.
+// Workload is a workload cluster, as a world of its own. It has nodes; pods, volumes and leases are not read.
 func (w *World) Workload(cluster client.ObjectKey) *World { return w.workload(cluster).world }
 
 func (w *World) workload(cluster client.ObjectKey) *workloadCluster {

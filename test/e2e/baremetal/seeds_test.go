@@ -2,6 +2,7 @@ package baremetal
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,16 +100,7 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 		applied(ctx, "seed-003-control-plane.yaml")
 		names := seeded.ControlPlaneNames(ctx)[:2]
 		for _, name := range names {
-			host := seeded.Host(name)
-			host.Die(true) // so that nobody can switch it on
-			DeferCleanup(func() { host.Die(false) })
-			host.Unplug()
-			host.Take(simulator.Times{}) // whoever turns a knob has the host looked at
-			Eventually(func(g Gomega) {
-				bmh := &bmov1alpha1.BareMetalHost{}
-				g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
-				g.Expect(bmh.Status.PoweredOn).To(BeFalse())
-			}).Should(Succeed())
+			seeded.losesItsPower(ctx, seeded.Host(name))
 		}
 		for _, name := range names {
 			seeded.silence(ctx, name)
@@ -126,6 +118,29 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(specPatience))
 })
+
+// losesItsPower switches a host off, and lets nobody switch it on until the spec ends. Were it only unplugged, Ironic would go on to say that it is
+// on: it forces what it knows on hosts that differ from that.
+func (w *world) losesItsPower(ctx context.Context, host *simulator.Host) {
+	GinkgoHelper()
+	const by = bmov1alpha1.RebootAnnotationPrefix + "/outage"
+	seen := func(g Gomega) *bmov1alpha1.BareMetalHost {
+		bmh := &bmov1alpha1.BareMetalHost{}
+		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+		return bmh
+	}
+	change := func(annotations map[string]any) {
+		GinkgoHelper()
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(here.Patch(ctx, seen(Default), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	}
+	change(map[string]any{by: `{"mode":"hard"}`})
+	Eventually(func(g Gomega) { g.Expect(seen(g).Status.PoweredOn).To(BeFalse()) }).Should(Succeed())
+	host.Die(true)
+	DeferCleanup(func() { host.Die(false) })
+	change(map[string]any{by: nil})
+}
 
 // waitedForAnother reports whether one of the messages of a machine's remediation says that it waits, and names another machine.
 func waitedForAnother(messages []string, name string, all []string) bool {

@@ -72,6 +72,11 @@ type Waits struct {
 	// Change is how long Ironic waits for a host to do as it was told; Soft, if the operating system was asked.
 	// (ironic-image power_state_change_timeout; ironic softPowerOffTimeout)
 	Change, Soft time.Duration
+	// Errors is how often the wait after an error, Error at first, is doubled, but for one. (result maxBackOffCount)
+	Errors int
+	// Reset is the least that a reset takes. As long as it does Ironic has the node locked, and refuses another one: BMO, whose cache may not
+	// show yet that it has taken the ask away, would order it twice else. (ironic changePower, 409)
+	Reset time.Duration
 }
 
 // Real are the waits of BMO and of Ironic as Metal3 configures it.
@@ -79,7 +84,7 @@ func Real() Waits {
 	return Waits{
 		Poll: time.Minute, Error: 2 * time.Minute, Short: 3 * time.Second, Long: 10 * time.Second, NotReady: 30 * time.Second,
 		Credentials: 10 * time.Second, Detached: 10 * time.Minute, Serviced: time.Minute, Sync: time.Minute, Recovery: 5 * time.Minute,
-		Change: 2 * time.Minute, Soft: 3 * time.Minute,
+		Change: 2 * time.Minute, Soft: 3 * time.Minute, Reset: 5 * time.Second, Errors: 9,
 	}
 }
 
@@ -88,9 +93,6 @@ const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 1000 * time.Second
 )
-
-// errorsCounted bounds how long the wait after an error grows. (result maxBackOffCount)
-const errorsCounted = 9
 
 // Credentials are what is wrong with what BMO knows of the BMC.
 type Credentials string

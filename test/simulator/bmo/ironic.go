@@ -179,7 +179,8 @@ func (h *Host) force(to Power, now time.Time) {
 func (h *Host) order(to Power, hard bool, now time.Time) {
 	h.orders++
 	n := &h.node
-	n.target, n.failure, n.asked, n.until, n.ignored = to, "", now, now.Add(h.Waits.Change), false
+	// It waits for longer than any healthy host takes; where hosts are slow, so is its patience.
+	n.target, n.failure, n.asked, n.until, n.ignored = to, "", now, now.Add(max(h.Waits.Change, 2*h.takes(to))), false
 	switch {
 	case h.Faults.Unreachable:
 		h.fail("Failed to get the power state: the BMC does not answer")
@@ -197,8 +198,19 @@ func (h *Host) order(to Power, hard bool, now time.Time) {
 }
 
 func (h *Host) begin(to Power, hard bool, now time.Time) {
-	takes := map[Power]time.Duration{On: h.Times.PowerOn, Off: h.Times.PowerOff, Reset: h.Times.PowerOff + h.Times.PowerOn}
-	h.hardware.order, h.hardware.hard, h.hardware.ends = to, hard, now.Add(takes[to])
+	h.hardware.order, h.hardware.hard, h.hardware.ends = to, hard, now.Add(h.takes(to))
+}
+
+// takes is how long the host takes to do as it is told.
+func (h *Host) takes(to Power) time.Duration {
+	switch to {
+	case On:
+		return h.Times.PowerOn
+	case Off:
+		return h.Times.PowerOff
+	default:
+		return max(h.Times.PowerOff+h.Times.PowerOn, h.Waits.Reset)
+	}
 }
 
 // carryOut is when the BMC has done as it was told.

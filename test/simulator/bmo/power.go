@@ -70,7 +70,7 @@ func (p *pass) change(to Power, hard bool) Pass {
 	switch {
 	case n.servicing:
 		done = after(p.Waits.Short)
-	case n.target == to && to != Reset:
+	case n.target == to: // it waits; or, for a reset, Ironic says that the node is locked, and BMO looks again
 		done = after(p.Waits.Short)
 	case n.target == "" && n.failure != "" && !force:
 		refused = n.failure

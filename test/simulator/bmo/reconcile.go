@@ -180,7 +180,7 @@ func (p *pass) record(kind bmov1alpha1.ErrorType, message string) {
 // failed ends a pass with an error that is noted, and told. (bmh recordActionFailure)
 func (p *pass) failed(kind bmov1alpha1.ErrorType, message string) Pass {
 	p.record(kind, message)
-	wait := p.Waits.Error << (min(p.bmh.Status.ErrorCount, errorsCounted) - 1)
+	wait := p.Waits.Error << (min(p.bmh.Status.ErrorCount, p.Waits.Errors) - 1)
 	return Pass{Status: true, After: wait, Event: kind}
 }
 
