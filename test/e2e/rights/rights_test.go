@@ -105,6 +105,22 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
+	It("has a control-plane host power-cycled, after it has asked which API servers are alive", func(ctx SpecContext) {
+		machine := metal.Machine(ctx, metal.ControlPlaneNames(ctx)[0])
+		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+		}}}
+		request.Spec.Strategy = builders.HostStrategy(strategy)
+		Expect(here.Create(ctx, request)).To(Succeed())
+		Eventually(func() (string, error) {
+			err := here.Get(ctx, client.ObjectKeyFromObject(request), request)
+			return request.Status.Step, err
+		}).WithTimeout(2 * time.Minute).Should(Equal("Succeeded"))
+		Expect(here.Delete(ctx, request)).To(Succeed())
+		gone(ctx, request)
+		metal.AllWell(ctx)
+	}, SpecTimeout(specPatience))
+
 	It("looks for itself for what caches do not know", func(ctx SpecContext) {
 		machine := builders.ControlPlaneMachine(metal.Cluster, "nowhere", func(m *clusterv1.Machine) {
 			m.Labels, m.Spec.ClusterName = nil, "nowhere"
