@@ -125,7 +125,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"What to do with a MachineHealthCheck that is not claimed with the annotation cluster.x-k8s.io/paused: kubemend. "+
 			"observe: judge, export metrics, write nothing. act: remediate; only where Cluster API core leaves MachineHealthChecks alone. ignore: do not look.")
 	fs.Var(&o.metal3Remediations, "metal3-remediations",
-		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs, which acts on them. on, off: whatever the CRD says. "+
+		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs, which acts on them. "+
+			"on, off: whatever the CRD says. "+
 			"HostRemediations are acted on wherever their CRD is installed.")
 	fs.Var(&o.fencing, "fencing",
 		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+

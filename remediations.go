@@ -134,8 +134,8 @@ const bootID = "/proc/sys/kernel/random/boot_id"
 // one.
 func (r *remediations) findSelf() error {
 	boot, err := os.ReadFile(bootID)
-	if err != nil { // not Linux: then it runs on no node
-		return nil
+	if err != nil {
+		return nil //nolint:nilerr // not Linux: then it runs on no node
 	}
 	r.self = hostremediation.Self{Node: os.Getenv("NODE_NAME"), BootID: strings.TrimSpace(string(boot))}
 	namespace, pod := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")

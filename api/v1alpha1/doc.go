@@ -110,7 +110,7 @@ const (
 	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
 	EventOverlap                = "OverlappingChecks"      // on the check
-	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the BareMetalHost, or on the Cluster of a node: the remediation that held it off, or fenced it, is gone
+	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the host, or the Cluster of a node: the remediation that held it off, or fenced it, is gone
 	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"

@@ -91,7 +91,8 @@ func BackupOf(node *corev1.Node, annotations map[string]string) (Backup, error) 
 	}
 	if limit := validation.TotalAnnotationSizeLimitB - reserve; size > limit {
 		return Backup{}, fmt.Errorf(
-			"back up node %q: what it has to get back would bring the annotations of the remediation to %d bytes, of which %d are the most; it must not be deleted",
+			"back up node %q: what it has to get back would bring the annotations of the remediation to %d bytes, of which %d are the most; "+
+				"it must not be deleted",
 			node.Name, size, limit)
 	}
 	return backup, nil

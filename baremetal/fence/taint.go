@@ -28,8 +28,8 @@ var (
 // Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. To repeat it does no
 // harm, and a node that is gone needs no fence.
 //
-// With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted, not another one of
-// its name; its backup must have been stored before.
+// With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted,
+// not another one of its name; its backup must have been stored before.
 func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, mode Mode, now time.Time) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {

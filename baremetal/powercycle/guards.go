@@ -104,6 +104,9 @@ func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
 
 func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
 
+// bootAt is when a host is rebooted without knowing the boot of its node.
+func (s situation) bootAt() time.Time { return s.Since.Add(s.Blind) }
+
 func (s situation) blindAt() time.Time { return s.Unseen.Add(s.Blind) }
 
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
@@ -188,6 +191,9 @@ var (
 	litter    = is("host marked by us", func(s situation) bool { return s.Litter })
 	notMarked = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
 
+	bootUnread = guard{name: "boot of the node not known yet", until: situation.bootAt, holds: func(s situation) bool {
+		return s.BootUnread && !s.RebootAsked && !s.past(s.bootAt())
+	}}
 	rebootNotAsked = is("reboot not asked for", func(s situation) bool { return !s.RebootAsked })
 	rebootPending  = is("reboot not carried out", func(s situation) bool { return s.RebootPending })
 
@@ -209,8 +215,9 @@ var (
 	lastLate          = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 	lateFaulty        = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
 	lastLateFaulty    = timed("last attempt, out of time, power fails", situation.stateDeadline, func(s situation) bool { return s.last() && s.faulty() })
-	lateBlind         = timed("out of time, workload cluster out of reach", situation.stateDeadline, func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
-	deafLong          = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
+	lateBlind         = timed("out of time, workload cluster out of reach", situation.stateDeadline,
+		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
+	deafLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
 
 	heldByOthers     = is("host held off by others", situation.keptOff)
 	heldByOthersLate = timed("host held off by others, out of time", situation.stateDeadline, situation.keptOff)

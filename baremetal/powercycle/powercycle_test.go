@@ -89,12 +89,16 @@ func clockAhead(f *Facts) {
 func watchedLong(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(time.Minute)
 }
-func outOfReach(f *Facts)     { f.OutOfReach = true }
-func upAgain(f *Facts)        { f.Up = true }
-func cannotBeOff(f *Facts)    { f.NoPowerOff = true }
-func heldOff(f *Facts)        { f.Held, f.Litter = true, true }
-func letGo(f *Facts)          { f.Held, f.Litter = false, false }
-func notAsked(f *Facts)       { f.Asked = time.Time{} }
+func outOfReach(f *Facts)  { f.OutOfReach = true }
+func upAgain(f *Facts)     { f.Up = true }
+func cannotBeOff(f *Facts) { f.NoPowerOff = true }
+func heldOff(f *Facts)     { f.Held, f.Litter = true, true }
+func letGo(f *Facts)       { f.Held, f.Litter = false, false }
+func notAsked(f *Facts)    { f.Asked = time.Time{} }
+func bootNotSeen(f *Facts) { f.BootUnread = true }
+func since(d time.Duration) func(*Facts) {
+	return func(f *Facts) { f.Since = ago(d) }
+}
 func wasOff(f *Facts)         { f.WasOff = true }
 func rebooted(f *Facts)       { f.RebootAsked, f.Litter = true, true }
 func rebooting(f *Facts)      { f.RebootAsked, f.RebootPending, f.Litter = true, true, true }
@@ -223,6 +227,8 @@ func TestNext(t *testing.T) {
 		"an empty node lets its host on":                               {in(MovingWorkload, fenced, empty), Advance, PoweringOn, "WorkloadMoved"},
 		"N5: without a node there is nothing to move":                  {in(MovingWorkload, noNode, empty), Advance, PoweringOn, "NodeGone"},
 		"the pods of a node that was deleted are waited for":           {in(MovingWorkload, noNode), Wait, MovingWorkload, "WorkloadMoving"},
+		"the boot of a node is waited for that is about to be seen":    {in(Rebooting, cannotBeOff, bootNotSeen, since(59*time.Second)), Wait, Rebooting, "PowerOffDisabled"},
+		"but not for ever":                                             {in(Rebooting, cannotBeOff, bootNotSeen), Reboot, Rebooting, "RebootRequested"},
 		"until the deadline":                                           {in(MovingWorkload, noNode, attemptOver), Advance, PoweringOn, "WorkloadStuck"},
 		"a host that cannot be held off any more is let go":            {in(MovingWorkload, cannotBeOff), Release, Preparing, "PowerOffDisabled"},
 		"also before it was off":                                       {in(PoweringOff, cannotBeOff), Release, Preparing, "PowerOffDisabled"},

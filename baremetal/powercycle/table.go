@@ -88,6 +88,17 @@ const (
 	lives           = "The node shows life although its host shows off: the host is not proven off"
 )
 
+// Where nothing says that a host is at fault, nobody is handed over.
+const (
+	noFault      = ", and nothing says that this is its fault; waiting for its operator to do as it is asked"
+	silentOff    = "The host was not seen off in time" + noFault
+	silentOn     = "The host was not seen on in time" + noFault
+	silentReboot = "The host was not rebooted in time" + noFault
+	stuckFenced  = "The workload did not move in time; the fence is taken off the node before its host is powered on"
+	noSigns      = "The host was off before it was asked, and its operator does not report what would prove that it still is"
+	rebootTaken  = "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted"
+)
+
 const toldToStop = "The remediation was told to stop: the health check that asked for it waits for it no longer"
 
 const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
@@ -159,10 +170,10 @@ var table = map[State][]row{
 		{deafLong, waitForPerson, PoweringOff, "HostNotReady", neverReady},
 		{deaf, Wait, PoweringOff, "HostNotReady", notReady},
 		{powerFails, Wait, PoweringOff, "PowerOffFailed", "The host could not be powered off so far"},
-		{overdue, waitForPerson, PoweringOff, "OperatorSilent", "The host was not seen off in time, and nothing says that this is its fault; waiting for its operator to do as it is asked"},
+		{overdue, waitForPerson, PoweringOff, "OperatorSilent", silentOff},
 		{poweredOn, Wait, PoweringOff, "PoweringOff", "Waiting for the host to be off"},
 		{unsettled, Wait, PoweringOff, "PowerSettling", "The host was off before it was asked; waiting until it cannot have been about to power on"},
-		{unprovable, waitForPerson, PoweringOff, fencingImpossible, "The host was off before it was asked, and its operator does not report what would prove that it still is"},
+		{unprovable, waitForPerson, PoweringOff, fencingImpossible, noSigns},
 		{receiptNotAsked, AskReceipt, PoweringOff, "ReceiptRequested", "The host was off before it was asked; its operator is asked to read the hardware"},
 		{receiptLate, waitForPerson, PoweringOff, fencingImpossible, "The host was off before it was asked, and its operator has not read the hardware since"},
 		{receiptPending, Wait, PoweringOff, "AwaitingReceipt", "The host was off before it was asked; waiting for its operator to read the hardware"},
@@ -175,7 +186,7 @@ var table = map[State][]row{
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
 		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
 		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{overdueStuck, Unfence, MovingWorkload, "WorkloadStuck", "The workload did not move in time; the fence is taken off the node before its host is powered on"},
+		{overdueStuck, Unfence, MovingWorkload, "WorkloadStuck", stuckFenced},
 		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
 		{hostMissing, Wait, MovingWorkload, "HostGone", hostNotFound},
 		{servicedFenced, Unfence, MovingWorkload, "HostServiced", isServiced},
@@ -212,7 +223,7 @@ var table = map[State][]row{
 		{lastLateFaulty, Advance, HandingOver, "PowerOnTimedOut", "The host was not seen on in time"},
 		{lateFaulty, BeginAttempt, Preparing, "PowerOnTimedOut", "The host was not seen on in time; one more attempt has begun"},
 		{deafLong, waitForPerson, PoweringOn, "HostNotReady", neverReady},
-		{late, waitForPerson, PoweringOn, "OperatorSilent", "The host was not seen on in time, and nothing says that this is its fault; waiting for its operator to do as it is asked"},
+		{late, waitForPerson, PoweringOn, "OperatorSilent", silentOn},
 		{powerFails, Wait, PoweringOn, "PowerOnFailed", "The host could not be powered on so far"},
 		{always, Wait, PoweringOn, "PoweringOn", "Waiting for the host to be on"},
 	},
@@ -226,11 +237,12 @@ var table = map[State][]row{
 		{lastOverdueFaulty, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
 		{overdueFaulty, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
 		{unfenceable, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},
+		{bootUnread, Wait, Rebooting, "PowerOffDisabled", "Waiting to see under which boot the node is, so that it will be known when it has booted"},
 		{rebootNotAsked, Reboot, Rebooting, "RebootRequested", "The host is asked to reboot"},
 		{stillFenced, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},
-		{overduePending, waitForPerson, Rebooting, "OperatorSilent", "The host was not rebooted in time, and nothing says that this is its fault; waiting for its operator to do as it is asked"},
+		{overduePending, waitForPerson, Rebooting, "OperatorSilent", silentReboot},
 		{rebootPending, Wait, Rebooting, "Rebooting", "Waiting for the reboot to be carried out"},
-		{always, Advance, Booting, "RebootAccepted", "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted"},
+		{always, Advance, Booting, "RebootAccepted", rebootTaken},
 	},
 	Servicing: {
 		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},

@@ -16,11 +16,11 @@ import (
 type Sign int
 
 const (
-	// Unknown: there is no such evidence, or it could not be read.
+	// Unknown means that there is no such evidence, or it could not be read.
 	Unknown Sign = iota
-	// Alive: it shows that the member is alive.
+	// Alive shows that the member is alive.
 	Alive
-	// Silent: it would show that, and does not.
+	// Silent is what would show that, and does not.
 	Silent
 )
 
@@ -28,11 +28,11 @@ const (
 type API int
 
 const (
-	// Connecting: it is not known yet whether anybody answers. It is the zero value, so that nothing is ever concluded from it.
+	// Connecting means that it is not known yet whether anybody answers. It is the zero value, so that nothing is ever concluded from it.
 	Connecting API = iota
-	// Answers: an API server answers.
+	// Answers means that an API server does.
 	Answers
-	// NoAnswer: none does. There is no majority to lose then, as far as can be known.
+	// NoAnswer means that none does. There is no majority to lose then, as far as can be known.
 	NoAnswer
 )
 
@@ -81,15 +81,15 @@ type Plane struct {
 type Reason string
 
 const (
-	// BeingRemediated: another member is being disrupted. One at a time, always.
+	// BeingRemediated means that another member is being disrupted. One at a time, always.
 	BeingRemediated Reason = "AnotherBeingRemediated"
-	// BeingReplaced: another member is being deleted, or its owner was asked to replace it.
+	// BeingReplaced means that another member is being deleted, or its owner was asked to replace it.
 	BeingReplaced Reason = "AnotherBeingReplaced"
-	// MajorityAtRisk: it is alive, and those that are alive without it are not the majority of all members.
+	// MajorityAtRisk means that it is alive, and those that are alive without it are not the majority of all members.
 	MajorityAtRisk Reason = "MajorityAtRisk"
-	// NotSeen: it is not known yet whether the API answers, so nobody knows who is alive.
+	// NotSeen means that it is not known yet whether the API answers, so nobody knows who is alive.
 	NotSeen Reason = "ControlPlaneNotSeen"
-	// NotFirst: another member that waits goes first.
+	// NotFirst means that another member that waits goes first.
 	NotFirst Reason = "AnotherGoesFirst"
 )
 

@@ -28,23 +28,14 @@ var errChanged = errors.New("the host has changed meanwhile")
 // act carries a step out, but for what is only remembered. It reports false if somebody else was faster and the step has to be
 // decided anew.
 func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
-	by := w.record.by(w.rem)
 	var err error
 	switch step.Do {
-	case powercycle.HoldOff:
+	case powercycle.HoldOff, powercycle.AskReceipt, powercycle.Reboot:
 		if err = r.unchanged(ctx, w); err == nil {
-			err = r.Hosts.HoldOff(ctx, w.found.Host, by)
-		}
-	case powercycle.AskReceipt:
-		if err = r.unchanged(ctx, w); err == nil {
-			err = r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
-		}
-	case powercycle.Reboot:
-		if err = r.unchanged(ctx, w); err == nil {
-			err = r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+			err = r.ask(ctx, w, step.Do)
 		}
 	case powercycle.Release:
-		err = r.Hosts.Release(ctx, w.found.Host, by)
+		err = r.Hosts.Release(ctx, w.found.Host, w.record.by(w.rem))
 	case powercycle.MarkHost:
 		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
 			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
@@ -62,6 +53,19 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// ask asks something of the host's power.
+func (r *Reconciler) ask(ctx context.Context, w *world, what powercycle.Action) error {
+	by := w.record.by(w.rem)
+	switch what {
+	case powercycle.HoldOff:
+		return r.Hosts.HoldOff(ctx, w.found.Host, by)
+	case powercycle.AskReceipt:
+		return r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
+	default:
+		return r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+	}
 }
 
 // fence lets the workload of the node move. Before a node is deleted, what it has to get back is stored, at once and not with the rest of
@@ -183,14 +187,7 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	case powercycle.BeginAttempt, powercycle.AddFinalizer:
 		controllerutil.AddFinalizer(next, r.Kind.Finalizer)
 	}
-	rec := w.record
-	rec.name(w, r.WatchFilterValue)
-	if step.Do == powercycle.HoldOff || step.Do == powercycle.NoteAsked {
-		rec.HostUID = w.found.Host.UID
-	}
-	if step.Do != powercycle.Wait || rec.UID != w.rem.GetUID() {
-		rec.claim(w, step)
-	}
+	rec := w.recordAfter(step, r.WatchFilterValue)
 	marks := maps.Clone(next.GetAnnotations())
 	if marks == nil {
 		marks = map[string]string{}
@@ -217,6 +214,19 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	}
 	w.record = rec
 	return nil
+}
+
+// recordAfter is the record of w once step was carried out.
+func (w *world) recordAfter(step powercycle.Step, filter string) record {
+	rec := w.record
+	rec.name(w, filter)
+	if step.Do == powercycle.HoldOff || step.Do == powercycle.NoteAsked {
+		rec.HostUID = w.found.Host.UID
+	}
+	if step.Do != powercycle.Wait || rec.UID != w.rem.GetUID() {
+		rec.claim(w, step)
+	}
+	return rec
 }
 
 // over reports whether there is nothing left to do after step: only then may a remediation be forgotten that nobody will go on with.
@@ -256,7 +266,9 @@ func (rec *record) name(w *world, filter string) {
 		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
 	}
 	rec.Filter = filter
-	if before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff; before && w.node != nil {
+	// Without it a node that is Ready would be taken for one that has booted.
+	before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff || rec.State == powercycle.Rebooting && !w.facts.RebootAsked
+	if before && w.node != nil {
 		rec.BootID = w.node.Status.NodeInfo.BootID
 		if rec.NodeUID == "" || rec.State == powercycle.Preparing {
 			rec.NodeUID = w.node.UID

@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,8 +130,9 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Preparing: infrav1.PhaseRunning, powercycle.PoweringOff: infrav1.PhaseRunning, powercycle.MovingWorkload: infrav1.PhaseRunning,
 	powercycle.Rebooting: infrav1.PhaseRunning, powercycle.PoweringOn: infrav1.PhaseWaiting, powercycle.Booting: infrav1.PhaseWaiting,
-	powercycle.Servicing: infrav1.PhaseWaiting, powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting, powercycle.HandedOver: infrav1.PhaseDeleting,
-	powercycle.Failed: infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
+	powercycle.Servicing: infrav1.PhaseWaiting, powercycle.HandingOver: infrav1.PhaseWaiting, powercycle.Succeeded: infrav1.PhaseWaiting,
+	powercycle.HandedOver: infrav1.PhaseDeleting,
+	powercycle.Failed:     infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
 
 // reportOf states how far the remediation is.
@@ -188,52 +190,53 @@ func explain(w *world, step powercycle.Step) string {
 
 // sentence is why a step is taken, whichever attempt it is part of.
 func sentence(w *world, step powercycle.Step) string {
-	var details []string
-	add := func(detail string) {
-		if detail != "" {
-			details = append(details, detail)
-		}
-	}
-	switch step.Reason {
-	case "WaitingForTurn", managerHere:
-		add(w.ahead)
-	case turnTimedOut:
-		add(w.ahead)
-		add(persons[turnTimedOut])
-	case "HostHeldOff":
-		add("annotation " + w.power.HeldBy)
-	case "HostMismatch", "HostGone":
-		add(w.found.Why)
-	case "Paused":
-		add(w.pausedBy())
-	case "HostNotReady":
-		add(w.power.Deaf)
-	case fencingImpossible:
-		add(w.unproven())
-	case signOfLife:
-		add(w.lives())
-	case "ClusterUnreachable":
-		add(w.blindness)
-	case "WorkloadMoving", "WorkloadStuck":
-		add(w.left())
-	}
+	details := w.details(step.Reason)
 	if cause := w.record.Cause; w.record.State.Final() && !strings.HasPrefix(cause, step.Why) {
-		add(cause)
+		details = append(details, cause)
 	}
 	if step.Reason != fencingImpossible {
-		add(w.power.Trouble)
+		details = append(details, w.power.Trouble)
 	}
+	details = slices.DeleteFunc(details, func(text string) bool { return text == "" })
 	if len(details) == 0 {
 		return step.Why
 	}
 	return step.Why + " (" + strings.Join(details, "; ") + ")"
 }
 
+// details are what belongs to a reason; some may be empty.
+func (w *world) details(reason string) []string {
+	switch reason {
+	case "WaitingForTurn", managerHere:
+		return []string{w.ahead}
+	case turnTimedOut:
+		return []string{w.ahead, persons[turnTimedOut]}
+	case "HostHeldOff":
+		return []string{"annotation " + w.power.HeldBy}
+	case "HostMismatch", "HostGone":
+		return []string{w.found.Why}
+	case "Paused":
+		return []string{w.pausedBy()}
+	case "HostNotReady":
+		return []string{w.power.Deaf}
+	case fencingImpossible:
+		return []string{w.unproven()}
+	case signOfLife:
+		return []string{w.lives()}
+	case "ClusterUnreachable":
+		return []string{w.blindness}
+	case "WorkloadMoving", "WorkloadStuck":
+		return []string{w.left()}
+	}
+	return nil
+}
+
 // unproven says what is missing to prove that the host is off.
 func (w *world) unproven() string {
 	switch {
 	case !w.facts.Provable:
-		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: before that, only that it switches the host off is proof"
+		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
+			"before that, only that it switches the host off is proof"
 	case w.power.Doubt != "":
 		return w.power.Doubt
 	}

@@ -139,6 +139,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.say(ctx, w, noOwner, nil)
 	}
 	step := powercycle.Next(w.facts, w.policy, now)
+	err = r.take(ctx, w, step)
+	if err == nil && step.Reason == managerHere {
+		r.Self.makeWay(ctx)
+	}
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
+	}
+	return r.next(w, step), nil
+}
+
+// take carries step out, remembers it, and tells of it.
+func (r *Reconciler) take(ctx context.Context, w *world, step powercycle.Step) error {
 	done, err := r.act(ctx, w, step)
 	if err == nil && done {
 		w.took(step)
@@ -153,16 +168,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if sayErr := r.say(ctx, w, step, err); err == nil {
 		err = sayErr
 	}
-	if err == nil && step.Reason == managerHere {
-		r.Self.makeWay(ctx)
-	}
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
-	}
-	return r.next(w, step), nil
+	return err
 }
 
 // took makes w remember that step was carried out.

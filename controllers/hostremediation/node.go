@@ -117,6 +117,7 @@ var presence = map[fence.Presence]powercycle.Node{
 func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
 	var watches []clustercache.Watcher
+	w.facts.BootUnread = w.record.BootID == ""
 	if !w.looks && !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
 			w.lookAgain(lag)
@@ -127,8 +128,12 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	link, err := r.Clusters.View(ctx, key, w.now, watches...)
 	if err != nil {
 		w.blindFor(err)
+		if w.record.State == powercycle.Rebooting {
+			w.lookAgain(impatience)
+		}
 		return
 	}
+	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
 		w.blindness = "the workload cluster cannot be reached"
@@ -138,6 +143,11 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 		return
 	}
 	w.node = link.Node(name)
+	r.judge(ctx, w)
+}
+
+// judge says whether the machine is well, by its node as the cache has it.
+func (r *Reconciler) judge(ctx context.Context, w *world) {
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)

@@ -333,8 +333,7 @@ func policyOf(s *Strategy) powercycle.Policy {
 func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 	w.facts.Turn = true
 	key := client.ObjectKeyFromObject(w.rem)
-	over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop
-	if over || !turnMatters[w.facts.State] || w.facts.Held || w.facts.RebootAsked || w.machine == nil {
+	if over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop; over || !w.needsTurn() {
 		w.turns.leave(r.Kind.Kind, key)
 		if over {
 			w.turns.free(w.rem.GetUID())
@@ -342,6 +341,22 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 		return
 	}
 	w.turns.await(r.Kind.Kind, key)
+	w.ahead = r.firstAhead(ctx, w)
+	if w.facts.Turn = w.ahead == ""; w.facts.Turn {
+		w.turns.leave(r.Kind.Kind, key)
+		return
+	}
+	w.turns.free(w.rem.GetUID()) // whoever may go now need not wait for it
+	w.lookAgain(turnRecheck)
+}
+
+// needsTurn reports whether the next step may depend on whose turn it is.
+func (w *world) needsTurn() bool {
+	return turnMatters[w.facts.State] && !w.facts.Held && !w.facts.RebootAsked && w.machine != nil
+}
+
+// firstAhead is who, or what, goes before the remediation; empty if nobody does, and it has taken its turn.
+func (r *Reconciler) firstAhead(ctx context.Context, w *world) string {
 	ahead, err := r.ahead(ctx, w)
 	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
 		ahead, w.unasked = plain(err), append(w.unasked, err)
@@ -357,11 +372,5 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 			w.lookAgain(cachesLag)
 		}
 	}
-	w.ahead, w.facts.Turn = ahead, ahead == ""
-	if w.facts.Turn {
-		w.turns.leave(r.Kind.Kind, key)
-		return
-	}
-	w.turns.free(w.rem.GetUID()) // whoever may go now need not wait for it
-	w.lookAgain(turnRecheck)
+	return ahead
 }

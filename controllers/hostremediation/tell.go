@@ -50,16 +50,28 @@ var (
 // inVain are the states that a remediation comes to which has not helped.
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.HandingOver: true}
 
+// warns reports whether somebody may have to do something about a step, or will.
+func warns(w *world, step powercycle.Step) bool {
+	switch step.Reason {
+	case signOfLife, fencingImpossible, fenceStays:
+		return true
+	}
+	switch step.Do {
+	case powercycle.AskPerson, powercycle.HandOver:
+		return true
+	case powercycle.BeginAttempt:
+		return w.record.Attempt > 1
+	}
+	return inVain[step.Next]
+}
+
 // notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
 func notesOf(w *world, step powercycle.Step) []tell.Note {
 	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
 	kind, text := corev1.EventTypeNormal, explain(w, step)
-	if step.Do == powercycle.AskPerson || step.Reason == signOfLife || step.Reason == fencingImpossible {
-		kind = corev1.EventTypeWarning
-	}
-	if inVain[step.Next] || step.Do == powercycle.HandOver || step.Do == powercycle.BeginAttempt && w.record.Attempt > 1 || step.Reason == fenceStays {
+	if warns(w, step) {
 		kind = corev1.EventTypeWarning
 	}
 	var notes []tell.Note

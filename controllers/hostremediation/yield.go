@@ -27,7 +27,8 @@ func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	marks := maps.Clone(w.rem.GetAnnotations())
-	if blockMove(marks, false); len(marks) < len(w.rem.GetAnnotations()) {
+	blockMove(marks, false)
+	if len(marks) < len(w.rem.GetAnnotations()) {
 		if err := r.annotate(ctx, w.rem, map[string]any{clusterctlv1.BlockMoveAnnotation: nil}); err != nil {
 			return ctrl.Result{}, err
 		}

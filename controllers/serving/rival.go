@@ -1,6 +1,8 @@
 package serving
 
 import (
+	"k8s.io/utils/clock"
+
 	"context"
 	"fmt"
 	"time"
@@ -64,7 +66,7 @@ func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
 
 func (r *Reconciler) now() time.Time {
 	if r.Clock == nil {
-		return time.Now()
+		return clock.RealClock{}.Now()
 	}
 	return r.Clock.Now()
 }

@@ -177,7 +177,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.fails(ctx)
 		m.remediate(ctx)
 		m.comesTo(ctx, "Booting")
-		Expect(m.power()).To(Equal([]simulator.Power{simulator.Reset}))
+		Eventually(m.power).Should(Equal([]simulator.Power{simulator.Reset}))
 		Eventually(m.reports(ctx, infrav1.PoweredOffCondition)).Should(Equal("False/CannotBeProven"))
 		Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/CannotBeProven"))
 		s.clock.Step(timeout)

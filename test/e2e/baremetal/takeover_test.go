@@ -77,7 +77,8 @@ func belongsToCAPM3(ctx context.Context, do bool) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	Expect(here.Get(ctx, client.ObjectKey{Name: "metal3remediations.infrastructure.cluster.x-k8s.io"}, crd)).To(Succeed())
 	before := crd.DeepCopy()
-	if delete(crd.Labels, clusterv1.ProviderNameLabel); do {
+	delete(crd.Labels, clusterv1.ProviderNameLabel)
+	if do {
 		crd.Labels[clusterv1.ProviderNameLabel] = "infrastructure-metal3"
 	}
 	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -32,7 +33,7 @@ func playMore() error {
 	if asked || testing.Short() {
 		return nil
 	}
-	if err := flag.Set("rapid.checks", fmt.Sprint(histories)); err != nil {
+	if err := flag.Set("rapid.checks", strconv.Itoa(histories)); err != nil {
 		return fmt.Errorf("ask for %d histories: %w", histories, err)
 	}
 	return nil

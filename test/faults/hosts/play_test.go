@@ -160,6 +160,9 @@ func healed(e *environment) {
 		end.do(e)
 	}
 	e.pods.stuck, e.box.cutOff = false, false
+	if e.box.model.Stranded() { // somebody has to press its button
+		e.box.model.Press(bmo.Reset, e.clock.Now())
+	}
 	e.box.recover()
 }
 

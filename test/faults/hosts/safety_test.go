@@ -23,6 +23,8 @@ type safety struct {
 	// moving says that the remediation is just being replaced by one of another UID.
 	moving bool
 	fenced bool
+	// gaveUp says that the remediation has ended while nobody could unfence its node. It does that as soon as it can.
+	gaveUp bool
 	// held says that the host is kept off, wasOn that it was on when it was asked to power off.
 	held, wasOn bool
 }
@@ -34,11 +36,16 @@ func (e *environment) check(at place) {
 		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
 	}
 	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
-	if safe := h != nil && heldOff(h) && !e.box.model.Powered(); (isFenced && !e.safety.fenced || isGone) && !safe {
+	// A BMC that says "off" of a host that runs, and whose node nobody hears of, is beyond any proof.
+	lies := e.box.model.Faults.Stale && e.box.cutOff
+	if safe := lies || h != nil && heldOff(h) && !e.box.model.Powered(); (isFenced && !e.safety.fenced || isGone) && !safe {
 		e.fault("the node was fenced while its host was on, or not held off")
 	}
 	e.safety.fenced = isFenced
-	if holds := h != nil && held(h) || isFenced && !e.unreachable(); holds && !e.kept() && !e.safety.moving {
+	if rem := e.remediation(); rem != nil && e.unreachable() && !e.kept() {
+		e.safety.gaveUp = true
+	}
+	if holds := h != nil && held(h) || isFenced && !e.unreachable() && !e.safety.gaveUp; holds && !e.kept() && !e.safety.moving {
 		e.fault("something is held, and the remediation is not kept by its finalizer")
 	}
 	if rem := e.remediation(); rem != nil && h != nil && held(h) && reportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {

@@ -207,5 +207,8 @@ func (h *Host) GoesOff(now time.Time) bool {
 // Press changes the power by hand, and tells nobody.
 func (h *Host) Press(to Power, now time.Time) { h.become(to, true, false, now) }
 
+// Stranded reports whether a ramdisk runs on the host that nobody knows of any more, because Ironic has lost its database meanwhile.
+func (h *Host) Stranded() bool { return h.hardware.on && h.hardware.ramdisk && !h.node.servicing }
+
 // LoseDatabase makes Ironic forget the host, as one does whose database goes with its pod. It registers it anew when BMO asks for it.
 func (h *Host) LoseDatabase() { h.node = node{} }

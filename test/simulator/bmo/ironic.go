@@ -152,7 +152,8 @@ func (h *Host) synchronize(now time.Time) {
 	n := &h.node
 	n.synced = now
 	if h.Faults.Unreachable {
-		if n.missed++; n.missed >= givesUp {
+		n.missed++
+		if n.missed >= givesUp {
 			n.power, n.fault, n.failure = "", true, "During sync_power_state, max retries exceeded"
 		}
 		return

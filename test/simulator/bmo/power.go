@@ -38,27 +38,34 @@ func (p *pass) managePower() Pass {
 		return saves
 	}
 	wanted := p.bmh.Spec.Online
-	provisioned := Deployed(p.state())
-	if provisioned && wanted && !s.PoweredOn && p.Faults.DataImageFails {
-		return after(p.Waits.Long)
+	if done, ends := p.beforePower(); ends {
+		return done
 	}
-	if _, asked := p.bmh.Annotations[bmov1alpha1.RebootAnnotationPrefix]; asked && !s.PoweredOn {
-		delete(p.bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
-		return Pass{Object: true, Again: true}
-	}
-	// Whether a reboot annotation keeps the host off is asked only further down.
-	mayService := provisioned && !s.PoweredOn && wanted
-	if mayService || s.OperationalStatus == bmov1alpha1.OperationalStatusServicing || s.ErrorType == bmov1alpha1.ServicingError {
-		if done, ends := p.service(); ends {
-			return done
-		}
-	}
-	reboot, hard := RebootAsked(p.bmh.Annotations, !provisioned)
+	reboot, hard := RebootAsked(p.bmh.Annotations, !Deployed(p.state()))
 	wanted = wanted && !reboot
 	if s.PoweredOn == wanted {
 		return after(p.Waits.Poll)
 	}
 	return p.change(OrderFor(p.bmh, wanted), hard || s.ErrorCount > 0)
+}
+
+// beforePower is what comes before anything is ordered: images, reboots that are done, firmware.
+func (p *pass) beforePower() (done Pass, ends bool) {
+	s, wanted := &p.bmh.Status, p.bmh.Spec.Online
+	provisioned := Deployed(p.state())
+	if provisioned && wanted && !s.PoweredOn && p.Faults.DataImageFails {
+		return after(p.Waits.Long), true
+	}
+	if _, asked := p.bmh.Annotations[bmov1alpha1.RebootAnnotationPrefix]; asked && !s.PoweredOn {
+		delete(p.bmh.Annotations, bmov1alpha1.RebootAnnotationPrefix)
+		return Pass{Object: true, Again: true}, true
+	}
+	// Whether a reboot annotation keeps the host off is asked only further down.
+	mayService := provisioned && !s.PoweredOn && wanted
+	if mayService || s.OperationalStatus == bmov1alpha1.OperationalStatusServicing || s.ErrorType == bmov1alpha1.ServicingError {
+		return p.service()
+	}
+	return Pass{}, false
 }
 
 // change has Ironic change the power. (bmh manageHostPower; ironic PowerOn, PowerOff, changePower)

@@ -1,0 +1,172 @@
+package powercycle
+
+import "time"
+
+// After returns what to remember once step was carried out.
+func After(f Facts, step Step, now time.Time) Memory {
+	f.Paused = f.stands()
+	before := f.Memory
+	f.Memory = f.awake(f.Paused, now)
+	m := f.Memory
+	if m.State != step.Next || m.Since.IsZero() {
+		m.State, m.Since = step.Next, now
+	}
+	m = m.did(f, step, now)
+	if leaves := step.Next == PoweringOn || step.Next == Servicing; leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
+		m.Moved = step.Reason
+	}
+	if queued := f.State == Preparing && !f.Turn && step.Do == Wait; queued {
+		m.Began = now // to wait for others takes nothing of its time
+	}
+	m.Cause = causeOf(f, step)
+	m = m.withFence(f, step, now)
+	m = m.withHost(f, step, now)
+	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
+		m.restore(before) // the same is remembered
+	}
+	return m
+}
+
+// causeOf is why a remediation ends, or is handed over, as far as it is known after step. The first cause counts: of a machine that is
+// handed over it is what the last attempt failed for.
+func causeOf(f Facts, step Step) string {
+	switch over := step.Next.Final() || step.Next == HandingOver; {
+	case !over:
+		return ""
+	case f.Cause == "" && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
+		return step.Why
+	}
+	return f.Cause
+}
+
+// withFence is m with what there is to remember of the node. Before a node is fenced it is remembered that it may be: a crash right after
+// that must not leave a fence behind that nobody looks for. It is forgotten when the node was seen without one, once nothing can be
+// fenced any more.
+func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
+	switch {
+	case step.Next == MovingWorkload:
+		m.Fencing = true
+	case f.Node == NodePresent && !f.FencedByUs && f.Looked:
+		m.Fencing = false
+	}
+	switch {
+	case step.Next != MovingWorkload || f.Node != NodeUnseen:
+		m.Unseen = time.Time{}
+	case m.Unseen.IsZero():
+		m.Unseen = now
+	}
+	return m
+}
+
+// withHost is m with what there is to remember of the host and of signs of life. What the host was seen to be before a sign of life proves
+// nothing any more: only a receipt does then.
+func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
+	switch {
+	case f.Host != HostGone || f.State.Final():
+		m.Missing = time.Time{}
+	case m.Missing.IsZero():
+		m.Missing = now
+	}
+	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.PowerFails && step.Next == f.State {
+		m.Faulted = true
+	}
+	if step.Reason == signOfLife && step.Do == Advance {
+		m.Asked, m.WasOff, m.Receipt = now, true, time.Time{}
+	}
+	switch {
+	case step.Next != MovingWorkload:
+		m.Sign, m.SignSeen = time.Time{}, time.Time{}
+	case m.SignSeen.IsZero() && f.Looked && f.Node == NodePresent:
+		m.Sign, m.SignSeen = f.Sign, now
+	}
+	return m
+}
+
+// stands says that a pause keeps the remediation where it is. It does not while a workload moves, nor does it keep anybody from
+// noticing that a reboot was carried out: that would else be asked for once more.
+func (f Facts) stands() bool {
+	noticing := f.State == Rebooting && f.RebootAsked && !f.RebootPending
+	return f.Paused && !f.moving() && !noticing
+}
+
+// moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
+func (f Facts) moving() bool {
+	return f.State == MovingWorkload && f.Held && (f.Fenced || f.Node != NodePresent)
+}
+
+// clocks are the moments that patience is counted from.
+func (m *Memory) clocks() []*time.Time {
+	return []*time.Time{&m.Since, &m.Began, &m.Acted, &m.Asked, &m.Unseen, &m.Receipt, &m.Missing, &m.SignSeen}
+}
+
+// restore makes the clocks of m be those of before.
+func (m *Memory) restore(before Memory) {
+	was := before.clocks()
+	for i, at := range m.clocks() {
+		*at = *was[i]
+	}
+	m.Paused = before.Paused
+}
+
+// awake is m with its clocks as they are at now: a pause stops them, and when it is over they go on from where they stood.
+func (m Memory) awake(paused bool, now time.Time) Memory {
+	if !m.Paused.IsZero() {
+		lost := now.Sub(m.Paused)
+		for _, at := range m.clocks() {
+			if !at.IsZero() {
+				*at = at.Add(lost)
+			}
+		}
+	}
+	if m.Paused = now; !paused {
+		m.Paused = time.Time{}
+	}
+	return m
+}
+
+// did is m after something was done.
+func (m Memory) did(f Facts, step Step, now time.Time) Memory {
+	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
+		m.Asked, m.Acted, m.WasOff, m.Receipt, m.Faulted, m.Moved = time.Time{}, time.Time{}, false, time.Time{}, false, ""
+		if f.Paused {
+			m.Began = now // it starts over, with all of its time
+		}
+	}
+	if f.State == Preparing && (step.Next == PoweringOff || step.Next == Rebooting) {
+		m.Acted = now
+	}
+	if step.Next != f.State {
+		m.Person = ""
+	}
+	// Not only when the attempt begins: a node may not be in the cache yet then.
+	m.StartedBad = m.StartedBad || f.Bad && !m.Touched
+	return m.acted(f, step, now)
+}
+
+// acted is m after an action.
+func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
+	switch step.Do {
+	case BeginAttempt:
+		if m.Attempt == 0 && f.Finalizer {
+			m.TakenOver, m.Fencing = true, true
+		}
+		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
+	case HoldOff, NoteAsked:
+		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn, time.Time{}, true
+	case NoteReceipt:
+		m.Receipt = now
+	case AskPerson:
+		m.Person = step.Reason
+	case Reboot:
+		m.Touched = true
+	case NoteOn:
+		m.WasOff, m.Receipt = false, time.Time{}
+	case Unfence:
+		m.Fencing, m.TakenOver = false, false
+	case MarkHost:
+		m.Marked = true
+	case TakeBack:
+		m.Marked = false
+	}
+	return m
+}
