@@ -36,9 +36,7 @@ func (e *environment) check(at place) {
 		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
 	}
 	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
-	// A BMC that says "off" of a host that runs, and whose node nobody hears of, is beyond any proof.
-	lies := e.box.model.Faults.Stale && e.box.cutOff
-	if safe := lies || h != nil && heldOff(h) && !e.box.model.Powered(); (isFenced && !e.safety.fenced || isGone) && !safe {
+	if safe := e.lies() || h != nil && heldOff(h) && !e.box.model.Powered(); (isFenced && !e.safety.fenced || isGone) && !safe {
 		e.fault("the node was fenced while its host was on, or not held off")
 	}
 	e.safety.fenced = isFenced
@@ -61,6 +59,9 @@ func (e *environment) check(at place) {
 		e.fault("the host was powered off or reset %d times in %d attempts", off, memoryOf(e.remediation()).Attempt)
 	}
 }
+
+// lies reports whether the BMC may say "off" of a host that runs, and whose node nobody hears of: that is beyond any proof.
+func (e *environment) lies() bool { return e.box.model.Faults.Stale && e.box.cutOff }
 
 // blocksMove checks, when everybody is at rest, that clusterctl does not move a remediation that keeps its host off.
 func (e *environment) blocksMove() {
