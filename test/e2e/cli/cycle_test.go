@@ -28,7 +28,8 @@ var _ = Describe("Of a host that is power-cycled", func() {
 		rack.cycled(ctx)
 		name := rack.WorkerNames(ctx)[0]
 		host := rack.Host(name)
-		rack.slow(simulator.Times{PowerOff: 5 * time.Second, PowerOn: 5 * time.Second, Boot: 5 * time.Second})
+		// Each phase has to last for longer than all is explained once, also under load.
+		rack.slow(simulator.Times{PowerOff: 12 * time.Second, PowerOn: 12 * time.Second, Boot: 12 * time.Second})
 
 		rack.silence(name)
 
