@@ -75,8 +75,9 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	case s.create:
 		o.refused = r.request(ctx, w, s.target.machine)
 		o.requested = o.refused == nil
-		if errors.Is(o.refused, request.ErrAppeared) {
-			o.again, o.refused, s.say.external = true, nil, 0
+		if errors.Is(o.refused, request.ErrAppeared) { // whose it is the next pass sees, and says it with all the rest
+			o.again, o.refused = true, nil
+			return o
 		}
 		if o.refused != nil {
 			o.err = o.refused

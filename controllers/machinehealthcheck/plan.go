@@ -192,6 +192,11 @@ func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 	if t.elder != "" {
 		return s
 	}
+	if w.remedy.syncing && !failedBefore(t.machine) {
+		// A manager that crashed may have made a request and said nothing. Called bad before that request is seen, the machine would
+		// look as if the provider had removed what is said of it.
+		return s
+	}
 	s.say.health = failed
 	if deleting(t.machine) {
 		return s
@@ -232,6 +237,8 @@ func externalStep(w *world, s step) step {
 		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 	case s.start:
 		s.create = true
+		s.say.external = waiting
+	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
 	default: // it is not its turn yet
 		if c := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition); c != nil && failureOfOurs(c) && w.remedy.known {

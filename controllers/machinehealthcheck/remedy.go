@@ -33,6 +33,8 @@ type remedy struct {
 
 	// known is false while it cannot be told which requests exist. Then none is made and none deleted.
 	known bool
+	// syncing says that it will be known soon: the first list of a kind is under way.
+	syncing bool
 	// missing says why there is no template; empty if there is one.
 	missing string
 	// unread says that whoever looks may not read what the controller may: the template, or the requests.
@@ -109,6 +111,7 @@ func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.Grou
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
+		w.remedy.syncing = true
 		w.lookAgainIn(syncingRequests)
 	}
 	return ready, err

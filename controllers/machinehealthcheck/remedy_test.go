@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -87,5 +89,28 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 				t.Errorf("it is trouble: %v", w.trouble)
 			}
 		})
+	}
+}
+
+// What is not in the cache yet may be ours, made by a pass that ended before it could say so: called bad without it, the machine would look
+// as if its provider had removed what is said of the request.
+func TestOfAMachineWhoseRequestAppearedNothingIsSaidBeforeTheRequestIsSeen(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy)).external()
+	req, err := w.requestFor(w.targets[0].machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
+	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &request.Requests{Client: c, Live: c}}
+	steps := plan(w, weigh(w).grant)
+	if len(steps) != 1 || !steps[0].create {
+		t.Fatalf("plan() = %+v, want a request made", steps)
+	}
+	if o := r.carryOut(t.Context(), w, steps[0]); !o.again || o.said != nil || o.requested || o.refused != nil || o.err != nil {
+		t.Errorf("carryOut() = %+v, want nothing but another look", o)
 	}
 }

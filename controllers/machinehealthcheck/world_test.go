@@ -59,6 +59,12 @@ func (w *world) external() *world {
 	return w
 }
 
+// listing makes the world's check remediate by requests that are being listed for the first time.
+func (w *world) listing() *world {
+	w.external().remedy.known, w.remedy.syncing = false, true
+	return w
+}
+
 // a returns a target called name in a state; an unhealthy one has been due for a minute.
 func a(name string, state health.State, changes ...func(*target)) target {
 	t := target{
@@ -75,6 +81,8 @@ func a(name string, state health.State, changes ...func(*target)) target {
 	}
 	return t
 }
+
+func begunLately(t *target) { t.begun = true }
 
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
 
