@@ -75,9 +75,11 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	case s.create:
 		o.refused = r.request(ctx, w, s.target.machine)
 		o.requested = o.refused == nil
-		if errors.Is(o.refused, request.ErrAppeared) { // whose it is the next pass sees, and says it with all the rest
+		if errors.Is(o.refused, request.ErrAppeared) {
 			o.again, o.refused = true, nil
-			return o
+			if s, o.err = r.appeared(ctx, w, s); o.err != nil {
+				return o
+			}
 		}
 		if o.refused != nil {
 			o.err = o.refused
@@ -94,6 +96,17 @@ func (r *Reconciler) request(ctx context.Context, w *world, m *clusterv1.Machine
 		return err
 	}
 	return r.Requests.Create(ctx, req)
+}
+
+// appeared is s for a machine whose request the cache does not show yet: what there is to say of the two together.
+func (r *Reconciler) appeared(ctx context.Context, w *world, s step) (step, error) {
+	t := *s.target
+	var err error
+	if t.request, err = r.Requests.Find(ctx, w.remedy.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
+		return s, err
+	}
+	s.say = unhealthyStep(w, &t, false, false).say
+	return s, nil
 }
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -94,23 +95,40 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 
 // What is not in the cache yet may be ours, made by a pass that ended before it could say so: called bad without it, the machine would look
 // as if its provider had removed what is said of the request.
-func TestOfAMachineWhoseRequestAppearedNothingIsSaidBeforeTheRequestIsSeen(t *testing.T) {
-	w := aWorld(a("m", health.Unhealthy)).external()
-	req, err := w.requestFor(w.targets[0].machine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
-	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &request.Requests{Client: c, Live: c}}
-	steps := plan(w, weigh(w).grant)
-	if len(steps) != 1 || !steps[0].create {
-		t.Fatalf("plan() = %+v, want a request made", steps)
-	}
-	if o := r.carryOut(t.Context(), w, steps[0]); !o.again || o.said != nil || o.requested || o.refused != nil || o.err != nil {
-		t.Errorf("carryOut() = %+v, want nothing but another look", o)
+func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		want   string
+	}{
+		"it is our own": {func(*unstructured.Unstructured) {}, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason},
+		"it is that of another one": {func(req *unstructured.Unstructured) {
+			req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "other"})
+		}, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(a("m", health.Unhealthy)).external()
+			req, err := w.requestFor(w.targets[0].machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.change(req)
+			scheme := runtime.NewScheme()
+			if err := clusterv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
+			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &request.Requests{Client: c, Live: c}}
+			steps := plan(w, weigh(w).grant)
+			if len(steps) != 1 || !steps[0].create {
+				t.Fatalf("plan() = %+v, want a request made", steps)
+			}
+			o := r.carryOut(t.Context(), w, steps[0])
+			if !o.again || o.said == nil || o.requested || o.refused != nil || o.err != nil {
+				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
+			}
+			if c := conditionOf(o.said, clusterv1.MachineExternallyRemediatedCondition); !failedBefore(o.said) || c == nil || c.Reason != row.want {
+				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.said.Status.Conditions, row.want)
+			}
+		})
 	}
 }

@@ -56,18 +56,18 @@ func (r *Requests) List(ctx context.Context, kind schema.GroupVersionKind, names
 	return byName, nil
 }
 
-// Exists asks the API server itself, past the cache.
-func (r *Requests) Exists(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (bool, error) {
+// Find asks the API server itself, past the cache, for a request; nil if there is none.
+func (r *Requests) Find(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*Metadata, error) {
 	found := &Metadata{}
 	found.SetGroupVersionKind(kind)
 	err := r.Live.Get(ctx, key, found)
 	if Missing(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for %s %s: %w", kind.Kind, key, err)
+		return nil, fmt.Errorf("look for %s %s: %w", kind.Kind, key, err)
 	}
-	return true, nil
+	return found, nil
 }
 
 // Template reads a template from the API server itself, whole. The error satisfies Missing if it, or its kind, is not there.
@@ -89,11 +89,11 @@ func Missing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatc
 // have seen it yet, and a request that is being deleted must end before there is another.
 func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) error {
 	kind, key := req.GroupVersionKind(), client.ObjectKeyFromObject(req)
-	exists, err := r.Exists(ctx, kind, key)
+	found, err := r.Find(ctx, kind, key)
 	if err != nil {
 		return err
 	}
-	if exists {
+	if found != nil {
 		return ErrAppeared
 	}
 	err = r.Client.Create(ctx, req)

@@ -50,7 +50,7 @@ var _ = Describe("What caches do not show", func() {
 		s.fallsSilent(ctx, "a")
 		Eventually(s.health(ctx, "a")).Should(Equal(silent))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
-		Expect(s.external(ctx, "a")()).To(Equal("-"), "nothing is known to be wrong")
+		Expect(s.external(ctx, "a")()).To(Equal(asked), "the request is there, and could be ours")
 		goOn()
 
 		Eventually(func() map[string]string { return s.request(ctx, "a").GetAnnotations() }).Should(HaveKeyWithValue("kubemend.io/made-by", "check"))
