@@ -18,7 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// The small crowd, and how many calls one remediation of it may cost. docs/performance.md states 50 and 12 where a hundred fail together, and
+// The small crowd, and how many calls one remediation of it may cost. docs/performance.md states 50 and 16 where a hundred fail together, and
 // about ten more where few share a reconcile of their check.
 const (
 	crowd, failing        = 20, 4
