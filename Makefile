@@ -71,7 +71,7 @@ EACH_TEST_MODULE = failed=0; \
 	exit $$failed
 
 # Memory is there, processor time is not: everything that a test run starts, API servers and linkers as well, collects garbage less often.
-test test-unit: export GOGC ?= 400
+build demo test test-unit: export GOGC ?= 400
 
 # Linking what only a debugger needs into each of some thirty test binaries takes as long as the tests; and `make verify` runs go vet.
 TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
