@@ -84,6 +84,8 @@ func TestStepFor(t *testing.T) {
 		"unless it was called bad before":                             {aWorld(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
 		"a request that core made from our template is adopted":       {aWorld(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"one that somebody made from another template is not":         {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "says unhealthy, says request failed"},
+		"also on recovery, so that the next pass may end it":          {aWorld(a("m", health.Healthy, saidTrue, requestedBy("", ""))).external(), grants, "adopts the request"},
+		"but not by a check that leaves the machine to an older one":  {aWorld(a("m", health.Healthy, saidTrue, elder("old"), requestedBy("", ""))).external(), grants, "nothing"},
 		"a request of our predecessor is inherited":                   {aWorld(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"on recovery our request is deleted":                          {aWorld(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
 		"W5: what was said of a request is taken back with recovery":  {aWorld(a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
