@@ -116,7 +116,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 }
 
 func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
-	policy := powercycle.Policy{Timeout: time.Minute, Queue: time.Hour}
+	policy := powercycle.Policy{Timeout: time.Minute, Move: 3 * time.Minute, Queue: time.Hour}
 	for state, want := range map[powercycle.State]struct {
 		phase    infrav1.RemediationPhase
 		deadline time.Time

@@ -13,10 +13,8 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -146,12 +144,8 @@ func (s *NodeSweeper) SetupWithManager(mgr ctrl.Manager, options controller.Opti
 		WatchesRawSource(s.heard.source(func(_ context.Context, cluster client.ObjectKey) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: cluster}}
 		}))
-	kinds, err := s.Installed()
-	if err != nil {
+	if err := watchDeletions(b, s.Installed, rememberedCluster); err != nil {
 		return err
-	}
-	for _, kind := range kinds {
-		b = b.Watches(kind.watched(), handler.EnqueueRequestsFromMapFunc(rememberedCluster), builder.WithPredicates(deletions()))
 	}
 	if err := b.Complete(s); err != nil {
 		return fmt.Errorf("set up the controller that takes orphaned fences off nodes: %w", err)

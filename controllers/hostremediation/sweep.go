@@ -262,15 +262,23 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager, options controller.Options)
 	b := ctrl.NewControllerManagedBy(mgr).Named("hostsweep").WithOptions(options).
 		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(marked())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(s.markedFor), builder.WithPredicates(recoveries()))
-	kinds, err := s.Installed()
+	if err := watchDeletions(b, s.Installed, rememberedHost); err != nil {
+		return err
+	}
+	if err := b.Complete(s); err != nil {
+		return fmt.Errorf("set up the controller that lets go of orphaned hosts: %w", err)
+	}
+	return nil
+}
+
+// watchDeletions has b hear of remediations of any kind that are deleted, by what of maps them to.
+func watchDeletions(b *builder.Builder, installed func() ([]Kind, error), of handler.MapFunc) error {
+	kinds, err := installed()
 	if err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		b = b.Watches(kind.watched(), handler.EnqueueRequestsFromMapFunc(rememberedHost), builder.WithPredicates(deletions()))
-	}
-	if err := b.Complete(s); err != nil {
-		return fmt.Errorf("set up the controller that lets go of orphaned hosts: %w", err)
+		b.Watches(kind.watched(), handler.EnqueueRequestsFromMapFunc(of), builder.WithPredicates(deletions()))
 	}
 	return nil
 }
