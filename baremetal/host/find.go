@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
 // metal3Machine is the kind between a Machine and its host. Only its metadata is read.
@@ -29,6 +30,8 @@ type Hosts struct {
 	Client client.Client
 	// Live reads past the caches. What a cache does not have is called missing only when the API server says so too.
 	Live client.Reader
+
+	written consistency.Writes
 }
 
 // Found is what there is of a machine's host.
@@ -101,6 +104,9 @@ func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.B
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, nil
+	}
+	if err == nil && h.written.Stale(found) {
+		err = consistency.ErrStale
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -130,14 +132,15 @@ func RebootAsked(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Annotations[infrav1.RebootAnnotation] == rebootValue
 }
 
-// HoldOff asks BMO to power the host off and to keep it off.
+// HoldOff asks BMO to power the host off and to keep it off, if the host has not changed since it was read: else the error is a conflict.
 func (h *Hosts) HoldOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
-	return h.annotate(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
+	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
 // AskReceipt asks BMO to show that it reads the hardware of a host that is held off since asked: it removes its annotation for one reboot from
 // such a host when it has found it off. (BMO, manageHostPower.) The hold goes with it in one write, and both are taken away in one: an ask that
-// was left alone would reboot the host. One that somebody else has made already does as well.
+// was left alone would reboot the host. One that somebody else has made already does as well. The error is a conflict if the host has changed since it
+// was read.
 func (h *Hosts) AskReceipt(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, asked time.Time) error {
 	ask := map[string]any{
 		infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue,
@@ -146,16 +149,17 @@ func (h *Hosts) AskReceipt(ctx context.Context, host *bmov1alpha1.BareMetalHost,
 	if _, pending := host.Annotations[infrav1.RebootAnnotation]; !pending {
 		ask[infrav1.RebootAnnotation] = rebootValue
 	}
-	return h.annotate(ctx, host, "ask for a receipt of", ask)
+	return h.annotateAsRead(ctx, host, "ask for a receipt of", ask)
 }
 
-// Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well.
+// Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well. The error
+// is a conflict if the host has changed since it was read.
 func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) error {
 	ask := map[string]any{mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt)}
 	if _, asked := host.Annotations[infrav1.RebootAnnotation]; !asked {
 		ask[infrav1.RebootAnnotation] = rebootValue
 	}
-	return h.annotate(ctx, host, "ask to reboot", ask)
+	return h.annotateAsRead(ctx, host, "ask to reboot", ask)
 }
 
 // Release takes all away that a remediation asked of the host. What others asked for stays.
@@ -206,18 +210,40 @@ func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost
 
 // annotate changes these annotations and nothing else, of that very host. nil takes one away.
 func (h *Hosts) annotate(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, changes map[string]any) error {
-	if len(changes) == 0 {
+	return h.patch(ctx, host, what, map[string]any{"uid": host.UID, "annotations": changes}, len(changes))
+}
+
+// annotateAsRead does the same only to a host that has not changed since it was read: else the error is a conflict.
+func (h *Hosts) annotateAsRead(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, changes map[string]any) error {
+	metadata := map[string]any{"uid": host.UID, "resourceVersion": host.ResourceVersion, "annotations": changes}
+	err := h.patch(ctx, host, what, metadata, len(changes))
+	if apierrors.IsConflict(err) {
+		// Until the cache shows what has changed it would be tried in vain.
+		live := &bmov1alpha1.BareMetalHost{}
+		if h.Live.Get(ctx, client.ObjectKeyFromObject(host), live) == nil {
+			h.written.Note(live)
+		}
+	}
+	return err
+}
+
+func (h *Hosts) patch(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, metadata map[string]any, changes int) error {
+	if changes == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": host.UID, "annotations": changes}})
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
 	}
-	target := &bmov1alpha1.BareMetalHost{}
+	target := &metav1.PartialObjectMetadata{} // else the answer would be all of a host
+	target.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
 	target.Name, target.Namespace = host.Name, host.Namespace
 	err = h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
+	}
+	if err == nil {
+		h.written.Note(target)
 	}
 	return nil
 }

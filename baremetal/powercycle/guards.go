@@ -142,8 +142,11 @@ var (
 
 	leaving = is("kubemend leaves", func(s situation) bool { return s.Leaving && !s.moving() })
 
-	hostMissing     = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
-	hostLost        = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
+	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
+	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone })
+	hostAway    = guard{name: "host gone for a moment", until: situation.lost, holds: func(s situation) bool {
+		return s.Host == HostGone && !s.past(s.lost())
+	}}
 	hostForeign     = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong  = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
 	unwanted        = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })

@@ -27,6 +27,46 @@ func After(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
+// Expect returns what the facts are once step was carried out, if nothing else changes: so it can be told at once what is waited for next.
+func Expect(f Facts, step Step, now time.Time) Facts {
+	memory := After(f, step, now)
+	f = f.changed(step)
+	if !memory.Asked.Equal(f.Asked) { // a receipt is one for what was asked last
+		f.ReceiptAsked, f.ReceiptGiven = false, false
+	}
+	f.Memory = memory
+	return f
+}
+
+// changed are the facts after an action, but for the memory.
+func (f Facts) changed(step Step) Facts {
+	switch step.Do {
+	case BeginAttempt, AddFinalizer:
+		f.Finalizer = true
+	case HoldOff:
+		f.Held, f.Litter, f.HostAnew, f.ReceiptAsked, f.ReceiptGiven = true, true, false, false, false
+	case AskReceipt:
+		f.ReceiptAsked, f.ReceiptGiven, f.Litter = true, false, true
+	case Reboot:
+		f.RebootAsked, f.RebootPending, f.Litter = true, true, true
+	case Fence:
+		f.Fenced, f.FencedByUs = true, true
+	case Release:
+		f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
+	case Unfence:
+		f.Fenced, f.FencedByUs = false, false
+	case MarkHost:
+		f.HostMarked = true
+	case HandOver:
+		f.OwnerAsked = true
+	case TakeBack:
+		f.HostMarked, f.OwnerAsked = false, false
+	case DropFinalizer:
+		f.Finalizer = false
+	}
+	return f
+}
+
 // causeOf is why a remediation ends, or is handed over, as far as it is known after step. The first cause counts: of a machine that is
 // handed over it is what the last attempt failed for.
 func causeOf(f Facts, step Step) string {

@@ -103,6 +103,28 @@ func (a Action) Visible() bool {
 	}
 }
 
+// Remembered reports whether nothing but remembering is done for a: what a remediation does next can be decided at once.
+func (a Action) Remembered() bool {
+	switch a {
+	case AskPerson, Advance, BeginAttempt, AddFinalizer, NoteAsked, NoteOn, NoteReceipt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Intended reports whether a is remembered before it is done, as if it was done already. After a crash in between the next look at the world shows
+// that it was not, and it is done then; while what was done and is not remembered would be lost: that a host may be held off, that a node may be
+// fenced, that a host is to be on again. All other actions are remembered once they are done.
+func (a Action) Intended() bool {
+	switch a {
+	case HoldOff, AskReceipt, Reboot, Fence, Release:
+		return true
+	default:
+		return false
+	}
+}
+
 // Machine is what there is of the machine.
 type Machine int
 

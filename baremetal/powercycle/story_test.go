@@ -62,13 +62,12 @@ func play(t *testing.T, c *cast) (Facts, string) {
 	for now := noon; now.Before(noon.Add(6 * time.Hour)); {
 		c.happen(now)
 		step := Next(c.f, policy, now)
-		memory := After(c.f, step, now)
 		if line := fmt.Sprintf("%-14s  %-22s  %s", step.Next, step.Do, step.Why); line != told {
 			fmt.Fprintf(&story, "%8s  %s\n", now.Sub(noon), line)
 			told = line
 		}
 		still := step.Do == Wait && step.Again.IsZero()
-		c.f = remembered(carriedOut(c.f, step), memory)
+		c.f = Expect(c.f, step, now)
 		if asked := c.f.Person != "" && len(c.since) == 0; asked && still {
 			return c.f, story.String() + "          and there it stays, until a person does something\n"
 		}

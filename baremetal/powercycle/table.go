@@ -276,6 +276,7 @@ var table = map[State][]row{
 		{litter, Release, HandingOver, "HandingOver", "Letting go of the host before the machine is handed over"},
 		{unfenceable, Unfence, HandingOver, "Unfenced", "Taking the fence off the node before the machine is handed over"},
 		{well, Advance, Succeeded, "MachineWell", "The machine is well after all, and is not handed over"},
+		{hostAway, Wait, HandingOver, "HostGone", hostNotFound},
 		{notMarked, MarkHost, HandingOver, "HandingOver", "The host is marked, so that no machine is put on it"},
 		{notAskedOwner, HandOver, HandedOver, "HandedOver", "The owner of the machine is asked to replace it"},
 		{always, Advance, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},

@@ -106,47 +106,8 @@ func (s scene) stepped() (scene, Step) {
 	if s.stubborn && step.Do == Unfence {
 		return s, step
 	}
-	memory := After(s.f, step, noon)
-	s.f = remembered(carriedOut(s.f, step), memory)
+	s.f = Expect(s.f, step, noon)
 	return s.normal(), step
-}
-
-// remembered are the facts once memory is stored. A receipt is one for what was asked last.
-func remembered(f Facts, memory Memory) Facts {
-	if !memory.Asked.Equal(f.Asked) {
-		f.ReceiptAsked, f.ReceiptGiven = false, false
-	}
-	f.Memory = memory
-	return f
-}
-
-// carriedOut are the facts after a step was carried out.
-func carriedOut(f Facts, step Step) Facts {
-	switch step.Do {
-	case BeginAttempt, AddFinalizer:
-		f.Finalizer = true
-	case HoldOff:
-		f.Held, f.Litter, f.HostAnew, f.ReceiptAsked, f.ReceiptGiven = true, true, false, false, false
-	case AskReceipt:
-		f.ReceiptAsked, f.ReceiptGiven, f.Litter = true, false, true
-	case Reboot:
-		f.RebootAsked, f.RebootPending, f.Litter = true, true, true
-	case Fence:
-		f.Fenced, f.FencedByUs = true, true
-	case Release:
-		f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
-	case Unfence:
-		f.Fenced, f.FencedByUs = false, false
-	case MarkHost:
-		f.HostMarked = true
-	case HandOver:
-		f.OwnerAsked = true
-	case TakeBack:
-		f.HostMarked, f.OwnerAsked = false, false
-	case DropFinalizer:
-		f.Finalizer = false
-	}
-	return f
 }
 
 // obeyed are the scenes that follow when the world does what it is asked, each thing in its own time.
@@ -226,6 +187,12 @@ func (s scene) disturbed() []scene {
 	} {
 		n := s
 		change(&n)
+		n.disturbances--
+		next = append(next, n.normal())
+	}
+	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after it was remembered, before it was done
+		n := s
+		n.f.Memory = After(s.f, step, noon)
 		n.disturbances--
 		next = append(next, n.normal())
 	}

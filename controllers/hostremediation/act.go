@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,9 +32,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	var err error
 	switch step.Do {
 	case powercycle.HoldOff, powercycle.AskReceipt, powercycle.Reboot:
-		if err = r.unchanged(ctx, w); err == nil {
-			err = r.ask(ctx, w, step.Do)
-		}
+		err = r.ask(ctx, w, step.Do)
 	case powercycle.Release:
 		err = r.Hosts.Release(ctx, w.found.Host, w.record.by(w.rem))
 	case powercycle.MarkHost:
@@ -55,7 +54,8 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 	return err == nil, err
 }
 
-// ask asks something of the host's power.
+// ask asks something of the host's power, if the host is as the step was decided on: what is done to the power of a host that is somebody else's by now
+// cannot be taken back.
 func (r *Reconciler) ask(ctx context.Context, w *world, what powercycle.Action) error {
 	by := w.record.by(w.rem)
 	switch what {
@@ -68,26 +68,37 @@ func (r *Reconciler) ask(ctx context.Context, w *world, what powercycle.Action) 
 	}
 }
 
-// fence lets the workload of the node move. Before a node is deleted, what it has to get back is stored, at once and not with the rest of
-// what is remembered.
-func (r *Reconciler) fence(ctx context.Context, w *world) error {
-	cluster := client.ObjectKeyFromObject(w.cluster)
-	mode, err := r.Nodes.ModeFor(ctx, cluster, r.Fencing)
+// prepare finds out what has to be stored with step. Before a node is deleted that is what it has to get back.
+func (r *Reconciler) prepare(ctx context.Context, w *world, step powercycle.Step) error {
+	if step.Do != powercycle.Fence {
+		return nil
+	}
+	mode, err := r.Nodes.ModeFor(ctx, client.ObjectKeyFromObject(w.cluster), r.Fencing)
 	if err != nil {
 		return err
 	}
-	if mode == fence.Delete {
-		if err := r.backUp(ctx, w); err != nil {
-			return err
-		}
+	if w.mode = mode; mode != fence.Delete {
+		return nil
 	}
-	// All that took its time. That the host is off, and held, must be true now.
+	backup, err := fence.BackupOf(w.seen.Node, w.rem.GetAnnotations())
+	if err != nil {
+		return err
+	}
+	marks := maps.Clone(w.rem.GetAnnotations())
+	backup.Into(marks)
+	w.rem.SetAnnotations(marks)
+	w.record.Deleted = w.now
+	return nil
+}
+
+// fence lets the workload of the node move. All before that took its time: that the host is off, and held, must be true now.
+func (r *Reconciler) fence(ctx context.Context, w *world) error {
 	if err := r.unchanged(ctx, w); err != nil {
 		return err
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Nodes.Fence(soon, cluster, w.seen.Node, w.signs(), mode, w.now)
+	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs(), w.mode, w.now)
 }
 
 // backup is what the node has to get back, as far as it can be believed: it is given to the node of the machine, also of one that is gone, and to no node
@@ -122,29 +133,6 @@ func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 	return nil
 }
 
-func (r *Reconciler) backUp(ctx context.Context, w *world) error {
-	backup, err := fence.BackupOf(w.seen.Node, w.rem.GetAnnotations())
-	if err != nil {
-		return err
-	}
-	marks := maps.Clone(w.rem.GetAnnotations())
-	backup.Into(marks)
-	w.record.Deleted = w.now
-	if marks[mendv1.PowerCycleAnnotation], err = encoded(w.record); err != nil {
-		return err
-	}
-	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
-	next.SetAnnotations(marks)
-	err = r.patchMetadata(ctx, w.rem, next)
-	if apierrors.IsNotFound(err) {
-		return errChanged // there is nothing to keep the backup in, and nobody for whom to fence the node
-	}
-	if err == nil {
-		w.rem.SetAnnotations(marks)
-	}
-	return err
-}
-
 // unfence takes all back that was done to the node.
 func (r *Reconciler) unfence(ctx context.Context, w *world) error {
 	cluster := client.ObjectKeyFromObject(w.cluster)
@@ -174,31 +162,30 @@ func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
 	return r.Hosts.MarkHealthy(ctx, w.found.Host, w.machine.UID)
 }
 
-// remember stores what is to be remembered, with the finalizer and, while the host is held off, what keeps clusterctl from moving
-// the remediation: it would be known on its host by a UID that is gone. It writes only what differs.
-func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Step) error {
+// mark puts on the remediation what is to be stored after step: what it remembers, its finalizer and, while the host is held off, what keeps clusterctl
+// from moving it: it would be known on its host by a UID that is gone.
+func (r *Reconciler) mark(w *world, step powercycle.Step) error {
 	if w.facts.Paused && w.facts.State == "" && !w.facts.Finalizer {
 		return nil // what is paused before it has begun is left as it is
 	}
-	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	switch step.Do {
 	case powercycle.DropFinalizer:
-		controllerutil.RemoveFinalizer(next, r.Kind.Finalizer)
+		controllerutil.RemoveFinalizer(w.rem, r.Kind.Finalizer)
 	case powercycle.BeginAttempt, powercycle.AddFinalizer:
-		controllerutil.AddFinalizer(next, r.Kind.Finalizer)
+		controllerutil.AddFinalizer(w.rem, r.Kind.Finalizer)
 	}
-	rec := w.recordAfter(step, r.WatchFilterValue)
-	marks := maps.Clone(next.GetAnnotations())
+	w.nameAll(step, r.WatchFilterValue)
+	marks := maps.Clone(w.rem.GetAnnotations())
 	if marks == nil {
 		marks = map[string]string{}
 	}
 	if step.Do == powercycle.Unfence || step.Next.Final() && w.backup().Empty() {
-		rec.Deleted = time.Time{}
+		w.record.Deleted = time.Time{}
 		for _, key := range fence.Keys() {
 			delete(marks, key) // what they held is restored, or cannot be believed
 		}
 	}
-	content, err := encoded(rec)
+	content, err := encoded(w.record)
 	if err != nil {
 		return err
 	}
@@ -207,26 +194,19 @@ func (r *Reconciler) remember(ctx context.Context, w *world, step powercycle.Ste
 	if r.Leaving && over(w.facts, step) {
 		delete(marks, mendv1.PowerCycleAnnotation)
 	}
-	next.SetAnnotations(marks)
-	err = r.patchMetadata(ctx, w.rem, next)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	w.record = rec
+	w.rem.SetAnnotations(marks)
 	return nil
 }
 
-// recordAfter is the record of w once step was carried out.
-func (w *world) recordAfter(step powercycle.Step, filter string) record {
-	rec := w.record
-	rec.name(w, filter)
+// nameAll makes w remember the names of what step is about.
+func (w *world) nameAll(step powercycle.Step, filter string) {
+	w.record.name(w, filter)
 	if step.Do == powercycle.HoldOff || step.Do == powercycle.NoteAsked {
-		rec.HostUID = w.found.Host.UID
+		w.record.HostUID = w.found.Host.UID
 	}
-	if step.Do != powercycle.Wait || rec.UID != w.rem.GetUID() {
-		rec.claim(w, step)
+	if step.Do != powercycle.Wait || w.record.UID != w.rem.GetUID() {
+		w.record.claim(w)
 	}
-	return rec
 }
 
 // over reports whether there is nothing left to do after step: only then may a remediation be forgotten that nobody will go on with.
@@ -277,48 +257,62 @@ func (rec *record) name(w *world, filter string) {
 }
 
 // claim makes the record that of the remediation as it is called now, once nothing on host and node is known by its former name.
-func (rec *record) claim(w *world, step powercycle.Step) {
-	if (!w.facts.Litter || step.Do == powercycle.Release) && !rec.Fencing {
+func (rec *record) claim(w *world) {
+	if !w.facts.Litter && !rec.Fencing {
 		rec.UID = w.rem.GetUID()
 	}
 }
 
-// holds reports whether the host is held off after the step.
+// holds reports whether the host is held off after the step, or is to be: one that is to be let go may be moved, for that is remembered.
 func holds(w *world, step powercycle.Step) bool {
 	return step.Do == powercycle.HoldOff || w.facts.Held && step.Do != powercycle.Release
 }
 
-// patchMetadata writes annotations and finalizers of a remediation, if it has not changed since it was read and they differ. That it is
-// gone is an error of the API server's.
-func (r *Reconciler) patchMetadata(ctx context.Context, was Object, is client.Object) error {
+// store writes the annotations and finalizers of the remediation, if it has not changed since it was read and they differ. That it is gone is an error
+// of the API server's.
+func (r *Reconciler) store(ctx context.Context, w *world) error {
 	changes := map[string]any{}
-	if annotations := changed(was.GetAnnotations(), is.GetAnnotations()); len(annotations) > 0 {
+	if annotations := changed(w.stored.annotations, w.rem.GetAnnotations()); len(annotations) > 0 {
 		changes["annotations"] = annotations
 	}
-	if len(was.GetFinalizers()) != len(is.GetFinalizers()) {
-		changes["finalizers"] = is.GetFinalizers()
+	if !slices.Equal(w.stored.finalizers, w.rem.GetFinalizers()) {
+		changes["finalizers"] = w.rem.GetFinalizers()
 	}
 	if len(changes) == 0 {
+		w.saved = true
 		return nil
 	}
-	changes["resourceVersion"], changes["uid"] = was.GetResourceVersion(), was.GetUID()
+	key := client.ObjectKeyFromObject(w.rem)
+	changes["resourceVersion"], changes["uid"] = w.rem.GetResourceVersion(), w.rem.GetUID()
 	patch, err := json.Marshal(map[string]any{"metadata": changes})
 	if err != nil {
-		return fmt.Errorf("encode the metadata of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
+		return fmt.Errorf("encode the metadata of %s %s: %w", r.Kind.Kind, key, err)
 	}
 	saved := &metav1.PartialObjectMetadata{}
 	saved.SetGroupVersionKind(r.Kind.GroupVersionKind)
-	saved.Name, saved.Namespace = was.GetName(), was.GetNamespace()
+	saved.Name, saved.Namespace = key.Name, key.Namespace
 	err = r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
-		r.fresh.forget(client.ObjectKeyFromObject(was))
+		r.written.Forget(key)
 	}
+	w.saved = client.IgnoreNotFound(err) == nil
 	if err != nil {
-		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, client.ObjectKeyFromObject(was), err)
+		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, key, err)
 	}
-	was.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
-	r.fresh.note(was)
+	w.rem.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
+	w.stored = metadataOf(w.rem)
+	r.written.Note(w.rem)
 	return nil
+}
+
+// metadata is what of a remediation is not its status, as the API server has it.
+type metadata struct {
+	annotations map[string]string
+	finalizers  []string
+}
+
+func metadataOf(rem client.Object) metadata {
+	return metadata{rem.GetAnnotations(), slices.Clone(rem.GetFinalizers())}
 }
 
 // changed returns what a merge patch has to say to turn was into is.

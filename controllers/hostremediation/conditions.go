@@ -95,15 +95,15 @@ const (
 	turnTimedOut = "TurnTimedOut"
 )
 
-// sayConditions brings the conditions of rem up to date.
+// sayConditions brings the conditions of rem up to date. f are the facts after step.
 func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
 	for i := range milestones {
-		if c, changes := milestone(i, m, f.NoPowerOff, f.Held && step.Do != powercycle.Release, step, message); changes {
+		if c, changes := milestone(i, m, f.NoPowerOff, f.Held, step, message); changes {
 			c.LastTransitionTime = metav1.NewTime(now)
 			conditions.Set(rem, c)
 		}
 	}
-	for _, c := range outcome(m.State, f.Litter && step.Do != powercycle.Release, step, message) {
+	for _, c := range outcome(m.State, f.Litter, step, message) {
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(rem, c)
 	}
@@ -177,8 +177,14 @@ func moment(t time.Time) *metav1.Time {
 const maxMessage = 4096
 
 // explain is the sentence of a step, with what is known of its cause.
-func explain(w *world, step powercycle.Step) string {
+func explain(w *world, step powercycle.Step) string { return w.text("", step) }
+
+// text is the sentence of a step, after what led to it.
+func (w *world) text(before string, step powercycle.Step) string {
 	text := sentence(w, step)
+	if before != "" {
+		text = before + lowered(text)
+	}
 	if w.record.Attempt > 0 && !w.record.State.Final() {
 		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
 	}

@@ -98,7 +98,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		"nor one that was cancelled":                            {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that was told to stop":                         {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nobody tries anything else while it holds the host":    {powercycle.Stopped, powercycle.Facts{Held: true, Litter: true}, powercycle.Advance, "True, Unknown"},
-		"which is over when the host is let go":                 {powercycle.Stopped, powercycle.Facts{Held: true, Litter: true}, powercycle.Release, "False, False"},
+		"which is over when the host is let go":                 {powercycle.Stopped, powercycle.Facts{}, powercycle.Release, "False, False"},
 		"a fence that cannot be taken away keeps nobody":        {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
 		"one that cannot begin is not under way, and never was": {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
 	} {

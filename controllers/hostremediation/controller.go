@@ -1,8 +1,8 @@
 // Package hostremediation power-cycles the bare-metal hosts of machines that were found bad: Metal3Remediations, CAPM3's kind, and
 // HostRemediations, our own. Both are reconciled by the same code, which sees them through Object.
 //
-// A pass over one remediation reads from top to bottom: observe the world, take one step, act, record the outcome, tell users. What
-// the step is, is decided by package powercycle alone.
+// A pass over one remediation reads from top to bottom: observe the world, decide, apply what was decided, tell users. What the steps are, is
+// decided by package powercycle alone.
 package hostremediation
 
 import (
@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
 
@@ -57,8 +58,6 @@ const (
 	blind = time.Minute
 	// queue is how long a control-plane host waits for others.
 	queue = 2 * time.Hour
-	// lag is how long to wait for the cache to show what was written.
-	lag = 20 * time.Millisecond
 	// fenceWithin is how old what is known of the host's power may be when its node is fenced. A client that has to wait for its rate limit
 	// gives up at once if that would take longer.
 	fenceWithin = 3 * time.Second
@@ -100,7 +99,7 @@ type Reconciler struct {
 	Unwatched bool
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
-	fresh      freshness
+	written    consistency.Writes
 	idle       atomic.Bool
 	turned     audience[struct{}] // hears when idle has changed
 }
@@ -122,15 +121,16 @@ var noOwner = powercycle.Step{
 	Why: "Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group,
 }
 
-// Reconcile makes one pass over the remediation called req. It takes at most one step.
+// Reconcile makes one pass over the remediation called req. It takes all steps that are only remembered, and the one after them, which acts on the
+// world or waits.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
 		return r.yield(ctx, req.NamespacedName)
 	}
 	now := r.Clock.Now()
 	w, err := r.observe(ctx, req.NamespacedName, now)
-	if errors.Is(err, errStale) {
-		return ctrl.Result{RequeueAfter: lag}, nil
+	if errors.Is(err, consistency.ErrStale) {
+		return ctrl.Result{RequeueAfter: consistency.Lag}, nil
 	}
 	if err != nil || w == nil {
 		return ctrl.Result{}, err
@@ -138,8 +138,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if w.ownerless {
 		return ctrl.Result{}, r.say(ctx, w, noOwner, nil)
 	}
-	step := powercycle.Next(w.facts, w.policy, now)
-	err = r.take(ctx, w, step)
+	step, err := r.decide(ctx, w)
+	if err == nil {
+		err = r.apply(ctx, w, step)
+	}
 	if err == nil && step.Reason == managerHere {
 		r.Self.makeWay(ctx)
 	}
@@ -152,27 +154,96 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(w, step), nil
 }
 
-// take carries step out, remembers it, and tells of it.
-func (r *Reconciler) take(ctx context.Context, w *world, step powercycle.Step) error {
-	done, err := r.act(ctx, w, step)
-	if err == nil && done {
-		w.took(step)
-		if err = r.remember(ctx, w, step); err == nil {
-			r.measure(w, step)
+// most is more than the steps that are ever taken in one pass.
+const most = 10
+
+// decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, for what has to
+// be known depends on what is remembered.
+func (r *Reconciler) decide(ctx context.Context, w *world) (powercycle.Step, error) {
+	step := powercycle.Next(w.facts, w.policy, w.now)
+	for n := 0; step.Do.Remembered() && n < most; n++ {
+		if err := r.took(w, step); err != nil {
+			return step, err
 		}
-		// What was done to the world is told also if it could not be remembered: the next pass sees it, and does not do it again.
-		if err == nil || step.Do.Visible() {
-			r.tell(ctx, w, step)
-		}
+		r.stateFacts(ctx, w)
+		step = powercycle.Next(w.facts, w.policy, w.now)
 	}
-	if sayErr := r.say(ctx, w, step, err); err == nil {
+	return step, nil
+}
+
+// apply carries step out, stores all that was taken in one write, and tells of it.
+func (r *Reconciler) apply(ctx context.Context, w *world, step powercycle.Step) error {
+	carryOut := r.actAndStore
+	if step.Do.Intended() {
+		carryOut = r.storeAndAct
+	}
+	done, err := carryOut(ctx, w, step)
+	r.tell(ctx, w, done)
+	if apierrors.IsConflict(err) {
+		return err // the status could not be written either
+	}
+	if sayErr := r.say(ctx, w, w.settled(step, done), err); err == nil {
 		err = sayErr
 	}
 	return err
 }
 
-// took makes w remember that step was carried out.
-func (w *world) took(step powercycle.Step) {
+// storeAndAct stores what is intended, and then does it. It reports whether it was done.
+func (r *Reconciler) storeAndAct(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+	err := r.prepare(ctx, w, step)
+	if err == nil {
+		err = r.took(w, step)
+	}
+	storeErr := r.store(ctx, w)
+	switch {
+	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // letting go is right in any case
+	case apierrors.IsNotFound(storeErr):
+		return false, nil // there is nobody any more for whom to do it
+	case storeErr != nil:
+		return false, storeErr
+	}
+	if err != nil {
+		return false, err
+	}
+	return r.act(ctx, w, step)
+}
+
+// actAndStore carries step out, and stores it once that is done. It reports whether it was.
+func (r *Reconciler) actAndStore(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+	done, err := r.act(ctx, w, step)
+	if done {
+		err = r.took(w, step)
+	}
+	if storeErr := client.IgnoreNotFound(r.store(ctx, w)); err == nil {
+		err = storeErr
+	}
+	return done, err
+}
+
+// settled is the step of which the status tells: once something was done that is waited for, the wait. Else each step would cost one more write.
+func (w *world) settled(step powercycle.Step, done bool) powercycle.Step {
+	if !done || step.Do == powercycle.Wait {
+		return step
+	}
+	memory := w.record.Memory
+	w.facts = powercycle.Expect(w.facts, step, w.now)
+	w.facts.Memory = memory
+	if next := powercycle.Next(w.facts, w.policy, w.now); next.Do == powercycle.Wait {
+		return next
+	}
+	return step
+}
+
+// took makes w, and the remediation in it, remember that step was carried out, or is about to be. Nothing is written.
+func (r *Reconciler) took(w *world, step powercycle.Step) error {
+	w.remember(step)
+	err := r.mark(w, step)
+	w.taken = append(w.taken, taken{*w, step})
+	return err
+}
+
+// remember makes w remember that step was carried out.
+func (w *world) remember(step powercycle.Step) {
 	w.record.Memory = powercycle.After(w.facts, step, w.now)
 	if w.record.Cause != w.facts.Cause {
 		w.record.Cause = explain(w, step)

@@ -158,7 +158,7 @@ func (w *world) afterwards() string {
 
 // follows says what comes of a step.
 func follows(w *world, step powercycle.Step) string {
-	why := strings.ToLower(step.Why[:1]) + step.Why[1:]
+	why := lowered(step.Why)
 	began, all := w.facts.Attempt, w.policy.Attempts()
 	switch {
 	case step.Do == powercycle.BeginAttempt && began == 0:
@@ -178,6 +178,9 @@ func follows(w *world, step powercycle.Step) string {
 	}
 	return why
 }
+
+// lowered is a sentence as part of another one.
+func lowered(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
 // clockOf is a moment as evidence has it.
 func clockOf(at time.Time) string { return at.UTC().Format(time.RFC3339) }

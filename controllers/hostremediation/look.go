@@ -43,11 +43,11 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 	case !ours:
 		return nil, nil
 	}
-	return r.seen(w), nil
+	return r.seen(ctx, w), nil
 }
 
 // seen is what is to be said of a world that was seen.
-func (r *Reconciler) seen(w *world) *look.Remediation {
+func (r *Reconciler) seen(ctx context.Context, w *world) *look.Remediation {
 	step := noOwner
 	if !w.ownerless {
 		step = powercycle.Next(w.facts, w.policy, w.now)
@@ -60,19 +60,31 @@ func (r *Reconciler) seen(w *world) *look.Remediation {
 	}
 	is := r.standing(w, step)
 	is.Trouble = trouble
-	is.Reason, is.Acts, is.Text = step.Reason, step.Do != powercycle.Wait, cmp.Or(said, w.foretold(step))
+	is.Reason, is.Acts, is.Text = step.Reason, step.Do != powercycle.Wait, said
+	if said == "" {
+		is.Reason, is.Text = r.foretold(ctx, w, step)
+	}
 	is.Evidence, is.Holds = evidenceOf(w, r.Kind.Finalizer), holdsOf(w, step)
 	is.Next = nextOf(w, step, is.Holds)
 	return is
 }
 
-// foretold is what the pass that takes step says.
-func (w *world) foretold(step powercycle.Step) string {
-	after := *w
-	if !w.ownerless {
-		after.took(step)
+// foretold is what the pass says that takes step, and those that follow at once, if nothing hinders it.
+func (r *Reconciler) foretold(ctx context.Context, w *world, step powercycle.Step) (reason, text string) {
+	if w.ownerless {
+		return step.Reason, explain(w, step)
 	}
-	return explain(&after, step)
+	after := *w
+	after.rem = wrapped(w.rem.Unwrapped().DeepCopyObject().(client.Object))
+	step, err := r.decide(ctx, &after)
+	if err == nil {
+		err = r.took(&after, step)
+	}
+	if err != nil {
+		return step.Reason, plain(err)
+	}
+	settled := after.settled(step, true)
+	return settled.Reason, explain(&after, settled)
 }
 
 // standing is how the remediation stands before the step is taken.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -120,7 +121,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	w.facts.BootUnread = w.record.BootID == ""
 	if !w.looks && !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
-			w.lookAgain(lag)
+			w.lookAgain(consistency.Lag)
 			return
 		}
 		watches = append(watches, r.nodeWatch(key))

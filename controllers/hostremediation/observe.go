@@ -24,6 +24,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
 // world is everything that one pass decides on, read once.
@@ -45,6 +46,16 @@ type world struct {
 	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
 	predecessor types.UID
 
+	// rem has what is remembered since it was read; stored is what of that the API server has, saved
+	// says that it has all of it. taken are the steps that were taken.
+	stored metadata
+	saved  bool
+	taken  []taken
+	// mode is how the node is to be fenced.
+	mode fence.Mode
+	// turn says that its turn was taken in this pass.
+	turn bool
+
 	record record
 	facts  powercycle.Facts
 	policy powercycle.Policy
@@ -63,6 +74,12 @@ type world struct {
 	unasked []error
 }
 
+// taken is a step, with the world as it was: the facts that the step was decided on, and the record after it.
+type taken struct {
+	world
+	step powercycle.Step
+}
+
 // observe reads the world of the remediation called key, for a pass. It returns nil if there is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
 	w := &world{now: now, rem: r.Kind.New(), turns: r.Turns}
@@ -71,11 +88,11 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	} else if !found {
 		r.Turns.leave(r.Kind.Kind, key)
 		current.forget(r.Kind.Kind, key)
-		r.fresh.forget(key)
+		r.written.Forget(key)
 		return nil, nil
 	}
-	if r.fresh.stale(w.rem) {
-		return nil, errStale
+	if r.written.Stale(w.rem) {
+		return nil, consistency.ErrStale
 	}
 	if ours, err := r.survey(ctx, w); err != nil || !ours {
 		return nil, err
@@ -89,6 +106,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *world) (
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
+	w.stored = metadataOf(w.rem)
 	return err == nil, nil
 }
 
@@ -115,10 +133,16 @@ func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
 	if err := r.observeDeletion(ctx, w); err != nil {
 		return false, err
 	}
+	r.stateFacts(ctx, w)
+	return true, nil
+}
+
+// stateFacts states what a step is decided on, by what w remembers.
+func (r *Reconciler) stateFacts(ctx context.Context, w *world) {
+	w.node, w.seen, w.predecessor, w.ahead, w.unhealthy, w.blindness, w.recheck, w.unasked = nil, fence.Seen{}, "", "", "", "", time.Time{}, nil
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	r.observeTurn(ctx, w)
-	return true, nil
 }
 
 // standsBack reports whether the remediation is none of ours, or asks for nothing.
@@ -229,7 +253,7 @@ func ownerOf(rem client.Object) *metav1.OwnerReference {
 	return nil
 }
 
-// observeHost finds the machine's host. Before a node is fenced the host is read past the cache: that it is off must be true now.
+// observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
 	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
 	if w.machine != nil {
@@ -243,11 +267,6 @@ func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
 	}
 	if err := r.rememberHost(ctx, w); err != nil {
 		return err
-	}
-	if w.record.State == powercycle.MovingWorkload && w.found.Host != nil {
-		if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
-			return err
-		}
 	}
 	w.power = host.PowerOf(w.found.Host)
 	return nil
@@ -340,9 +359,13 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 		}
 		return
 	}
+	if w.turn {
+		return
+	}
 	w.turns.await(r.Kind.Kind, key)
 	w.ahead = r.firstAhead(ctx, w)
-	if w.facts.Turn = w.ahead == ""; w.facts.Turn {
+	w.turn = w.ahead == ""
+	if w.facts.Turn = w.turn; w.facts.Turn {
 		w.turns.leave(r.Kind.Kind, key)
 		return
 	}

@@ -104,25 +104,51 @@ func TestAHostThatTheMachineHasLostIsLetGo(t *testing.T) {
 }
 
 func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
-	for name, change := range map[string]func(live *host.Found){
-		"it was switched off":       func(live *host.Found) { live.Host.Spec.Online = false },
-		"it went off":               func(live *host.Found) { live.Host.Status.PoweredOn = false },
-		"it is another machine's":   func(live *host.Found) { live.Is = powercycle.HostForeign },
-		"it is being deprovisioned": func(live *host.Found) { live.Host.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning },
+	for name, change := range map[string]func(h *bmov1alpha1.BareMetalHost){
+		"it was switched off":       func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false },
+		"it went off":               func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false },
+		"it is another machine's":   func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "other" },
+		"it is being deprovisioned": func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning },
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := rackOf(t)
-			live := host.Found{Host: k.host.DeepCopy(), Is: powercycle.HostOurs}
-			change(&live)
-			mock := NewMockHosts(gomock.NewController(t)) // it expects no HoldOff
-			mock.EXPECT().Of(gomock.Any(), gomock.Any()).Return(host.Found{Host: k.host, Is: powercycle.HostOurs}, nil).AnyTimes()
-			mock.EXPECT().Refresh(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, f *host.Found) error {
-				*f = live
-				return nil
-			}).MinTimes(1)
-			k.r.Hosts = mock
-			if got := k.pass(); got.Step != string(powercycle.PoweringOff) {
-				t.Errorf("in %s, want PoweringOff", got.Step)
+			rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
+			s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
+			cached, lags := s.host(), true
+			h := cached.DeepCopy()
+			change(h)
+			if err := s.here.Update(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			c := interceptor.NewClient(s.here.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+					if h, is := into.(*bmov1alpha1.BareMetalHost); is && lags {
+						cached.DeepCopyInto(h)
+						return nil
+					}
+					return c.Get(ctx, key, into, opts...)
+				},
+			})
+			s.r.Client, s.r.Hosts = c, &host.Hosts{Client: c, Live: s.here}
+			s.reconcile("victim", 5, nil)
+			if len(s.host().Annotations) > 0 {
+				t.Errorf("it has %v", s.host().Annotations)
+			}
+			before := &mendv1.HostRemediation{}
+			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), before); err != nil {
+				t.Fatal(err)
+			}
+			if state := remembered(before).State; state != powercycle.PoweringOff {
+				t.Errorf("in %s, want PoweringOff", state)
+			}
+			s.reconcile("victim", 5, nil)
+			after := before.DeepCopy()
+			if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), after); err != nil || after.ResourceVersion != before.ResourceVersion {
+				t.Errorf("it is tried again and again while the cache lags (%v)", err)
+			}
+			lags = false
+			s.reconcile("victim", 5, nil)
+			if _, held := s.host().Annotations[holdOff+"r"]; held != (name == "it went off") {
+				t.Errorf("once the cache shows it, it is held: %t", held)
 			}
 		})
 	}

@@ -23,11 +23,7 @@ func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, fa
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := wrapped(next)
 	as.Say(reportOf(w, step, message))
-	done := step
-	if failure != nil {
-		done.Do = powercycle.Wait // what has failed is not done: the host may still be held
-	}
-	sayConditions(as, w.record.Memory, w.facts, done, message, w.now)
+	sayConditions(as, w.record.Memory, w.facts, step, message, w.now)
 	if equality.Semantic.DeepEqual(w.rem.Unwrapped(), next) {
 		return nil
 	}
@@ -37,7 +33,7 @@ func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, fa
 		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
 	}
 	if err == nil {
-		r.fresh.note(next)
+		r.written.Note(next)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -15,16 +16,53 @@ import (
 	"github.com/kubemend/kubemend/controllers/tell"
 )
 
-// tell sends events about a step that was taken and saved, and logs one line for it. What only waits is told by conditions.
-func (r *Reconciler) tell(ctx context.Context, w *world, step powercycle.Step) {
-	for _, n := range notesOf(w, step) {
+// tell sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. What only waits is told by conditions.
+// done says that the last one was done, and not only intended.
+func (r *Reconciler) tell(ctx context.Context, w *world, done bool) {
+	took := w.taken
+	if last := len(took) - 1; last >= 0 && took[last].step.Do.Intended() && !done {
+		took = took[:last]
+	}
+	if !w.saved {
+		// What was done to the world is told also if it could not be remembered: the next pass sees it, and does not do it again.
+		took = slices.DeleteFunc(slices.Clone(took), func(t taken) bool { return !t.step.Do.Visible() })
+	}
+	for i := range took {
+		t := &took[i]
+		if w.saved {
+			r.measure(&t.world, t.step)
+		}
+		if t.step.Do != powercycle.Wait {
+			log.FromContext(ctx).Info("Took a step", "action", t.step.Do, "state", t.step.Next, "reason", t.step.Reason, "attempt", t.record.Attempt,
+				"BareMetalHost", klog.KRef(w.rem.GetNamespace(), w.record.Host))
+		}
+	}
+	for _, n := range notesOf(took) {
 		tell.Send(r.Recorder, n)
 	}
-	if step.Do != powercycle.Wait {
-		log.FromContext(ctx).Info("Took a step", "action", step.Do, "state", step.Next, "reason", step.Reason, "attempt", w.record.Attempt,
-			"BareMetalHost", klog.KRef(w.rem.GetNamespace(), w.record.Host))
-	}
 }
+
+// notesOf are the events about the steps of one pass. What the next step says as well has no event of its own, only its sentence.
+func notesOf(took []taken) []tell.Note {
+	var notes []tell.Note
+	before := ""
+	for i := range took {
+		t := &took[i]
+		switch more := i+1 < len(took); {
+		case more && leadsTo[t.step.Reason] && took[len(took)-1].step.Do.Visible():
+			before += sentence(&t.world, t.step) + "; "
+			continue
+		case i > 0 && t.step.Reason == "Unfenced" && took[i-1].step.Reason == "PoweredOn":
+			continue
+		}
+		notes = append(notes, t.notes(before)...)
+		before = ""
+	}
+	return notes
+}
+
+// leadsTo are the reasons of steps that the action after them tells of.
+var leadsTo = map[string]bool{"AttemptBegan": true, "PoweredOff": true, "WorkloadMoved": true}
 
 // quiet are the actions that nobody needs to hear of: they only remember.
 var quiet = map[powercycle.Action]bool{
@@ -38,11 +76,11 @@ const fenceStays = "FenceStays"
 // onHost and onMachine are the reasons that are told on the host and on the machine as well.
 var (
 	onHost = map[string]bool{
-		"PowerOffRequested": true, "PowerOnRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
+		"PowerOffRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
 		"TimedOutByCheck": true, signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true,
 	}
 	onMachine = map[string]bool{
-		"AttemptBegan": true, "HandedOver": true, "MachineWell": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
+		"HandedOver": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
 		signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true, hostServiced: true, turnTimedOut: true,
 	}
 )
@@ -65,25 +103,27 @@ func warns(w *world, step powercycle.Step) bool {
 	return inVain[step.Next]
 }
 
-// notesOf are the events about a step: one on the remediation, and one each on the host and the machine where it concerns them.
-func notesOf(w *world, step powercycle.Step) []tell.Note {
+// notes are the events about a step: one on the remediation, and one each on the host and the machine where a person looks there for it. before is what
+// led to it.
+func (t *taken) notes(before string) []tell.Note {
+	step := t.step
 	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
-	kind, text := corev1.EventTypeNormal, explain(w, step)
-	if warns(w, step) {
+	kind, text := corev1.EventTypeNormal, t.text(before, step)
+	if warns(&t.world, step) {
 		kind = corev1.EventTypeWarning
 	}
 	var notes []tell.Note
 	add := func(about client.Object) {
-		notes = append(notes, tell.Note{About: about, Related: w.rem.Unwrapped(), Kind: kind, Reason: step.Reason, Action: "Remediate", Text: text})
+		notes = append(notes, tell.Note{About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: step.Reason, Action: "Remediate", Text: text})
 	}
-	add(w.rem.Unwrapped())
-	if w.found.Host != nil && onHost[step.Reason] {
-		add(hostOf(w.found.Host))
+	add(t.rem.Unwrapped())
+	if t.found.Host != nil && onHost[step.Reason] {
+		add(hostOf(t.found.Host))
 	}
-	if w.machine != nil && onMachine[step.Reason] {
-		add(machineOf(w.machine))
+	if t.machine != nil && onMachine[step.Reason] {
+		add(machineOf(t.machine))
 	}
 	return notes
 }

@@ -38,6 +38,9 @@ type box struct {
 	silent time.Time
 	// cutOff says that the kubelet, which runs, cannot reach its API server.
 	cutOff bool
+	// byHand says that somebody has pressed the button of the host that was off, and nothing runs on it yet: until Ironic looks at the BMC the next
+	// time nobody can know of that.
+	byHand bool
 	// writes says that something on the host writes to the volume.
 	writes bool
 }
@@ -58,6 +61,7 @@ func (b *box) follow(now time.Time) bool {
 	changes := b.model.Changes()
 	for _, c := range changes {
 		b.history = append(b.history, c.To)
+		b.byHand = b.byHand && b.model.Powered()
 		if c.To != bmo.On || c.Ramdisk {
 			b.writes = false
 			if b.runs {
@@ -92,6 +96,7 @@ func (b *box) busy() bool {
 // start starts the kubelet, under a boot of its own.
 func (b *box) start() {
 	b.starts++
+	b.byHand = false
 	if b.cutOff { // it asks for its pods when it can
 		b.runs = false
 		return

@@ -83,6 +83,7 @@ var happenings = []happening{
 			to = bmo.Off
 		}
 		e.box.model.Press(to, e.clock.Now())
+		e.box.byHand = to == bmo.On
 	}, false},
 	{"the kubelet is cut off", func(e *environment) {
 		if e.box.runs {

@@ -36,7 +36,7 @@ func (e *environment) check(at place) {
 		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
 	}
 	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
-	if safe := e.lies() || h != nil && heldOff(h) && !e.box.model.Powered(); (isFenced && !e.safety.fenced || isGone) && !safe {
+	if safe := e.lies() || h != nil && heldOff(h) && (!e.box.model.Powered() || e.box.byHand); (isFenced && !e.safety.fenced || isGone) && !safe {
 		e.fault("the node was fenced while its host was on, or not held off")
 	}
 	e.safety.fenced = isFenced

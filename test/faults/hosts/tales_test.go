@@ -217,7 +217,10 @@ func unmanaged() []tale {
 		{"paused", annotated(bmov1alpha1.PausedAnnotation), removed(bmov1alpha1.PausedAnnotation)},
 		{"detached", annotated(bmov1alpha1.DetachedAnnotation), removed(bmov1alpha1.DetachedAnnotation)},
 		{
-			"being prepared", settings{box: func(b *box) { b.pin(bmov1alpha1.StatePreparing) }},
+			"being prepared", settings{
+				box:  func(b *box) { b.pin(bmov1alpha1.StatePreparing) },
+				host: func(h *bmov1alpha1.BareMetalHost) { h.Status.Provisioning.State = bmov1alpha1.StatePreparing },
+			},
 			func(e *environment) { e.box.pin("") },
 		},
 	} {

@@ -1,0 +1,51 @@
+// Package consistency lets a controller read its own writes: it knows the version in which a write of this process has left an object, so that
+// who reads an older one from a cache can wait for the cache.
+package consistency
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Lag is how long to wait before a cache is read again that did not show yet what was written.
+const Lag = 20 * time.Millisecond
+
+// ErrStale says that a cache does not show yet what this process has written.
+var ErrStale = errors.New("the cache lags behind")
+
+// Writes are the writes to the objects of one kind. The zero value knows none. It is safe for concurrent use.
+type Writes struct{ written sync.Map } // client.ObjectKey to version
+
+type version struct {
+	of      types.UID
+	version string
+}
+
+// Note notes that obj is what the API server has answered to a write.
+func (w *Writes) Note(obj client.Object) {
+	w.written.Store(client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()})
+}
+
+// Forget forgets the object called key, which is gone.
+func (w *Writes) Forget(key client.ObjectKey) { w.written.Delete(key) }
+
+// Stale reports whether obj is older than what was written.
+func (w *Writes) Stale(obj client.Object) bool {
+	key := client.ObjectKeyFromObject(obj)
+	value, wrote := w.written.Load(key)
+	if !wrote {
+		return false
+	}
+	last := value.(version)
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), last.version)
+	if last.of == obj.GetUID() && err == nil && order < 0 {
+		return true
+	}
+	w.Forget(key) // the cache shows it, and from here on never less
+	return false
+}

@@ -1,0 +1,37 @@
+package consistency
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
+	at := func(uid types.UID, version string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: uid, ResourceVersion: version}}
+	}
+	var w Writes
+	for _, step := range []struct {
+		name    string
+		written string
+		uid     types.UID
+		cached  string
+		want    bool
+	}{
+		{"what was never written is not", "", "u", "7", false},
+		{"what was read before the write is", "12", "u", "7", true},
+		{"and stays so", "", "u", "11", true},
+		{"the write itself is not", "", "u", "12", false},
+		{"nor what came after it", "", "u", "13", false},
+		{"versions are numbers", "100", "u", "99", true},
+		{"another object of the name was not written", "", "other", "99", false},
+	} {
+		if step.written != "" {
+			w.Note(at("u", step.written))
+		}
+		if got := w.Stale(at(step.uid, step.cached)); got != step.want {
+			t.Errorf("%s: stale: %t", step.name, got)
+		}
+	}
+}
