@@ -23,30 +23,32 @@ const (
 	few = 5
 )
 
-// whatIsLeft names what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is
-// the one by which the node is fenced, if it is.
-func whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, attached volumes) ([]string, error) {
-	pods, err := podsLeft(ctx, live, node, taint)
+// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is the one
+// by which the node is fenced, if it is.
+func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, attached volumes) error {
+	pods, version, err := podsLeft(ctx, live, node, taint)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
 	// them.
-	left, err := attached(len(pods) == 0)
+	volumes, err := attached(len(pods) == 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return slices.Concat(pods, left), nil
+	left := slices.Concat(pods, volumes)
+	s.pods, s.volumes = version, len(volumes)
+	s.Drained, s.Left, s.Count = len(left) == 0, firstFew(left), len(left)
+	return nil
 }
 
-// podsLeft names the pods that are left on a node, as the API server has them, not as a cache does.
-func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint) ([]string, error) {
-	var left []string
+// podsLeft names the pods that are left on a node, as the API server has them, not as a cache does, and returns the version of the list.
+func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint) (left []string, version string, err error) {
 	for page := ""; ; {
 		pods := &corev1.PodList{}
-		err := live.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page))
+		err = live.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page))
 		if err != nil {
-			return nil, fmt.Errorf("list its pods: %w", err)
+			return nil, "", fmt.Errorf("list its pods: %w", err)
 		}
 		for i := range pods.Items {
 			if pod := &pods.Items[i]; hasToMove(pod, taint) {
@@ -55,7 +57,7 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 		}
 		if page = pods.Continue; page == "" {
 			slices.Sort(left)
-			return left, nil
+			return left, pods.ResourceVersion, nil
 		}
 	}
 }

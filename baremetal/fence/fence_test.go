@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -326,6 +327,23 @@ func TestUnfence(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cache keeps of a node what is judged and what is fenced, and no other annotation or label.
+func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
+	whole := node(notReady, outage, marked("us"), func(n *corev1.Node) {
+		n.Annotations["example.org/rack"], n.Labels = "7", map[string]string{"zone": "a"}
+	})
+	w := worldOf(interceptor.Funcs{}, whole)
+	cached := now(t, w.client)
+	cached.Annotations, cached.Labels = map[string]string{FencedByAnnotation: "us"}, nil
+	if err := nodesOf(w).Unfence(t.Context(), cluster, cached, us, Backup{}); err != nil {
+		t.Fatal(err)
+	}
+	is := now(t, w.client)
+	if want := map[string]string{"example.org/rack": "7"}; !maps.Equal(is.Annotations, want) || is.Labels["zone"] != "a" || OutOfService(is) {
+		t.Errorf("it has %v %v %v", is.Annotations, is.Labels, is.Spec.Taints)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 // link is what ClusterCache's clients cannot do, built once for each connection.
 type link struct {
 	config *rest.Config
-	// pods opens a watch on the metadata of the pods of a node. It ends with ctx.
-	pods func(ctx context.Context, node string) (watch.Interface, error)
+	// pods opens a watch on the metadata of the pods of a node, from a version of their list on. It ends with ctx.
+	pods func(ctx context.Context, node, since string) (watch.Interface, error)
 	// version asks the API server for its version.
 	version func(ctx context.Context) (version.Info, error)
 }
@@ -61,9 +61,9 @@ func dial(config *rest.Config) (*link, error) {
 	}
 	return &link{
 		config: config,
-		pods: func(ctx context.Context, node string) (watch.Interface, error) {
+		pods: func(ctx context.Context, node, since string) (watch.Interface, error) {
 			return pods.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Watch(ctx, metav1.ListOptions{
-				FieldSelector: fields.OneTermEqualSelector(nodeNameField, node).String(),
+				FieldSelector: fields.OneTermEqualSelector(nodeNameField, node).String(), ResourceVersion: since,
 			})
 		},
 		version: func(ctx context.Context) (version.Info, error) {

@@ -44,7 +44,7 @@ type Seen struct {
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
 	// Sign is the last sign of life of its kubelet, by the clock of the node: when it has renewed its lease, posted its condition Ready, or
-	// become Ready. Zero if there is none.
+	// become Ready. Zero if there is none. The lease of a node that is Drained is not asked for.
 	Sign time.Time
 
 	// Fenced says that the workload is made to move, by whomever: by a taint, or because the node is being deleted.
@@ -63,7 +63,14 @@ type Seen struct {
 	// Left are the names of the first few that are left, sorted, and Count is how many there are in all.
 	Left  []string
 	Count int
+
+	// pods is the version of the list of pods that was looked at, volumes how many attachments of volumes there were. Watch goes on from there.
+	pods    string
+	volumes int
 }
+
+// Waits reports whether something has to leave the node before it is Drained.
+func (s Seen) Waits() bool { return (s.Fenced || s.Presence == Absent) && !s.Drained }
 
 // Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
 //
@@ -126,20 +133,18 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 	}
 	seen := Seen{Presence: Absent}
 	if err == nil {
-		seen = seenOf(node, by)
-		if seen.Sign, err = lastSign(ctx, live, seen); err != nil {
+		seen = SeenOf(node, by)
+	}
+	if seen.Fenced || seen.Presence == Absent {
+		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), attached); err != nil {
 			return Seen{}, err
 		}
-		if !seen.Fenced {
-			return seen, nil
-		}
 	}
-	left, err := whatIsLeft(ctx, live, name, outOfService(node), attached)
-	if err != nil {
-		return Seen{}, err
+	if seen.Presence == Absent || seen.Drained {
+		return seen, nil // nothing is there any more that may live
 	}
-	seen.Drained, seen.Left, seen.Count = len(left) == 0, firstFew(left), len(left)
-	return seen, nil
+	seen.Sign, err = lastSign(ctx, live, seen)
+	return seen, err
 }
 
 // lastSign is the last sign of life of a node's kubelet. It renews its lease every ten seconds (Kubernetes, "Node heartbeats"), and posts its
@@ -157,8 +162,8 @@ func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, er
 	return sign, nil
 }
 
-// seenOf is all that a node itself says.
-func seenOf(node *corev1.Node, by Owner) Seen {
+// SeenOf is all that a node itself says, whoever has read it: by asks.
+func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
 		Presence: Present, Node: node, Leaving: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,

@@ -58,6 +58,7 @@ func TestALinkAsksTheWorkloadCluster(t *testing.T) {
 		case r.URL.Path == "/version":
 			_, _ = fmt.Fprint(w, `{"major":"1","minor":"27+"}`)
 		case r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("watch") != "" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=n" &&
+			r.URL.Query().Get("resourceVersion") == "17" &&
 			strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"):
 			_, _ = fmt.Fprint(w, `{"type":"DELETED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"p","namespace":"ns"}}}`)
 		default:
@@ -76,7 +77,7 @@ func TestALinkAsksTheWorkloadCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := l.pods(t.Context(), "n")
+	stream, err := l.pods(t.Context(), "n", "17")
 	if err != nil {
 		t.Fatal(err)
 	}

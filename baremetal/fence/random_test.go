@@ -53,7 +53,7 @@ func TestUnfenceNeverRemovesAForeignTaint(t *testing.T) {
 				t.Fatalf("ours: %t, but of %v there is left %v", ours, before.Spec.Taints, after.Spec.Taints)
 			}
 		}
-		if seenOf(after, us).Ours {
+		if SeenOf(after, us).Ours {
 			t.Fatal("something of ours is left")
 		}
 	})

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,8 +131,11 @@ func change(ctx context.Context, live client.Client, node *corev1.Node, edit fun
 		if equality.Semantic.DeepEqual(was, is) {
 			return nil
 		}
-		patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
-		err := live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
+		patch, err := difference(was, is)
+		if err != nil {
+			return err
+		}
+		err = live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
 		if !apierrors.IsConflict(err) {
 			return err
 		}
@@ -142,6 +146,38 @@ func change(ctx context.Context, live client.Client, node *corev1.Node, edit fun
 		was = fresh
 		return err
 	})
+}
+
+// difference is the patch that makes a node that is as it was what is says. It names each label and annotation that goes: of a node out of a cache, which
+// keeps few of them, the last one that is known would else take all others with it.
+func difference(was, is *corev1.Node) (client.Patch, error) {
+	whole, err := client.MergeFrom(was).Data(is)
+	if err != nil {
+		return nil, err
+	}
+	var changes struct {
+		Metadata map[string]any  `json:"metadata"`
+		Spec     json.RawMessage `json:"spec,omitempty"`
+	}
+	if err := json.Unmarshal(whole, &changes); err != nil {
+		return nil, fmt.Errorf("read the patch of a node: %w", err)
+	}
+	if changes.Metadata == nil {
+		changes.Metadata = map[string]any{}
+	}
+	changes.Metadata["resourceVersion"] = was.ResourceVersion
+	for field, had := range map[string]map[string]string{"annotations": was.Annotations, "labels": was.Labels} {
+		if now, goes := changes.Metadata[field]; !goes || now != nil {
+			continue
+		}
+		each := map[string]any{}
+		for key := range had {
+			each[key] = nil
+		}
+		changes.Metadata[field] = each
+	}
+	content, err := json.Marshal(changes)
+	return client.RawPatch(types.MergePatchType, content), err
 }
 
 // putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that whoever looks next sees that it has
@@ -163,7 +199,7 @@ func putOutOfService(node *corev1.Node, by Owner, now time.Time) {
 // putBackInService takes the taint and the mark away, if they are by's. Only the taint as we write it is taken: one of another value has
 // been put in its place by somebody else.
 func putBackInService(node *corev1.Node, by Owner) {
-	if !seenOf(node, by).Ours {
+	if !SeenOf(node, by).Ours {
 		return
 	}
 	delete(node.Annotations, FencedByAnnotation)

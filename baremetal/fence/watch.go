@@ -26,21 +26,21 @@ type podWatch struct {
 	cancel context.CancelFunc
 }
 
-// Watch makes sure that the node wakes when something leaves it, until Unwatch, Forget or Close. It is to be asked for on every pass, and
-// before the Look on which the wait is founded: then nothing goes unseen between the two.
+// Watch makes sure that the node wakes when something leaves it that was there when it was seen so, until Unwatch, Forget or Close. It is to be asked for
+// on every pass that waits for that (see Seen.Waits): nothing goes unseen in between.
 //
 // One that is open and of the same connection is left as it is. When it ends for other reasons, because the API server or the network
 // ended it, the node is woken once, and the next pass asks again. A cluster without a connection is not watched, and this is no error:
 // that it is connected again is told by ClusterCache's own source.
-func (n *Nodes) Watch(ctx context.Context, cluster client.ObjectKey, node string) error {
-	err := n.watch(ctx, place{cluster, node})
+func (n *Nodes) Watch(ctx context.Context, cluster client.ObjectKey, node string, seen Seen) error {
+	err := n.watch(ctx, place{cluster, node}, seen)
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil
 	}
 	return fmt.Errorf("watch what leaves node %q of cluster %s: %w", node, cluster, err)
 }
 
-func (n *Nodes) watch(ctx context.Context, at place) error {
+func (n *Nodes) watch(ctx context.Context, at place, seen Seen) error {
 	if err := n.clusters.Watch(ctx, at.cluster, attachmentStore{n, at.cluster}); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (n *Nodes) watch(ctx context.Context, at place) error {
 	opening, opened := context.WithTimeout(ctx, openPatience)
 	defer opened()
 	inTime := context.AfterFunc(opening, cancel)
-	stream, err := l.pods(alone, at.node)
+	stream, err := l.pods(alone, at.node, seen.pods)
 	if !inTime() && err == nil {
 		stream.Stop()
 		err = opening.Err()
@@ -68,6 +68,10 @@ func (n *Nodes) watch(ctx context.Context, at place) error {
 		return fmt.Errorf("watch its pods: %w", err)
 	}
 	go n.follow(alone, at, w, stream)
+	// An attachment that went before the watch was claimed has woken nobody.
+	if left, err := n.attachmentsLeft(ctx, nil, at.cluster, at.node, false); err == nil && len(left) < seen.volumes && n.cachedAttachments(at.cluster) != nil {
+		n.wake(at.cluster, at.node)
+	}
 	return nil
 }
 

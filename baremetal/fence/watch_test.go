@@ -28,6 +28,7 @@ type server struct {
 
 	mu      sync.Mutex
 	streams []*watch.RaceFreeFakeWatcher
+	since   []string // from which versions of lists the streams go on
 	woken   []string
 }
 
@@ -42,7 +43,7 @@ func (s *server) nodes() *Nodes {
 	return n
 }
 
-func (s *server) open(ctx context.Context, _ string) (watch.Interface, error) {
+func (s *server) open(ctx context.Context, _, since string) (watch.Interface, error) {
 	if s.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -53,7 +54,7 @@ func (s *server) open(ctx context.Context, _ string) (watch.Interface, error) {
 	stream := watch.NewRaceFreeFake()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams = append(s.streams, stream)
+	s.streams, s.since = append(s.streams, stream), append(s.since, since)
 	return stream, nil
 }
 
@@ -86,7 +87,7 @@ func same[T any](t *testing.T, what string, want, got T) {
 
 func mustWatch(t *testing.T, n *Nodes, node string) {
 	t.Helper()
-	if err := n.Watch(t.Context(), cluster, node); err != nil {
+	if err := n.Watch(t.Context(), cluster, node, Seen{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -123,6 +124,19 @@ func TestWhatWakesANode(t *testing.T) {
 	})
 }
 
+// What has left the node between a look and the watch is told by the watch.
+func TestAWatchGoesOnFromWhatWasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		n := s.nodes()
+		defer n.Close()
+		if err := n.Watch(t.Context(), cluster, "n", Seen{pods: "17"}); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "versions", []string{"17"}, s.since)
+	})
+}
+
 func TestAWatchIsOpenedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -142,7 +156,7 @@ func TestAWatchOutlivesThePassThatAskedForIt(t *testing.T) {
 		n := s.nodes()
 		defer n.Close()
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := n.Watch(ctx, cluster, "n"); err != nil {
+		if err := n.Watch(ctx, cluster, "n", Seen{}); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
@@ -279,7 +293,7 @@ func TestAWatchThatCannotBeOpenedIsAnErrorAndLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := s.nodes()
-				if err := n.Watch(t.Context(), cluster, "n"); err == nil {
+				if err := n.Watch(t.Context(), cluster, "n", Seen{}); err == nil {
 					t.Error("no error")
 				}
 				if n.watched(place{cluster, "n"}) {
@@ -331,7 +345,7 @@ func TestManyAtOnce(t *testing.T) {
 		for i := range 40 {
 			all.Go(func() {
 				name := fmt.Sprintf("n%d", i%4)
-				if err := n.Watch(t.Context(), cluster, name); err != nil {
+				if err := n.Watch(t.Context(), cluster, name, Seen{}); err != nil {
 					t.Error(err)
 				}
 				if i%3 == 0 {

@@ -41,7 +41,7 @@ type Nodes interface {
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 
-	Watch(ctx context.Context, cluster client.ObjectKey, node string) error
+	Watch(ctx context.Context, cluster client.ObjectKey, node string, seen fence.Seen) error
 	Unwatch(cluster client.ObjectKey, node string)
 	Forget(cluster client.ObjectKey)
 }
@@ -79,7 +79,7 @@ func (sighted) Disown(context.Context, client.ObjectKey, *corev1.Node, fence.Own
 }
 
 // Watch is refused.
-func (sighted) Watch(context.Context, client.ObjectKey, string) error { return errSighted }
+func (sighted) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return errSighted }
 
 // Unwatch does nothing: nothing is watched.
 func (sighted) Unwatch(client.ObjectKey, string) {}

@@ -20,8 +20,8 @@ import (
 // all, such as a record of the management cluster alone. That says nothing of the cluster: the controller may see it.
 var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 
-// Look returns what a pass over the remediation called key sees and decides at now, and does nothing: it writes nothing, watches nothing and
-// takes nobody's turn. It returns nil if there is no such remediation, or if it is none of ours. Of r it needs the Kind, Installed, Client and
+// Look returns what a pass over the remediation called key sees at now, and the step that it takes first, and does nothing: it writes nothing, watches
+// nothing and takes nobody's turn. It returns nil if there is no such remediation, or if it is none of ours. Of r it needs the Kind, Installed, Client and
 // Live to read from, Hosts, Clusters and Nodes (see Sighted), and the settings.
 //
 // Where the node or the turn cannot be asked for (ErrUnasked), and the step depends on what the answer would be, what the remediation last
@@ -43,11 +43,11 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 	case !ours:
 		return nil, nil
 	}
-	return r.seen(ctx, w), nil
+	return r.seen(w), nil
 }
 
 // seen is what is to be said of a world that was seen.
-func (r *Reconciler) seen(ctx context.Context, w *world) *look.Remediation {
+func (r *Reconciler) seen(w *world) *look.Remediation {
 	step := noOwner
 	if !w.ownerless {
 		step = powercycle.Next(w.facts, w.policy, w.now)
@@ -60,31 +60,19 @@ func (r *Reconciler) seen(ctx context.Context, w *world) *look.Remediation {
 	}
 	is := r.standing(w, step)
 	is.Trouble = trouble
-	is.Reason, is.Acts, is.Text = step.Reason, step.Do != powercycle.Wait, said
-	if said == "" {
-		is.Reason, is.Text = r.foretold(ctx, w, step)
-	}
+	is.Reason, is.Acts, is.Text = step.Reason, step.Do != powercycle.Wait, cmp.Or(said, w.foretold(step))
 	is.Evidence, is.Holds = evidenceOf(w, r.Kind.Finalizer), holdsOf(w, step)
 	is.Next = nextOf(w, step, is.Holds)
 	return is
 }
 
-// foretold is what the pass says that takes step, and those that follow at once, if nothing hinders it.
-func (r *Reconciler) foretold(ctx context.Context, w *world, step powercycle.Step) (reason, text string) {
-	if w.ownerless {
-		return step.Reason, explain(w, step)
-	}
+// foretold is what is said of step once it is taken.
+func (w *world) foretold(step powercycle.Step) string {
 	after := *w
-	after.rem = wrapped(w.rem.Unwrapped().DeepCopyObject().(client.Object))
-	step, err := r.decide(ctx, &after)
-	if err == nil {
-		err = r.took(&after, step)
+	if !w.ownerless {
+		after.remember(step)
 	}
-	if err != nil {
-		return step.Reason, plain(err)
-	}
-	settled := after.settled(step, true)
-	return settled.Reason, explain(&after, settled)
+	return explain(&after, step)
 }
 
 // standing is how the remediation stands before the step is taken.

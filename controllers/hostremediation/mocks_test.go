@@ -680,17 +680,17 @@ func (c *MockNodesUnwatchCall) DoAndReturn(f func(client.ObjectKey, string)) *Mo
 }
 
 // Watch mocks base method.
-func (m *MockNodes) Watch(ctx context.Context, cluster client.ObjectKey, node string) error {
+func (m *MockNodes) Watch(ctx context.Context, cluster client.ObjectKey, node string, seen fence.Seen) error {
 	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Watch", ctx, cluster, node)
+	ret := m.ctrl.Call(m, "Watch", ctx, cluster, node, seen)
 	ret0, _ := ret[0].(error)
 	return ret0
 }
 
 // Watch indicates an expected call of Watch.
-func (mr *MockNodesMockRecorder) Watch(ctx, cluster, node any) *MockNodesWatchCall {
+func (mr *MockNodesMockRecorder) Watch(ctx, cluster, node, seen any) *MockNodesWatchCall {
 	mr.mock.ctrl.T.Helper()
-	call := mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Watch", reflect.TypeOf((*MockNodes)(nil).Watch), ctx, cluster, node)
+	call := mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Watch", reflect.TypeOf((*MockNodes)(nil).Watch), ctx, cluster, node, seen)
 	return &MockNodesWatchCall{Call: call}
 }
 
@@ -706,13 +706,13 @@ func (c *MockNodesWatchCall) Return(arg0 error) *MockNodesWatchCall {
 }
 
 // Do rewrite *gomock.Call.Do
-func (c *MockNodesWatchCall) Do(f func(context.Context, client.ObjectKey, string) error) *MockNodesWatchCall {
+func (c *MockNodesWatchCall) Do(f func(context.Context, client.ObjectKey, string, fence.Seen) error) *MockNodesWatchCall {
 	c.Call = c.Call.Do(f)
 	return c
 }
 
 // DoAndReturn rewrite *gomock.Call.DoAndReturn
-func (c *MockNodesWatchCall) DoAndReturn(f func(context.Context, client.ObjectKey, string) error) *MockNodesWatchCall {
+func (c *MockNodesWatchCall) DoAndReturn(f func(context.Context, client.ObjectKey, string, fence.Seen) error) *MockNodesWatchCall {
 	c.Call = c.Call.DoAndReturn(f)
 	return c
 }

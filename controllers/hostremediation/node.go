@@ -41,20 +41,38 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 	if w.facts.State != powercycle.MovingWorkload && !w.looks {
 		r.Nodes.Unwatch(client.ObjectKeyFromObject(w.cluster), name)
 	}
-	if !needsNode(w) {
-		return
+	if needsNode(w) && !r.fencedInCache(ctx, w) {
+		r.look(ctx, w, name)
 	}
-	r.look(ctx, w, name)
+}
+
+// fencedInCache reports whether the cache shows our fence on the node, where no more has to be known than that: it is taken off without a look at the
+// node itself. What has to be given back to a node is not in the cache.
+func (r *Reconciler) fencedInCache(ctx context.Context, w *world) bool {
+	switch w.facts.State {
+	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn:
+		return false
+	}
+	if w.node == nil || !w.backup().Empty() {
+		return false
+	}
+	seen := fence.SeenOf(w.node, w.signs())
+	r.claimFence(ctx, w, &seen)
+	if !seen.Ours {
+		return false
+	}
+	w.seen, w.facts.Node, w.facts.Fenced, w.facts.FencedByUs, w.facts.Inherited = seen, powercycle.NodePresent, seen.Fenced, true, seen.Inherited
+	return true
 }
 
 // look asks the workload cluster itself for the node, and what is left on it. While it is being emptied whatever leaves it wakes us.
 func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
-	var err error
-	if emptying && !w.looks {
-		err = r.Nodes.Watch(ctx, cluster, name)
-	}
 	seen, lookErr := r.Nodes.Look(ctx, cluster, name, w.signs())
+	var err error
+	if emptying && !w.looks && seen.Waits() {
+		err = r.Nodes.Watch(ctx, cluster, name, seen)
+	}
 	for _, trouble := range []error{seen.Cause, lookErr, err} {
 		if trouble != nil {
 			w.blindFor(trouble)

@@ -109,7 +109,7 @@ func (k *rack) look() {
 		*f = found()
 		return nil
 	}).AnyTimes()
-	k.nodes.EXPECT().Watch(gomock.Any(), gomock.Any(), "node").AnyTimes()
+	k.nodes.EXPECT().Watch(gomock.Any(), gomock.Any(), "node", gomock.Any()).AnyTimes()
 	k.nodes.EXPECT().Unwatch(gomock.Any(), "node").AnyTimes()
 	k.nodes.EXPECT().ModeFor(gomock.Any(), gomock.Any(), fence.Taint).Return(fence.Taint, nil).AnyTimes()
 	k.nodes.EXPECT().Look(gomock.Any(), gomock.Any(), "node", gomock.Any()).DoAndReturn(

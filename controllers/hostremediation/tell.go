@@ -42,27 +42,34 @@ func (r *Reconciler) tell(ctx context.Context, w *world, done bool) {
 	}
 }
 
-// notesOf are the events about the steps of one pass. What the next step says as well has no event of its own, only its sentence.
+// notesOf are the events about the steps of one pass. One that goes without saying, because of the step that was taken with it, has no event of its own,
+// only its sentence.
 func notesOf(took []taken) []tell.Note {
 	var notes []tell.Note
 	before := ""
 	for i := range took {
 		t := &took[i]
-		switch more := i+1 < len(took); {
-		case more && leadsTo[t.step.Reason] && took[len(took)-1].step.Do.Visible():
-			before += sentence(&t.world, t.step) + "; "
-			continue
-		case i > 0 && t.step.Reason == "Unfenced" && took[i-1].step.Reason == "PoweredOn":
-			continue
+		next, acts := powercycle.Step{}, took[len(took)-1].step.Do.Visible()
+		if i+1 < len(took) {
+			next = took[i+1].step
 		}
-		notes = append(notes, t.notes(before)...)
-		before = ""
+		switch {
+		case acts && t.step.Reason == "AttemptBegan":
+		case acts && leadsTo[t.step.Reason]:
+			before = sentence(&t.world, t.step) + "; "
+		case t.step.Reason == "PoweredOn" && next.Reason == "Unfenced":
+			notes = append(notes, t.notes(before, "; "+lowered(next.Why))...)
+			return append(notes, notesOf(took[i+2:])...)
+		default:
+			notes = append(notes, t.notes(before, "")...)
+			before = ""
+		}
 	}
 	return notes
 }
 
-// leadsTo are the reasons of steps that the action after them tells of.
-var leadsTo = map[string]bool{"AttemptBegan": true, "PoweredOff": true, "WorkloadMoved": true}
+// leadsTo are the reasons of steps of which the action after them tells.
+var leadsTo = map[string]bool{"PoweredOff": true, "WorkloadMoved": true}
 
 // quiet are the actions that nobody needs to hear of: they only remember.
 var quiet = map[powercycle.Action]bool{
@@ -104,13 +111,13 @@ func warns(w *world, step powercycle.Step) bool {
 }
 
 // notes are the events about a step: one on the remediation, and one each on the host and the machine where a person looks there for it. before is what
-// led to it.
-func (t *taken) notes(before string) []tell.Note {
+// led to it, after what came of it.
+func (t *taken) notes(before, after string) []tell.Note {
 	step := t.step
 	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
-	kind, text := corev1.EventTypeNormal, t.text(before, step)
+	kind, text := corev1.EventTypeNormal, t.text(before, step)+after
 	if warns(&t.world, step) {
 		kind = corev1.EventTypeWarning
 	}

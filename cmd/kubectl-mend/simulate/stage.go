@@ -93,7 +93,7 @@ func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode)
 }
 
 // Watch implements hostremediation.Nodes.
-func (nodes) Watch(context.Context, client.ObjectKey, string) error { return nil }
+func (nodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
 
 // Unwatch implements hostremediation.Nodes.
 func (nodes) Unwatch(client.ObjectKey, string) {}
