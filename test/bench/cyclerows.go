@@ -24,12 +24,14 @@ const (
 	cycleToEnd       measured = "→ request gone"
 	cycleSamples     measured = "Samples, one after another"
 
-	cyclePatches measured = "Calls for one cycle: patches"
-	cycleCreates measured = "Calls for one cycle: creates, events above all"
-	cycleReads   measured = "Calls for one cycle: reads"
-	cycleOthers  measured = "Calls for one cycle: deletions"
-	cycleDistant measured = "Calls for one cycle: to the workload cluster"
-	cycleCPU     measured = "Processor time for one cycle"
+	cyclePatches    measured = "Calls for one cycle: patches"
+	cycleCreates    measured = "Calls for one cycle: creates, events above all"
+	cycleReads      measured = "Calls for one cycle: reads"
+	cycleOthers     measured = "Calls for one cycle: deletions"
+	cycleDistant    measured = "Calls for one cycle: to the workload cluster"
+	cycleOwnCalls   measured = "Calls for a cycle that is asked for by hand: to the management cluster"
+	cycleOwnDistant measured = "Calls for a cycle that is asked for by hand: to the workload cluster"
+	cycleCPU        measured = "Processor time for one cycle"
 
 	cycleMassMedian  measured = "A tenth of the hosts at once: node Unknown to machine well, p50"
 	cycleMassWorst   measured = "A tenth of the hosts at once: node Unknown to machine well, p99"
@@ -62,11 +64,13 @@ func cycleRows() []row {
 		{cycleReads, count, nil},
 		{cycleOthers, count, nil},
 		{cycleDistant, count, nil},
+		{cycleOwnCalls, count, upTo(20)},
+		{cycleOwnDistant, count, upTo(8)},
 		{cycleCPU, seconds, nil},
 		{cycleMassMedian, seconds, nil},
-		{cycleMassWorst, seconds, nil},
-		{cycleMassCalls, count, upTo(50)},
-		{cycleMassDistant, count, upTo(12)},
+		{cycleMassWorst, seconds, upTo(15)},
+		{cycleMassCalls, count, upTo(30)},
+		{cycleMassDistant, count, upTo(8)},
 		{cycleMassSamples, whole, nil},
 		{idleCPU, milliseconds1000, nil},
 		{residentSteady, mebibytes, nil},

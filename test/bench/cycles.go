@@ -68,6 +68,9 @@ func measureCycles(ctx context.Context, hosts int, s settings, binaries map[stri
 	if err := r.alone(ctx, t, much.alone); err != nil {
 		return results, fmt.Errorf("cycles one by one: %w%s", err, tail(t.manager.Log))
 	}
+	if err := r.byHand(ctx, t, much.alone); err != nil {
+		return results, fmt.Errorf("cycles that are asked for by hand: %w%s", err, tail(t.manager.Log))
+	}
 	if err := r.mass(ctx, t, much.mass); err != nil {
 		return results, fmt.Errorf("cycles at once: %w%s", err, tail(t.manager.Log))
 	}
@@ -112,6 +115,31 @@ func (r *rack) alone(ctx context.Context, t *trial, n int) error {
 	return nil
 }
 
+// byHand has one host after another power-cycled for a request that no check has made: what that costs is the power cycle alone.
+func (r *rack) byHand(ctx context.Context, t *trial, n int) error {
+	machines, err := r.unflipped(n)
+	if err != nil {
+		return err
+	}
+	before, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	for _, i := range machines {
+		if err := r.cycleByHand(ctx, i); err != nil {
+			return err
+		}
+	}
+	after, err := t.quiet(ctx, quietFor)
+	if err != nil {
+		return err
+	}
+	d, each := after.minus(before), float64(n)
+	t.figures[cycleOwnCalls] = d.calls() / each
+	t.figures[cycleOwnDistant] = max(d.distant, 0) / each
+	return nil
+}
+
 // mass has a tenth of the hosts power-cycled at once.
 func (r *rack) mass(ctx context.Context, t *trial, n int) error {
 	machines, err := r.unflipped(n)
@@ -141,7 +169,7 @@ func (r *rack) mass(ctx context.Context, t *trial, n int) error {
 	t.record(spans(cycles, cycle.whole), cycleMassMedian, cycleMassWorst)
 	d, each := after.minus(before), float64(n)
 	t.figures[cycleMassSamples] = each
-	t.figures[cycleMassCalls] = (d.patches + d.creates + d.reads + d.others) / each
+	t.figures[cycleMassCalls] = d.calls() / each
 	t.figures[cycleMassDistant] = max(d.distant, 0) / each
 	return nil
 }

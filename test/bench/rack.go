@@ -9,9 +9,12 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
@@ -106,13 +109,15 @@ func (r *rack) strike() error {
 	return errors.Join(err, r.stage.strike())
 }
 
+var defaultStrategy = infrav1.RemediationStrategy{
+	Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
+}
+
 // fillRackCluster makes the cluster with its check, which has hosts power-cycled.
 func (r *rack) fillRackCluster(ctx context.Context) error {
 	cluster, status := clusterOf(r.world.cluster(0))
 	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
-	template.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
-		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
-	})
+	template.Spec.Template.Spec.Strategy = builders.HostStrategy(defaultStrategy)
 	check := checkOf(cluster)
 	builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name)(check)
 	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), r.workload), template, check} {
@@ -197,11 +202,59 @@ func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
 	return details
 }
 
+// carry puts a kubelet on the host of a machine, which reports when the host has booted.
+func (r *rack) carry(i int) {
+	r.host(i).Mute(1) // what is put on a host that is on boots at once
+	r.host(i).Carry(simulator.NewKubelet(r.far, simulator.KubeletOptions{Node: r.world.machine(i), Every: time.Hour}))
+}
+
+// cycleByHand has the host of a machine power-cycled that is well, and returns when the request is gone.
+func (r *rack) cycleByHand(ctx context.Context, i int) error {
+	name := r.world.machine(i)
+	r.carry(i)
+	machine, request := &clusterv1.Machine{}, &mendv1.HostRemediation{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if err := r.near.Get(ctx, key, machine); err != nil {
+		return err
+	}
+	seen := r.witness.await(name)
+	request.Namespace, request.Name = namespace, name
+	request.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
+	request.Spec.Strategy = builders.HostStrategy(defaultStrategy)
+	if err := r.near.Create(ctx, request); err != nil {
+		return err
+	}
+	late, ticks := time.After(patienceWithContenders), time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for !conditions.IsTrue(request, nhcv1.SucceededCondition) {
+		select {
+		case <-ticks.C:
+		case <-late:
+			return fmt.Errorf("wait for the power cycle of %s: it says %q after %s", name, request.Status.Message, patienceWithContenders)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := r.near.Get(ctx, key, request); err != nil {
+			return err
+		}
+	}
+	if err := r.near.Delete(ctx, request); err != nil {
+		return err
+	}
+	select {
+	case <-seen:
+		return nil
+	case <-late:
+		return fmt.Errorf("wait for the end of the power cycle of %s: seen of it was %v", name, r.witness.seen(name))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // cycle hangs the kubelet of a machine, which comes back when its host has booted, and returns what was seen from then on.
 func (r *rack) cycle(ctx context.Context, i int) (cycle, error) {
 	name := r.world.machine(i)
-	r.host(i).Mute(1) // what is put on a host that is on boots at once
-	r.host(i).Carry(simulator.NewKubelet(r.far, simulator.KubeletOptions{Node: name, Every: time.Hour}))
+	r.carry(i)
 	seen, isWell := r.witness.await(name), r.lookout.turn(name, isGood)
 	if err := r.patchNode(ctx, i, turnedBad(time.Now())); err != nil {
 		return nil, err
