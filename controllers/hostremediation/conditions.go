@@ -181,10 +181,7 @@ func explain(w *world, step powercycle.Step) string { return w.text("", step) }
 
 // text is the sentence of a step, after what led to it.
 func (w *world) text(before string, step powercycle.Step) string {
-	text := sentence(w, step)
-	if before != "" {
-		text = before + lowered(text)
-	}
+	text := joined(before, sentence(w, step))
 	if w.record.Attempt > 0 && !w.record.State.Final() {
 		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
 	}

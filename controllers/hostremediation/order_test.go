@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"go.uber.org/mock/gomock"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -291,5 +293,65 @@ func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 	k.pass()
 	if rem := k.remediation(); len(rem.Finalizers) != 0 || len(k.host.Annotations) != 0 {
 		t.Errorf("the remediation keeps %v, its host %v", rem.Finalizers, k.host.Annotations)
+	}
+}
+
+// A crash right after it was done must find it.
+func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
+	k := rackOf(t)
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	stored := func(what string, is func(powercycle.Memory) bool) func(any, any, any) {
+		return func(any, any, any) {
+			if m := remembered(k.remediation()).Memory; !is(m) {
+				t.Errorf("%s, and it remembers %+v", what, m)
+			}
+		}
+	}
+	k.holdsOff().Do(stored("the host is held off", func(m powercycle.Memory) bool {
+		return m.Attempt == 1 && m.State == powercycle.PoweringOff && m.Asked.Equal(noon) && !m.WasOff && m.Touched
+	}))
+	k.fences().Do(func(any, any, any, any, any, any) {
+		stored("the node is fenced", func(m powercycle.Memory) bool { return m.State == powercycle.MovingWorkload && m.Fencing })(nil, nil, nil)
+	})
+	k.releases().Do(stored("the host is let go", func(m powercycle.Memory) bool { return m.State == powercycle.PoweringOn }))
+	k.unfences()
+	k.pass()
+	k.power(false)
+	k.pass()
+	k.seen.Drained = true
+	k.pass()
+	k.power(true)
+	k.pass()
+}
+
+func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
+	k := rackOf(t)
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	gomock.InOrder(k.holdsOff(), k.fences(), k.releases(), k.unfences())
+	recorder := events.NewFakeRecorder(100)
+	k.r.Recorder = recorder
+	told := func() []string {
+		var all []string
+		for len(recorder.Events) > 0 {
+			all = append(all, <-recorder.Events)
+		}
+		return all
+	}
+	off, on := func() { k.power(false) }, func() { k.power(true) }
+	for _, step := range []struct {
+		before func()
+		want   []string
+	}{
+		// One on the remediation, and one on the host.
+		{func() {}, []string{"Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off", "Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off"}},
+		{off, []string{"Normal Fenced Attempt 1 of 2: The host is off; the node is fenced, so that its workload can start elsewhere"}},
+		{func() { k.seen.Drained = true }, []string{"Normal PowerOnRequested Attempt 1 of 2: The workload has moved; the host is asked to power on"}},
+		{on, []string{"Normal PoweredOn Attempt 1 of 2: The host is on; the fence is taken off the node"}},
+	} {
+		step.before()
+		k.pass()
+		if diff := cmp.Diff(step.want, told()); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
 	}
 }

@@ -56,9 +56,9 @@ func notesOf(took []taken) []tell.Note {
 		switch {
 		case acts && t.step.Reason == "AttemptBegan":
 		case acts && leadsTo[t.step.Reason]:
-			before = sentence(&t.world, t.step) + "; "
+			before = joined(before, sentence(&t.world, t.step))
 		case t.step.Reason == "PoweredOn" && next.Reason == "Unfenced":
-			notes = append(notes, t.notes(before, "; "+lowered(next.Why))...)
+			notes = append(notes, t.notes(before, next.Why)...)
 			return append(notes, notesOf(took[i+2:])...)
 		default:
 			notes = append(notes, t.notes(before, "")...)
@@ -66,6 +66,14 @@ func notesOf(took []taken) []tell.Note {
 		}
 	}
 	return notes
+}
+
+// joined is one sentence of two, of which either may be empty.
+func joined(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "; " + lowered(second)
 }
 
 // leadsTo are the reasons of steps of which the action after them tells.
@@ -117,7 +125,7 @@ func (t *taken) notes(before, after string) []tell.Note {
 	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
-	kind, text := corev1.EventTypeNormal, t.text(before, step)+after
+	kind, text := corev1.EventTypeNormal, joined(t.text(before, step), after)
 	if warns(&t.world, step) {
 		kind = corev1.EventTypeWarning
 	}

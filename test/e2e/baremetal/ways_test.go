@@ -56,7 +56,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		node := rack.Node(ctx, name)
 		Expect(outOfService(node)).To(BeTrue(), "it is not ours to take away")
 		Expect(node.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
-		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("WorkloadMoved", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
+		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("PowerOnRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
 	}, SpecTimeout(specPatience))
 
 	It("is deleted and gets its labels and annotations back, if nodes are fenced like that", func(ctx SpecContext) {

@@ -231,8 +231,8 @@ func (w *world) events(ctx context.Context, kind, name string, since time.Time) 
 	return told
 }
 
-// freed is what is told when a fence is taken away. A machine may be found well before that, and then its request is deleted first.
-var freed = Or(HaveKeyWithValue("Unfenced", 1), HaveKey("LettingGo"))
+// freed is what is told when a fence is taken away: as a rule as soon as the host is on. A machine may be found well before that, and then its request is deleted first.
+var freed = Or(HaveKeyWithValue("PoweredOn", 1), HaveKeyWithValue("Unfenced", 1), HaveKey("LettingGo"))
 
 // nothingIsLeft checks that no trace of a remediation is left on host and node.
 func (w *world) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
