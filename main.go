@@ -162,8 +162,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
 	fs.IntVar(&o.burst, "kube-api-burst", 2000, "Maximum requests to the management cluster in one burst.")
-	fs.Float32Var(&o.clusterQPS, "clustercache-client-qps", 20, "Maximum requests per second to each workload cluster.")
-	fs.IntVar(&o.clusterBurst, "clustercache-client-burst", 30, "Maximum requests to each workload cluster in one burst.")
+	fs.Float32Var(&o.clusterQPS, "clustercache-client-qps", 100, "Maximum requests per second to each workload cluster.")
+	fs.IntVar(&o.clusterBurst, "clustercache-client-burst", 200, "Maximum requests to each workload cluster in one burst.")
 
 	fs.BoolVar(&o.leaderElection, "leader-elect", false, "Let only one of several replicas act at a time.")
 	fs.StringVar(&o.leaseNamespace, "leader-elect-namespace", "",

@@ -79,6 +79,10 @@ func (s Seen) Waits() bool { return (s.Fenced || s.Presence == Absent) && !s.Dra
 func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
 		live, err := n.clusters.GetUncachedClient(ctx, cluster)
+		if err == nil {
+			// Else each look at a fenced node would list the attachments of all nodes. That it cannot be is told by Watch.
+			_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
+		}
 		return live, func(ask bool) ([]string, error) { return n.attachmentsLeft(ctx, live, cluster, node, ask) }, err
 	})
 }
