@@ -182,7 +182,7 @@ var (
 	mayLive     = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
-			return !s.Fenced && s.WasOff && s.Facts.Sign.After(s.Receipt.Add(s.Skew)) && !s.past(s.watched())
+			return !s.Fenced && s.WasOff && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
 		},
 	}
 	up = is("node booted", func(s situation) bool { return s.Up })

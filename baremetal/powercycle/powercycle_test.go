@@ -86,6 +86,9 @@ func renewedAgain(f *Facts) {
 func clockAhead(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(10*time.Second)
 }
+func heardSince(f *Facts) { // before the receipt
+	f.Sign, f.Memory.Sign, f.SignSeen = ago(20*time.Second), ago(20*time.Second), noon
+}
 func watchedLong(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(time.Minute)
 }
@@ -212,6 +215,7 @@ func TestNext(t *testing.T) {
 		"nor one that was heard of since":                                {in(MovingWorkload, renewed), Advance, PoweringOff, "SignOfLife"},
 		"a fence that is there comes off for it":                         {in(MovingWorkload, fenced, renewedAgain), Unfence, MovingWorkload, "SignOfLife"},
 		"a clock that is ahead is watched after a receipt":               {in(MovingWorkload, wasOff, receiptNoted, clockAhead), Wait, MovingWorkload, "WatchingForLife"},
+		"so is a node that was heard of since its host was asked":        {in(MovingWorkload, wasOff, askedLong, receiptNoted, heardSince), Wait, MovingWorkload, "WatchingForLife"},
 		"and not taken for life for ever":                                {in(MovingWorkload, wasOff, receiptNoted, watchedLong), Fence, MovingWorkload, "Fenced"},
 		"but a node that goes on to report lives":                        {in(MovingWorkload, wasOff, receiptNoted, renewedAgain), Advance, PoweringOff, "SignOfLife"},
 		"or came on, and goes off because of us":                         {in(PoweringOff, on, wasOff), NoteOn, PoweringOff, "PowerOffRequested"},

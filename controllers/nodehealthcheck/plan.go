@@ -55,9 +55,12 @@ func plan(w *world, s summary) []step {
 			steps = append(steps, next)
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Or(-cmp.Compare(begins(a), begins(b)), byAge(w, a, b)) })
+	slices.SortStableFunc(steps, func(a, b step) int { return comesFirst(w, a, b) })
 	return steps
 }
+
+// comesFirst puts those first that begin something, and of these those that have been due for longest.
+func comesFirst(w *world, a, b step) int { return cmp.Or(cmp.Compare(begins(b), begins(a)), byAge(w, a, b)) }
 
 func begins(s step) int {
 	if s.start >= 0 {

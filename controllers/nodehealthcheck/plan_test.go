@@ -9,9 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
@@ -193,6 +195,41 @@ func TestOnlyARequestOfTheSameKindIsARival(t *testing.T) {
 		b := beginning{world: w, t: &target{name: "n", leftovers: tc.leftovers}}
 		if got := b.rivalled(); len(got) != tc.want {
 			t.Errorf("%s: %d rivals, want %d", name, len(got), tc.want)
+		}
+	}
+}
+
+func TestAStepThatBeginsComesFirst(t *testing.T) {
+	w := &world{now: epoch}
+	begins, waits := step{target: &target{}, start: 0}, step{target: &target{}, start: -1}
+	if comesFirst(w, begins, waits) >= 0 || comesFirst(w, waits, begins) <= 0 || comesFirst(w, begins, begins) != 0 {
+		t.Errorf("got %d and %d", comesFirst(w, begins, waits), comesFirst(w, waits, begins))
+	}
+}
+
+func TestALimitThatCannotBeReadDisablesTheCheck(t *testing.T) {
+	wrong := intstr.FromString("many")
+	is := &world{now: epoch, check: &nhcv1.NodeHealthCheck{}}
+	is.check.Spec.MaxUnhealthy = &wrong
+	weigh(is)
+	if is.disabled == nil || is.disabled.reason != nhcv1.LimitInvalidReason {
+		t.Errorf("got %+v", is.disabled)
+	}
+	before := &disabling{reason: "Other"}
+	is.disabled = before
+	if weigh(is); is.disabled != before {
+		t.Errorf("the first reason is forgotten for %+v", is.disabled)
+	}
+}
+
+func TestTheLeaseOfANodeHasTheTermOfItsStep(t *testing.T) {
+	w := &world{now: epoch, check: &nhcv1.NodeHealthCheck{}, rungs: []escalation.Rung{{Timeout: 3 * time.Minute}, {Timeout: 20 * time.Minute}}}
+	for rung, want := range map[int]time.Duration{0: 3 * time.Minute, 1: 20 * time.Minute, -1: classicLease} {
+		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: rung}
+		f.obj.SetCreationTimestamp(metav1.NewTime(epoch))
+		s := step{target: &target{name: "n", requests: []*found{f}}}
+		if s.leased(w); s.term.length != want {
+			t.Errorf("of step %d: %s, want %s", rung, s.term.length, want)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (e *environment) reconcile(now time.Time) bool {
 	e.keep()
 	e.seen = heard
 	before := e.management.all + e.work.all
-	result, err := e.controller.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: theHost})
+	result, err := e.controller.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: e.at})
 	e.last = err
 	switch {
 	case e.writes.Crashed():

@@ -99,9 +99,13 @@ type environment struct {
 	// as says what is special about it.
 	as settings
 
+	// at is the name of its host, its machine, what is between the two, and its remediation; nodeName that of its node.
+	at       client.ObjectKey
+	nodeName string
+
 	clock            *clocktesting.FakePassiveClock
 	management, work *server
-	writes           faults.Writes
+	writes           *faults.Writes
 	box              *box
 	pods             *pods
 	controller       *hostremediation.Reconciler
@@ -142,6 +146,8 @@ type settings struct {
 	nodeCheck bool
 	// downtime is how long it takes until the controllers run again after a crash.
 	downtime time.Duration
+	// controlPlane says that the machine is of the control plane.
+	controlPlane bool
 	// apiServer says that the API server of the workload cluster runs on the host.
 	apiServer bool
 	// remembers says that the controllers do not crash, and that nothing may be forgotten.
@@ -153,47 +159,57 @@ type settings struct {
 // newEnvironment is one in which the node has failed and its remediation was created.
 func newEnvironment(t reporter, k kind, as settings) *environment {
 	t.Helper()
-	e := &environment{t: t, kind: k, as: as, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon)}
-	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
-	m := builders.ControlPlaneMachine(cluster, theHost.Name)
-	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
-	if as.machine != nil {
-		as.machine(m)
+	e := &environment{
+		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
 	}
-	h := builders.BareMetalHost(theHost.Namespace, theHost.Name, builders.ExternallyDeployed, builders.ConsumedBy(theHost.Name))
+	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
+	of := builders.BareMetalHost(e.at.Namespace, theNeighbour, builders.ExternallyDeployed, builders.ConsumedBy("someone"))
+	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
+	e.management = newServer(scheme, mapper, append(e.objects(cluster), e.named(cluster), e.named(of))...)
+	e.work = newServer(scheme, mapper, e.named(beside))
+	e.management.now, e.work.now = e.clock.Now, e.clock.Now
+	e.furnish()
+	e.management.after, e.work.after = e.check, e.check
+	e.start()
+	e.begin()
+	return e
+}
+
+// objects are the machine, its host, and what is between the two.
+func (e *environment) objects(cluster *clusterv1.Cluster) []client.Object {
+	m := builders.ControlPlaneMachine(cluster, e.at.Name)
+	if !e.as.controlPlane {
+		delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+	}
+	if e.as.machine != nil {
+		e.as.machine(m)
+	}
+	h := builders.BareMetalHost(e.at.Namespace, e.at.Name, builders.ExternallyDeployed, builders.ConsumedBy(e.at.Name))
 	h.Status.PoweredOn, h.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
 	h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
-	if as.host != nil {
-		as.host(h)
+	if e.as.host != nil {
+		e.as.host(h)
 	}
 	between := builders.Metal3Machine(m)
-	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: theHost.String()})
-	if !as.noNode {
-		m.Status.NodeRef.Name = theNode.Name
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: e.at.String()})
+	if !e.as.noNode {
+		m.Status.NodeRef.Name = e.nodeName
 	}
-	of := builders.BareMetalHost(theHost.Namespace, theNeighbour, builders.ExternallyDeployed, builders.ConsumedBy("someone"))
-	objects := []client.Object{cluster, m, between, h, of}
-	for _, o := range objects {
-		e.named(o)
-	}
-	e.management = newServer(scheme, mapper, objects...)
-	e.management.now = e.clock.Now
-	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
-	e.work = newServer(scheme, mapper, e.named(beside))
-	e.work.now = e.clock.Now
+	return []client.Object{e.named(m), e.named(between), e.named(h)}
+}
+
+// furnish puts the host there, with what runs on it.
+func (e *environment) furnish() {
 	e.box = &box{e: e, model: bmo.Host{Waits: bmo.Real(), Times: bmo.Times{PowerOff: takesPower, PowerOn: takesPower}}}
 	e.box.model.Install(true, noon)
 	e.pods = &pods{e: e}
-	if !as.noNode {
+	if !e.as.noNode {
 		e.box.start()
 		e.populate()
 	}
-	if as.box != nil {
-		as.box(e.box)
+	if e.as.box != nil {
+		e.as.box(e.box)
 	}
-	e.management.after, e.work.after = e.check, e.check
-	e.begin()
-	return e
 }
 
 // named gives an object a UID that no other has.
@@ -210,9 +226,9 @@ func (e *environment) populate() {
 		return
 	}
 	e.box.writes = true
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}, Spec: corev1.PodSpec{NodeName: theNode.Name}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}, Spec: corev1.PodSpec{NodeName: e.nodeName}}
 	volume := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Spec: storagev1.VolumeAttachmentSpec{
-		Attacher: "nobody", NodeName: theNode.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
+		Attacher: "nobody", NodeName: e.nodeName, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
 	}}
 	for _, o := range []client.Object{pod, volume} {
 		e.do(e.work.Create(e.t.Context(), e.named(o)))
@@ -222,14 +238,19 @@ func (e *environment) populate() {
 // begin lets the kubelet hang, and creates the remediation, as a health check does.
 func (e *environment) begin() {
 	e.t.Helper()
-	e.start()
 	if !e.as.noNode && !e.as.healthy {
 		e.box.hang()
 		e.pods.step(e.clock.Now())
 	}
+	e.request()
+}
+
+// request creates the remediation.
+func (e *environment) request() {
+	e.t.Helper()
 	m := e.machine()
 	rem := metav1.ObjectMeta{
-		Namespace: theHost.Namespace, Name: theHost.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterKey.Name},
+		Namespace: e.at.Namespace, Name: e.at.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterKey.Name},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}},
 	}
 	if e.as.nodeCheck {
@@ -271,7 +292,7 @@ func (e *environment) start() {
 // fork returns an environment that is as this one is now, with controllers that have just started, and that goes on by itself.
 func (e *environment) fork(as settings) *environment {
 	f := &environment{
-		t: e.t, kind: e.kind, as: as, clock: clocktesting.NewFakePassiveClock(e.clock.Now()), management: e.management.fork(), work: e.work.fork(),
+		t: e.t, kind: e.kind, as: as, at: e.at, nodeName: e.nodeName, writes: &faults.Writes{}, clock: clocktesting.NewFakePassiveClock(e.clock.Now()), management: e.management.fork(), work: e.work.fork(),
 		uids: e.uids, alarm: e.alarm, script: e.script, first: e.first, safety: e.safety, keep: func() {},
 	}
 	b, p := *e.box, *e.pods
@@ -316,7 +337,7 @@ type leases struct {
 // Get reads an object. The lease of the node is none that is stored: it is another one every ten seconds.
 func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	lease, is := into.(*coordinationv1.Lease)
-	if !is || key != (client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: theNode.Name}) {
+	if !is || key != (client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: l.e.nodeName}) {
 		return l.Client.Get(ctx, key, into, opts...)
 	}
 	at, has := l.e.box.renewed(l.e.clock.Now())
@@ -355,22 +376,22 @@ func (e *environment) do(err error) {
 
 // host is the BareMetalHost, machine the Machine, node the Node, remediation the remediation; nil if there is none. They are read only.
 func (e *environment) host() *bmov1alpha1.BareMetalHost {
-	h, _ := e.management.is[place{bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), theHost}].(*bmov1alpha1.BareMetalHost)
+	h, _ := e.management.is[place{bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), e.at}].(*bmov1alpha1.BareMetalHost)
 	return h
 }
 
 func (e *environment) machine() *clusterv1.Machine {
-	m, _ := e.management.is[place{clusterv1.GroupVersion.WithKind("Machine"), theHost}].(*clusterv1.Machine)
+	m, _ := e.management.is[place{clusterv1.GroupVersion.WithKind("Machine"), e.at}].(*clusterv1.Machine)
 	return m
 }
 
 func (e *environment) node() *corev1.Node {
-	n, _ := e.work.is[place{nodeKind, theNode}].(*corev1.Node)
+	n, _ := e.work.is[place{nodeKind, client.ObjectKey{Name: e.nodeName}}].(*corev1.Node)
 	return n
 }
 
 func (e *environment) remediation() client.Object {
-	return e.management.is[place{e.GroupVersionKind, theHost}]
+	return e.management.is[place{e.GroupVersionKind, e.at}]
 }
 
 func (e *environment) memory() string { return string(memoryOf(e.remediation()).State) }

@@ -52,7 +52,7 @@ var interruptions = []interruption{
 	}},
 	{
 		name: "the Metal3Machine vanishes", ends: atEnd("HandedOver"),
-		do: func(e *environment) { e.vanish(e.management, e.management.is[place{betweenKind, theHost}]) },
+		do: func(e *environment) { e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) },
 	},
 	{name: "the host vanishes", do: func(e *environment) { e.vanish(e.management, e.host()) }, ends: atEnd("HandedOver"), hostless: true},
 }

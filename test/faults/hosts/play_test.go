@@ -67,14 +67,14 @@ var happenings = []happening{
 	}, false},
 	{"the host is registered anew", reregister, false},
 	{"the Metal3Machine names no host for a moment", func(e *environment) {
-		between := e.management.is[place{betweenKind, theHost}]
+		between := e.management.is[place{betweenKind, e.at}]
 		if between == nil {
 			return
 		}
 		edit(e, e.management, between, false, func(o client.Object) { o.SetAnnotations(nil) })
 		e.settle()
-		edit(e, e.management, e.management.is[place{betweenKind, theHost}], false, func(o client.Object) {
-			o.SetAnnotations(map[string]string{infrav1.HostAnnotation: theHost.String()})
+		edit(e, e.management, e.management.is[place{betweenKind, e.at}], false, func(o client.Object) {
+			o.SetAnnotations(map[string]string{infrav1.HostAnnotation: e.at.String()})
 		})
 	}, false},
 	{"somebody presses the button of the host", func(e *environment) {

@@ -104,7 +104,7 @@ func (p *pods) left() (pods, volumes []client.Object) {
 // registers is what a kubelet does that has started: its node is there, and Ready.
 func (e *environment) registers(boot int) {
 	e.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNode.Name, Labels: map[string]string{corev1.LabelHostname: theNode.Name}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: e.nodeName, Labels: map[string]string{corev1.LabelHostname: e.nodeName}}}
 	err := e.work.Create(e.t.Context(), e.named(node))
 	switch {
 	case err == nil && boot == 1: // whoever set the node up has labelled it

@@ -27,11 +27,19 @@ type safety struct {
 	gaveUp bool
 	// held says that the host is kept off, wasOn that it was on when it was asked to power off.
 	held, wasOn bool
+	// lied says that the BMC has told the power as it was, and that what is said of the host is still that.
+	lied bool
 }
 
 // check looks for what must not be so at any moment. It is called after every change of an object.
 func (e *environment) check(at place) {
 	h, n := e.host(), e.node()
+	switch {
+	case e.box.model.Faults.Stale:
+		e.safety.lied = true
+	case h != nil && h.Status.PoweredOn == e.box.model.Powered():
+		e.safety.lied = false
+	}
 	if at.key.Name == theNeighbour {
 		e.fault("%s %s is of somebody else, and was touched", at.kind.Kind, at.key.Name)
 	}
@@ -60,8 +68,9 @@ func (e *environment) check(at place) {
 	}
 }
 
-// lies reports whether the BMC may say "off" of a host that runs, and whose node nobody hears of: that is beyond any proof.
-func (e *environment) lies() bool { return e.box.model.Faults.Stale && e.box.cutOff }
+// lies reports whether the BMC may say "off" of a host that runs, and whose node nobody hears of: that is beyond any proof. What it has said is
+// believed until it is asked the next time, which Ironic does not while it waits for the end of an order.
+func (e *environment) lies() bool { return (e.box.model.Faults.Stale || e.safety.lied) && !e.box.runs }
 
 // blocksMove checks, when everybody is at rest, that clusterctl does not move a remediation that keeps its host off.
 func (e *environment) blocksMove() {
