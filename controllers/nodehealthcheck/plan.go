@@ -60,7 +60,9 @@ func plan(w *world, s summary) []step {
 }
 
 // comesFirst puts those first that begin something, and of these those that have been due for longest.
-func comesFirst(w *world, a, b step) int { return cmp.Or(cmp.Compare(begins(b), begins(a)), byAge(w, a, b)) }
+func comesFirst(w *world, a, b step) int {
+	return cmp.Or(cmp.Compare(begins(b), begins(a)), byAge(w, a, b))
+}
 
 func begins(s step) int {
 	if s.start >= 0 {

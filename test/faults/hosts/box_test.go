@@ -36,6 +36,9 @@ type box struct {
 	starts int
 	runs   bool // the kubelet
 	silent time.Time
+	// up says that the host has booted, and that what is no kubelet's to start runs; upUntil when that ended the last time.
+	up      bool
+	upUntil time.Time
 	// cutOff says that the kubelet, which runs, cannot reach its API server.
 	cutOff bool
 	// byHand says that somebody has pressed the button of the host that was off, and nothing runs on it yet: until Ironic looks at the BMC the next
@@ -64,6 +67,9 @@ func (b *box) follow(now time.Time) bool {
 		b.byHand = b.byHand && b.model.Powered()
 		if c.To != bmo.On || c.Ramdisk {
 			b.writes = false
+			if b.up {
+				b.up, b.upUntil = false, now
+			}
 			if b.runs {
 				b.runs, b.silent = false, now
 			}
@@ -96,7 +102,10 @@ func (b *box) busy() bool {
 // start starts the kubelet, under a boot of its own.
 func (b *box) start() {
 	b.starts++
-	b.byHand = false
+	b.byHand, b.up = false, true
+	if b.e.plane != nil {
+		return // its kubelet reports when it can
+	}
 	if b.cutOff { // it asks for its pods when it can
 		b.runs = false
 		return
@@ -121,6 +130,14 @@ func (b *box) renewed(now time.Time) (time.Time, bool) {
 		return now.Truncate(renewsLease), true
 	}
 	return b.silent.Truncate(renewsLease), true
+}
+
+// lastUp is when the host was up last.
+func (b *box) lastUp(now time.Time) time.Time {
+	if b.up {
+		return now
+	}
+	return b.upUntil
 }
 
 // hang makes the kubelet say no more.

@@ -128,6 +128,8 @@ type environment struct {
 	keep func()
 	// first is how many writes there were before the first cue; negative before it.
 	first int
+	// plane is the control plane that the host belongs to; nil if it is of none that anybody plays.
+	plane *plane
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety
@@ -159,9 +161,7 @@ type settings struct {
 // newEnvironment is one in which the node has failed and its remediation was created.
 func newEnvironment(t reporter, k kind, as settings) *environment {
 	t.Helper()
-	e := &environment{
-		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
-	}
+	e := newBare(t, k, as)
 	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
 	of := builders.BareMetalHost(e.at.Namespace, theNeighbour, builders.ExternallyDeployed, builders.ConsumedBy("someone"))
 	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
@@ -173,6 +173,13 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 	e.start()
 	e.begin()
 	return e
+}
+
+// newBare is an environment in which there is nothing yet.
+func newBare(t reporter, k kind, as settings) *environment {
+	return &environment{
+		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
+	}
 }
 
 // objects are the machine, its host, and what is between the two.
@@ -286,6 +293,11 @@ func (e *environment) start() {
 			return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil
 		},
 	}
+	if e.as.controlPlane {
+		e.controller.Reader = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+			return view.GetUncachedClient(ctx, cluster)
+		}
+	}
 	e.seen, e.due, e.tries = -1, time.Time{}, 0
 }
 
@@ -337,10 +349,10 @@ type leases struct {
 // Get reads an object. The lease of the node is none that is stored: it is another one every ten seconds.
 func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	lease, is := into.(*coordinationv1.Lease)
-	if !is || key != (client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: l.e.nodeName}) {
+	if !is || key.Namespace != corev1.NamespaceNodeLease {
 		return l.Client.Get(ctx, key, into, opts...)
 	}
-	at, has := l.e.box.renewed(l.e.clock.Now())
+	at, has := l.e.renewed(key.Name)
 	if !has {
 		return apierrors.NewNotFound(coordinationv1.Resource("leases"), key.Name)
 	}
@@ -349,6 +361,17 @@ func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(key.Name), RenewTime: ptr.To(metav1.NewMicroTime(at))},
 	}
 	return nil
+}
+
+// renewed is when the lease of a node was renewed last; false if it never was.
+func (e *environment) renewed(node string) (time.Time, bool) {
+	switch now := e.clock.Now(); {
+	case e.plane != nil:
+		return e.plane.renewed(node, now)
+	case node == e.nodeName:
+		return e.box.renewed(now)
+	}
+	return time.Time{}, false
 }
 
 // GetRESTConfig and Watch: nothing is watched. Who waits for pods to go has to look again.
@@ -363,6 +386,9 @@ func (s site) Watch(context.Context, client.ObjectKey, clustercache.Watcher) err
 
 // unreachable reports whether kubemend cannot reach the workload cluster.
 func (e *environment) unreachable() bool {
+	if e.plane != nil {
+		return !e.plane.answers()
+	}
 	return e.pods.unreachable || e.as.apiServer && !e.box.model.Powered()
 }
 
