@@ -5,14 +5,17 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
@@ -230,6 +233,65 @@ func TestTheLeaseOfANodeHasTheTermOfItsStep(t *testing.T) {
 		s := step{target: &target{name: "n", requests: []*found{f}}}
 		if s.leased(w); s.term.length != want {
 			t.Errorf("of step %d: %s, want %s", rung, s.term.length, want)
+		}
+	}
+}
+
+func TestAStormThatCoolsSaysSo(t *testing.T) {
+	for turn, want := range map[budget.StormTurn]string{
+		budget.StormCooling:   "Storm cooldown delay started - waiting before resuming normal remediation",
+		budget.StormUnchanged: "Cooldown cleared - storm threshold triggered",
+	} {
+		s, st := summary{}, &nhcv1.NodeHealthCheckStatus{}
+		s.storm.CoolingSince, s.storm.Turn = epoch, turn
+		sayStorm(&world{now: epoch, check: &nhcv1.NodeHealthCheck{}}, s, st)
+		var got string
+		for _, c := range st.Conditions {
+			if c.Type == nhcv1.StormCooldownActiveCondition {
+				got = c.Message
+			}
+		}
+		if got != want {
+			t.Errorf("turn %d: it says %q, want %q", turn, got, want)
+		}
+	}
+}
+
+func TestTheLeaseOfANodeThatIsGoneIsGivenBackAfterTheLastRequest(t *testing.T) {
+	w := &world{now: epoch, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}}
+	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holderOf(w.check))}}
+	f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: -1}
+	for name, tc := range map[string]struct {
+		requests []*found
+		want     leasing
+	}{
+		"nothing is left": {nil, dropLease},
+		"a request is":    {[]*found{f}, keepLease},
+	} {
+		s := step{target: &target{name: "n", lease: lease, requests: tc.requests}}
+		if s.orphaned(w); s.lease != tc.want {
+			t.Errorf("%s: %v, want %v", name, s.lease, tc.want)
+		}
+	}
+}
+
+func TestTheStatusRemembersSinceWhenANodeIsHealthy(t *testing.T) {
+	before, wait := metav1.NewTime(epoch.Add(-time.Hour)), &metav1.Duration{Duration: 10 * time.Minute}
+	for name, tc := range map[string]struct {
+		listed *nhcv1.UnhealthyNode
+		ends   bool
+	}{
+		"it is not listed":                   {nil, false},
+		"it is listed without a moment":      {&nhcv1.UnhealthyNode{}, false},
+		"it has been healthy for long":       {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &before}, true},
+		"it has become healthy a moment ago": {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &metav1.Time{Time: epoch}}, false},
+	} {
+		w := &world{now: epoch, check: &nhcv1.NodeHealthCheck{Spec: nhcv1.NodeHealthCheckSpec{HealthyDelay: wait}}}
+		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: -1}
+		f.obj.SetCreationTimestamp(before)
+		s := step{target: &target{name: "n", node: &corev1.Node{}, listed: tc.listed, requests: []*found{f}}, start: -1}
+		if s.healthy(w); (len(s.end) == 1) != tc.ends || s.delayed == tc.ends {
+			t.Errorf("%s: %d requests end, delayed %t", name, len(s.end), s.delayed)
 		}
 	}
 }

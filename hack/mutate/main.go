@@ -42,8 +42,8 @@ var targets = []target{
 		"openshift.go", "release.go", "remedies.go", "requests.go", "search.go", "slim.go", "tell.go", "watches.go",
 	}},
 	{folder: "controllers/hostremediation", least: 85, shell: []string{
-		"act.go", "adapters.go", "controller.go", "handover.go", "judged.go", "kinds.go", "look.go", "metrics.go", "node.go", "observe.go", "of.go",
-		"status.go", "sweep.go", "tell.go", "wake.go", "watches.go",
+		"act.go", "adapters.go", "controller.go", "handover.go", "judged.go", "kinds.go", "look.go", "metrics.go", "node.go", "nodesweep.go", "observe.go",
+		"of.go", "self.go", "status.go", "sweep.go", "tell.go", "wake.go", "watches.go", "yield.go",
 	}},
 }
 
