@@ -161,7 +161,7 @@ const (
 	NodeAbsent
 )
 
-// Memory is what a remediation remembers of itself. It is stored before the next step.
+// Memory is what a remediation remembers of itself. It is stored before an action that is intended, and after any other (see Action.Intended).
 type Memory struct {
 	State State `json:"state"`
 	// Since is when State was entered.

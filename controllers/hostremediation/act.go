@@ -120,8 +120,7 @@ func (w *world) backup() fence.Backup {
 	return saved
 }
 
-// unchanged reads the host past the cache, and returns errChanged unless it is as it was when the step was decided. A cache lags, and what
-// is done to the power of a host that is somebody else's by now cannot be taken back.
+// unchanged reads the host past the cache, and returns errChanged unless it is as it was when the step was decided: a cache lags.
 func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err

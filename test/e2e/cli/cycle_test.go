@@ -42,7 +42,7 @@ var _ = Describe("Of a host that is power-cycled", func() {
 			return reasons(parsed[chronicle](mend(ctx, "history", "--machine", name, "-o", "json")))
 		}).Should(And(
 			inThisOrder("PowerOffRequested", "Fenced", "PowerOnRequested", "PoweredOn"),
-			inThisOrder("MachineMarkedUnhealthy", "PoweredOff", "PoweredOn", "MachineHealthy"),
+			inThisOrder("MachineMarkedUnhealthy", "Fenced", "PoweredOn", "MachineHealthy"),
 		))
 	}, SpecTimeout(specPatience))
 })
