@@ -70,6 +70,8 @@ func (s situation) livedOn() bool {
 		return false
 	case s.NewBoot:
 		return true
+	case s.Drained:
+		return false // nothing is there any more that may live, and its lease was not read
 	case s.Facts.Sign.After(s.Memory.Sign):
 		return true
 	}

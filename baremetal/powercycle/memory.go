@@ -50,7 +50,7 @@ func (f Facts) changed(step Step) Facts {
 	case Reboot:
 		f.RebootAsked, f.RebootPending, f.Litter = true, true, true
 	case Fence:
-		f.Fenced, f.FencedByUs = true, true
+		f.Fenced, f.FencedByUs, f.Inherited = true, true, false
 	case Release:
 		f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
 	case Unfence:
@@ -116,7 +116,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	switch {
 	case step.Next != MovingWorkload:
 		m.Sign, m.SignSeen = time.Time{}, time.Time{}
-	case m.SignSeen.IsZero() && f.Looked && f.Node == NodePresent:
+	case m.SignSeen.IsZero() && f.Looked && f.Node == NodePresent && !f.Drained:
 		m.Sign, m.SignSeen = f.Sign, now
 	}
 	return m
@@ -192,7 +192,7 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 		}
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case HoldOff, NoteAsked:
-		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn, time.Time{}, true
+		m.Asked, m.WasOff, m.Receipt, m.Touched = now, !f.PoweredOn || f.HostAnew, time.Time{}, true
 	case NoteReceipt:
 		m.Receipt = now
 	case AskPerson:

@@ -66,7 +66,7 @@ const (
 	HoldOff Action = "hold the host off"
 	// AddFinalizer keeps the remediation until we let go. It comes before anything is done to the host.
 	AddFinalizer Action = "add the finalizer"
-	// NoteAsked remembers that, and when, the host was asked to power off, after a crash between the two.
+	// NoteAsked remembers that, and when, the host was asked to power off, if somebody else has asked: it was held off already for the remediation.
 	NoteAsked Action = "note that the host was asked"
 	// NoteOn remembers that the host was seen on after it was asked: that it is off from now on was our doing.
 	NoteOn Action = "note that the host is on"
@@ -345,7 +345,7 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	if f.Host == HostGone && f.Missing.IsZero() {
 		f.Missing = now
 	}
-	if f.Looked && f.SignSeen.IsZero() {
+	if f.Looked && f.SignSeen.IsZero() && !f.Drained {
 		f.Memory.Sign, f.SignSeen = f.Sign, now
 	}
 	s := situation{f, p, now}

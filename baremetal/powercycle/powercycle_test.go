@@ -359,6 +359,22 @@ func boundedBefore(rows []row) bool {
 	return false
 }
 
+// What was seen of the object that was there before proves nothing of the one that is there now.
+func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		on, anew, want bool
+	}{
+		"a host that is on is":       {true, false, false},
+		"one that is off is not":     {false, false, true},
+		"nor is one that is made so": {true, true, true},
+	} {
+		m := After(Facts{PoweredOn: tc.on, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: HoldOff, Next: PoweringOff}, noon)
+		if m.WasOff != tc.want {
+			t.Errorf("%s: a receipt is wanted %t, want %t", name, m.WasOff, tc.want)
+		}
+	}
+}
+
 func TestWhenToLookAgain(t *testing.T) {
 	cases := map[string]struct {
 		given Facts

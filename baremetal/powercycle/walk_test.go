@@ -193,6 +193,7 @@ func (s scene) disturbed() []scene {
 	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after it was remembered, before it was done
 		n := s
 		n.f.Memory = After(s.f, step, noon)
+		n.f.HostAnew = n.f.HostAnew && step.Do != HoldOff // what is remembered is that it was asked
 		n.disturbances--
 		next = append(next, n.normal())
 	}

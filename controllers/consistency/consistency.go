@@ -28,7 +28,19 @@ type version struct {
 
 // Note notes that obj is what the API server has answered to a write.
 func (w *Writes) Note(obj client.Object) {
-	w.written.Store(client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()})
+	key, is := client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()}
+	for {
+		was, known := w.written.LoadOrStore(key, is)
+		if !known || is.older(was.(version)) || w.written.CompareAndSwap(key, was, is) {
+			return
+		}
+	}
+}
+
+// older reports whether v is an older version of the same object than w.
+func (v version) older(w version) bool {
+	order, err := resourceversion.CompareResourceVersion(v.version, w.version)
+	return v.of == w.of && err == nil && order < 0
 }
 
 // Forget forgets the object called key, which is gone.
@@ -41,11 +53,9 @@ func (w *Writes) Stale(obj client.Object) bool {
 	if !wrote {
 		return false
 	}
-	last := value.(version)
-	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), last.version)
-	if last.of == obj.GetUID() && err == nil && order < 0 {
+	if (version{obj.GetUID(), obj.GetResourceVersion()}).older(value.(version)) {
 		return true
 	}
-	w.Forget(key) // the cache shows it, and from here on never less
+	w.written.CompareAndDelete(key, value) // the cache shows it, and from here on never less
 	return false
 }

@@ -25,6 +25,7 @@ func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
 		{"the write itself is not", "", "u", "12", false},
 		{"nor what came after it", "", "u", "13", false},
 		{"versions are numbers", "100", "u", "99", true},
+		{"an older answer that comes later changes nothing", "98", "u", "99", true},
 		{"another object of the name was not written", "", "other", "99", false},
 	} {
 		if step.written != "" {

@@ -126,7 +126,7 @@ func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 		return err
 	}
 	marks, power := w.marks(), host.PowerOf(w.found.Host)
-	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.Held != w.facts.Held || marks.RebootAsked != w.facts.RebootAsked {
+	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.Held != w.facts.Held {
 		return errChanged
 	}
 	return nil

@@ -95,7 +95,7 @@ const (
 	turnTimedOut = "TurnTimedOut"
 )
 
-// sayConditions brings the conditions of rem up to date. f are the facts after step.
+// sayConditions brings the conditions of rem up to date. f are the facts after step, if it was done.
 func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
 	for i := range milestones {
 		if c, changes := milestone(i, m, f.NoPowerOff, f.Held, step, message); changes {

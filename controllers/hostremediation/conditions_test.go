@@ -149,9 +149,10 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 
 func TestTheMessageNamesTheCause(t *testing.T) {
 	w := &world{
-		policy: powercycle.Policy{Retries: 1}, ahead: "HostRemediation b is under way", blindness: "no route",
-		found: host.Found{Why: "the host is another's"}, power: host.Power{Deaf: "the host is paused", Trouble: "power management error: timeout"},
-		seen: fence.Seen{Left: []string{"Pod a/b"}, Count: 3}, record: record{Memory: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1}},
+		policy: powercycle.Policy{Retries: 1},
+		found:  host.Found{Why: "the host is another's"}, power: host.Power{Deaf: "the host is paused", Trouble: "power management error: timeout"},
+		sight:  sight{ahead: "HostRemediation b is under way", blindness: "no route", seen: fence.Seen{Left: []string{"Pod a/b"}, Count: 3}},
+		record: record{Memory: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1}},
 	}
 	for reason, want := range map[string]string{
 		"PoweringOff":        "Attempt 1 of 2: Waiting (power management error: timeout)",
@@ -189,7 +190,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 
 func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 	aWorld := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *world {
-		w := &world{machine: &clusterv1.Machine{}, node: readyNode(boot), record: record{BootID: "before", Memory: powercycle.Memory{State: state}}}
+		w := &world{machine: &clusterv1.Machine{}, sight: sight{node: readyNode(boot)}, record: record{BootID: "before", Memory: powercycle.Memory{State: state}}}
 		if checked != "" {
 			w.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: checked}}
 		}

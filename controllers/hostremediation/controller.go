@@ -61,7 +61,7 @@ const (
 	// fenceWithin is how old what is known of the host's power may be when its node is fenced. A client that has to wait for its rate limit
 	// gives up at once if that would take longer.
 	fenceWithin = 3 * time.Second
-	// impatience is when to look again after an action whose event does not come.
+	// impatience is when to look again after something that could not be done yet.
 	impatience = time.Second
 )
 
@@ -138,12 +138,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if w.ownerless {
 		return ctrl.Result{}, r.say(ctx, w, noOwner, nil)
 	}
+	done := false
 	step, err := r.decide(ctx, w)
 	if err == nil {
-		err = r.apply(ctx, w, step)
+		done, err = r.apply(ctx, w, step)
 	}
 	if err == nil && step.Reason == managerHere {
 		r.Self.makeWay(ctx)
+	}
+	if errors.Is(err, consistency.ErrStale) {
+		return ctrl.Result{RequeueAfter: consistency.Lag}, nil // nothing was written yet
 	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what
@@ -151,41 +155,61 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
 	}
-	return r.next(w, step), nil
+	return r.next(w, step, done), nil
 }
 
-// most is more than the steps that are ever taken in one pass.
-const most = 10
+// mostRemembered is more than the steps that are ever taken in one pass without doing anything.
+const mostRemembered = 10
 
 // decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, for what has to
 // be known depends on what is remembered.
 func (r *Reconciler) decide(ctx context.Context, w *world) (powercycle.Step, error) {
 	step := powercycle.Next(w.facts, w.policy, w.now)
-	for n := 0; step.Do.Remembered() && n < most; n++ {
+	for n := 0; step.Do.Remembered() && n < mostRemembered; n++ {
 		if err := r.took(w, step); err != nil {
 			return step, err
 		}
-		r.stateFacts(ctx, w)
+		if err := r.stateFacts(ctx, w); err != nil {
+			return step, err
+		}
 		step = powercycle.Next(w.facts, w.policy, w.now)
 	}
 	return step, nil
 }
 
-// apply carries step out, stores all that was taken in one write, and tells of it.
-func (r *Reconciler) apply(ctx context.Context, w *world, step powercycle.Step) error {
+// apply carries step out, stores all that was taken in one write, and tells of it. It reports whether it was done.
+func (r *Reconciler) apply(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+	if w.showsFirst(step) {
+		return true, r.show(ctx, w)
+	}
 	carryOut := r.actAndStore
-	if step.Do.Intended() {
+	if step.Do.Intended() && step.Next == w.facts.State { // else the next look would not find the state in which it was intended
 		carryOut = r.storeAndAct
 	}
 	done, err := carryOut(ctx, w, step)
 	r.tell(ctx, w, done)
 	if apierrors.IsConflict(err) {
-		return err // the status could not be written either
+		return done, err // the status could not be written either
 	}
 	if sayErr := r.say(ctx, w, w.settled(step, done), err); err == nil {
 		err = sayErr
 	}
-	return err
+	return done, err
+}
+
+// showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: its turn is looked for once
+// more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
+func (w *world) showsFirst(step powercycle.Step) bool {
+	return w.facts.ControlPlane && (step.Do == powercycle.HoldOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
+}
+
+// show stores what was taken, and tells of it.
+func (r *Reconciler) show(ctx context.Context, w *world) error {
+	if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
+		return err
+	}
+	r.tell(ctx, w, false)
+	return r.say(ctx, w, w.taken[len(w.taken)-1].step, nil)
 }
 
 // storeAndAct stores what is intended, and then does it. It reports whether it was done.
@@ -250,10 +274,14 @@ func (w *world) remember(step powercycle.Step) {
 	}
 }
 
-// next says when to look again: when the step says so, and soon after an action, should its event be lost.
-func (r *Reconciler) next(w *world, step powercycle.Step) ctrl.Result {
+// next says when to look again: when the step says so, at once after something was done, and soon after something was not, because the caches did not
+// show yet what there is.
+func (r *Reconciler) next(w *world, step powercycle.Step, done bool) ctrl.Result {
 	at := step.Again
-	if step.Do != powercycle.Wait {
+	switch {
+	case step.Do != powercycle.Wait && done:
+		at = w.now.Add(consistency.Lag)
+	case step.Do != powercycle.Wait:
 		at = w.now.Add(impatience)
 	}
 	if !w.recheck.IsZero() && (at.IsZero() || w.recheck.Before(at)) {

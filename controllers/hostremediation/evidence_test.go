@@ -63,7 +63,7 @@ func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 		"a node that still has pods is not yet": {fence.Seen{Presence: fence.Present, Node: &corev1.Node{}, Fenced: true}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{rem: remediation("m", ""), seen: tc.seen, blindness: tc.blind}
+			w := &world{rem: remediation("m", ""), sight: sight{seen: tc.seen, blindness: tc.blind}}
 			w.record.Node = "n"
 			var e evidence
 			e.ofNode(w)

@@ -166,7 +166,7 @@ func (k *rack) firstStep() (*taken, error) {
 	}
 	step, err := k.r.decide(ctx, w)
 	if err == nil {
-		err = k.r.apply(ctx, w, step)
+		_, err = k.r.apply(ctx, w, step)
 	}
 	if err != nil || len(w.taken) == 0 {
 		return nil, err

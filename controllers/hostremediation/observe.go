@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,14 +41,9 @@ type world struct {
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
 	power   host.Power
-	node    *corev1.Node // as the cache has it; nil if it cannot be seen
-	seen    fence.Seen   // as the workload cluster itself says, where that is needed
-
-	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
-	predecessor types.UID
 
 	// rem has what is remembered since it was read; stored is what of that the API server has, saved
-	// says that it has all of it. taken are the steps that were taken.
+	// says that it has all of it, or that the remediation is gone. taken are the steps that were taken.
 	stored metadata
 	saved  bool
 	taken  []taken
@@ -62,6 +58,16 @@ type world struct {
 
 	// ownerless says that no machine owns the remediation, and that nothing was done for it.
 	ownerless bool
+	sight
+}
+
+// sight is what was found out of the node and of the turn, by what is remembered.
+type sight struct {
+	node *corev1.Node // as the cache has it; nil if it cannot be seen
+	seen fence.Seen   // as the workload cluster itself says, where that is needed
+
+	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
+	predecessor types.UID
 	// ahead is whose turn it is, if it is not ours.
 	ahead string
 	// unhealthy is what the NodeHealthCheck that asked finds wrong with the node still; empty if that is nothing.
@@ -133,16 +139,21 @@ func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
 	if err := r.observeDeletion(ctx, w); err != nil {
 		return false, err
 	}
-	r.stateFacts(ctx, w)
-	return true, nil
+	return true, r.stateFacts(ctx, w)
 }
 
 // stateFacts states what a step is decided on, by what w remembers.
-func (r *Reconciler) stateFacts(ctx context.Context, w *world) {
-	w.node, w.seen, w.predecessor, w.ahead, w.unhealthy, w.blindness, w.recheck, w.unasked = nil, fence.Seen{}, "", "", "", "", time.Time{}, nil
+func (r *Reconciler) stateFacts(ctx context.Context, w *world) error {
+	w.sight = sight{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	r.observeTurn(ctx, w)
+	for _, err := range w.unasked {
+		if errors.Is(err, consistency.ErrStale) {
+			return err // what the cache of hosts has of another member is known in a moment
+		}
+	}
+	return nil
 }
 
 // standsBack reports whether the remediation is none of ours, or asks for nothing.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -353,5 +354,43 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 		if diff := cmp.Diff(step.want, told()); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// ADR 17: of two that begin at the same moment both see each other, before either acts.
+func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
+	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
+	s := sceneOf(t, Own, &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}, &corev1.Node{}, rem)
+	m := &clusterv1.Machine{}
+	if err := s.here.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "victim"}, m); err != nil {
+		t.Fatal(err)
+	}
+	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	if err := s.here.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for pass, want := range []int{0, 1} {
+		s.reconcile("victim", 1, nil)
+		got := &mendv1.HostRemediation{}
+		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
+			t.Fatal(err)
+		}
+		if rec := remembered(got); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || len(s.host().Annotations) != want {
+			t.Errorf("after pass %d it is in %s, attempt %d, and its host has %v", pass+1, rec.State, rec.Attempt, s.host().Annotations)
+		}
+	}
+}
+
+// A host that refuses what is asked of it would have it stored again and again.
+func TestWhatARemediationRemembersWakesNobody(t *testing.T) {
+	was := remembering("victim", "r", nil, `{"state":"PoweringOff"}`)
+	is, told := was.DeepCopy(), was.DeepCopy()
+	is.Annotations[mendv1.PowerCycleAnnotation] = `{"state":"MovingWorkload"}`
+	told.Annotations[clusterv1.PausedAnnotation] = ""
+	if metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("it wakes itself")
+	}
+	if !metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: told}) {
+		t.Error("nobody hears of a pause")
 	}
 }

@@ -54,7 +54,7 @@ func notesOf(took []taken) []tell.Note {
 			next = took[i+1].step
 		}
 		switch {
-		case acts && t.step.Reason == "AttemptBegan":
+		case acts && t.step.Do == powercycle.BeginAttempt && t.step.Reason == "AttemptBegan":
 		case acts && leadsTo[t.step.Reason]:
 			before = joined(before, sentence(&t.world, t.step))
 		case t.step.Reason == "PoweredOn" && next.Reason == "Unfenced":

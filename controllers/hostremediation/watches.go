@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
@@ -53,7 +54,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Named(r.Kind.name()).
 		WithOptions(options).
 		For(r.Kind.New().Unwrapped(), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
 		Watches(r.Kind.New().Unwrapped(), r.ends()).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
@@ -203,12 +204,21 @@ func (r *Reconciler) ofNode(ctx context.Context, cluster client.ObjectKey, node 
 	return append(r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node}), r.waiting(cluster.Namespace)...)
 }
 
+// metadataChanged passes what others write. What the remediation remembers is ours, and wakes nobody: a host that refuses what is asked of it would
+// have it stored again and again.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
+		return !maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
+			!slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
 			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
 			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
+}
+
+func withoutMemory(annotations map[string]string) map[string]string {
+	others := maps.Clone(annotations)
+	delete(others, mendv1.PowerCycleAnnotation)
+	return others
 }
 
 // machineChanges passes what a step can depend on.

@@ -30,8 +30,9 @@ type plane struct {
 	down    time.Time
 }
 
-// knowable is after how long it can be known that a member is dead: its node is not Ready after 40 s, and its lease is overdue before that.
-const knowable = time.Minute
+// knowable is after how long it is known that a member is dead: the lease of its API server, which is renewed every ten seconds, may be a minute behind
+// the newest one (package controlplane). Its node is not Ready before that.
+const knowable = time.Minute + renewsLease + time.Second
 
 func newPlane(t reporter, k kind, downtime time.Duration) *plane {
 	t.Helper()

@@ -345,10 +345,17 @@ func heard(was, is client.Object) bool {
 	case *bmov1alpha1.BareMetalHost:
 		return !host.SameToUs(was.(*bmov1alpha1.BareMetalHost), is)
 	case *infrav1.Metal3Remediation, *mendv1.HostRemediation:
-		return !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) || !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
+		return !maps.Equal(others(was), others(is)) || !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
 			was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero()
 	}
 	return true
+}
+
+// others are the annotations of a remediation but for what it remembers, which wakes nobody.
+func others(o client.Object) map[string]string {
+	all := maps.Clone(o.GetAnnotations())
+	delete(all, mendv1.PowerCycleAnnotation)
+	return all
 }
 
 func placeOf(scheme *runtime.Scheme, o client.Object) place {
