@@ -84,7 +84,7 @@ func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 // stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than letting go may take, whatever
 // its attempts may take: who waits for it to be gone would wait as long.
 func (s situation) stateDeadline() time.Time {
-	if s.State.Final() && s.LettingGo > 0 {
+	if s.State.Final() {
 		return s.Since.Add(min(s.Timeout, s.LettingGo))
 	}
 	return s.Since.Add(s.Timeout)

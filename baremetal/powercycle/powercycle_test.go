@@ -359,6 +359,40 @@ func boundedBefore(rows []row) bool {
 	return false
 }
 
+func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
+	begun := func(attempt int, finalizer bool) Memory {
+		f := Facts{Finalizer: finalizer, Memory: Memory{State: Pending, Attempt: attempt}}
+		return After(f, Step{Do: BeginAttempt, Next: Preparing}, noon)
+	}
+	for name, tc := range map[string]struct {
+		attempt         int
+		finalizer, want bool
+	}{
+		"somebody else has begun it":               {0, true, true},
+		"nobody has":                               {0, false, false},
+		"a later attempt is not somebody else's":   {1, true, false},
+		"nor is one whose finalizer was taken off": {1, false, false},
+	} {
+		if m := begun(tc.attempt, tc.finalizer); m.TakenOver != tc.want || m.Attempt != tc.attempt+1 || !m.Began.Equal(noon) {
+			t.Errorf("%s: %+v, want it taken over %t", name, m, tc.want)
+		}
+	}
+	for next, acts := range map[State]bool{PoweringOff: true, Rebooting: true, Preparing: false, Failed: false} {
+		m := After(Facts{Memory: Memory{State: Preparing, Attempt: 1}}, Step{Do: Advance, Next: next}, noon)
+		if m.Acted.Equal(noon) != acts {
+			t.Errorf("it comes to %s, and acts since %s", next, m.Acted)
+		}
+	}
+	for state, may := range map[State]bool{PoweringOff: true, PoweringOn: true, Rebooting: true, Preparing: false, MovingWorkload: false, Booting: false} {
+		for _, next := range []State{state, HandingOver} {
+			f := Facts{PowerFails: true, Memory: Memory{State: state}}
+			if m := After(f, Step{Do: Wait, Next: next}, noon); m.Faulted != (may && next == state) {
+				t.Errorf("from %s to %s its power fails, and it remembers that as a fault: %t", state, next, m.Faulted)
+			}
+		}
+	}
+}
+
 // What was seen of the object that was there before proves nothing of the one that is there now.
 func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
 	for name, tc := range map[string]struct {

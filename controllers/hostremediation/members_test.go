@@ -318,3 +318,49 @@ func TestAWorkerOnWhichTheManagerRunsIsNotSwitchedOffEither(t *testing.T) {
 		t.Error("the host that the manager runs on was switched off")
 	}
 }
+
+func TestWhichHostsWouldGoOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		power host.Power
+		want  bool
+	}{
+		"one that is wanted on":        {host.Power{Wanted: true}, true},
+		"not one that is switched off": {host.Power{}, false},
+		"nor one that others hold":     {host.Power{Wanted: true, HeldBy: "somebody"}, false},
+		"nor one that is paused":       {host.Power{Wanted: true, Deaf: "paused"}, false},
+	} {
+		if got := ready(tc.power); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestWhichRemediationsWaitForTheirTurn(t *testing.T) {
+	for state, want := range map[powercycle.State]bool{
+		powercycle.Pending: true, powercycle.Preparing: true, powercycle.PoweringOff: false, powercycle.Booting: false, powercycle.Ended: false,
+	} {
+		if got := waits(remediation("a", ""), record{Memory: powercycle.Memory{State: state}}); got != want {
+			t.Errorf("in %s: %t", state, got)
+		}
+	}
+}
+
+func TestAMemberIsOffIfItsHostIs(t *testing.T) {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "u"}}
+	for name, tc := range map[string]struct {
+		found   host.Found
+		attempt int
+		off     bool
+	}{
+		"its host is on":        {host.Found{Host: &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}}, 0, false},
+		"its host is off":       {host.Found{Host: &bmov1alpha1.BareMetalHost{}}, 1, true},
+		"there is none":         {host.Found{}, 0, false},
+		"and it has begun once": {host.Found{}, 2, false},
+	} {
+		w := &world{machine: m, rem: remediation("a", ""), found: tc.found, record: record{Memory: powercycle.Memory{Attempt: tc.attempt}}}
+		is, err := (&Reconciler{}).memberOf(t.Context(), w, m, nil)
+		if err != nil || is.Off != tc.off || is.Begun != (tc.attempt > 0) {
+			t.Errorf("%s: %+v (%v)", name, is, err)
+		}
+	}
+}
