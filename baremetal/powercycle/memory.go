@@ -113,6 +113,11 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if step.Reason == signOfLife && step.Do == Advance {
 		m.Asked, m.WasOff, m.Receipt = now, true, time.Time{}
 	}
+	return m.withSign(f, step, now)
+}
+
+// withSign is m with the last sign of life that the node had given when that was first looked at. Of a node with nothing left on it nobody looks.
+func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	switch {
 	case step.Next != MovingWorkload:
 		m.Sign, m.SignSeen = time.Time{}, time.Time{}

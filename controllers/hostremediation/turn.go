@@ -125,6 +125,57 @@ func (t *Turns) sketch() *Turns {
 // Over tells those who wait in a namespace, whatever their kind, that something is over there.
 func (t *Turns) Over(namespace string) { t.heard.tell(namespace) }
 
+// observeTurn finds out whether the remediation has to wait for others. Whoever has to wait is woken when that may have changed; it says so
+// before it looks, so that no change goes unheard in between.
+func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
+	w.facts.Turn = true
+	key := client.ObjectKeyFromObject(w.rem)
+	if over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop; over || !w.needsTurn() {
+		w.turns.leave(r.Kind.Kind, key)
+		if over {
+			w.turns.free(w.rem.GetUID())
+		}
+		return
+	}
+	if w.turn {
+		return
+	}
+	w.turns.await(r.Kind.Kind, key)
+	w.ahead = r.firstAhead(ctx, w)
+	w.turn = w.ahead == ""
+	if w.facts.Turn = w.turn; w.facts.Turn {
+		w.turns.leave(r.Kind.Kind, key)
+		return
+	}
+	w.turns.free(w.rem.GetUID()) // whoever may go now need not wait for it
+	w.lookAgain(turnRecheck)
+}
+
+// needsTurn reports whether the next step may depend on whose turn it is.
+func (w *world) needsTurn() bool {
+	return turnMatters[w.facts.State] && !w.facts.Held && !w.facts.RebootAsked && w.machine != nil
+}
+
+// firstAhead is who, or what, goes before the remediation; empty if nobody does, and it has taken its turn.
+func (r *Reconciler) firstAhead(ctx context.Context, w *world) string {
+	ahead, err := r.ahead(ctx, w)
+	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
+		ahead, w.unasked = plain(err), append(w.unasked, err)
+		w.lookAgain(blindRecheck)
+	}
+	if here := r.Self.on(w); ahead == "" && here {
+		w.facts.ManagerHere, ahead = true, "no other replica is ready elsewhere, or it is about to take over"
+		w.lookAgain(cachesLag)
+	}
+	if ahead == "" && w.found.Is == powercycle.HostOurs && ready(w.power) && !w.facts.Paused {
+		if ahead = w.turns.Take(queueOf(w), w.rem.GetUID(), w.rem.GetName(), w.now); ahead != "" {
+			ahead += " goes first"
+			w.lookAgain(cachesLag)
+		}
+	}
+	return ahead
+}
+
 // queueOf names the queue in which the remediation of w has to wait: that of the control plane, or that of its machine.
 func queueOf(w *world) string {
 	if w.facts.ControlPlane {

@@ -220,7 +220,8 @@ func TestALimitThatCannotBeReadDisablesTheCheck(t *testing.T) {
 	}
 	before := &disabling{reason: "Other"}
 	is.disabled = before
-	if weigh(is); is.disabled != before {
+	weigh(is)
+	if is.disabled != before {
 		t.Errorf("the first reason is forgotten for %+v", is.disabled)
 	}
 }
@@ -231,7 +232,8 @@ func TestTheLeaseOfANodeHasTheTermOfItsStep(t *testing.T) {
 		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: rung}
 		f.obj.SetCreationTimestamp(metav1.NewTime(epoch))
 		s := step{target: &target{name: "n", requests: []*found{f}}}
-		if s.leased(w); s.term.length != want {
+		s.leased(w)
+		if s.term.length != want {
 			t.Errorf("of step %d: %s, want %s", rung, s.term.length, want)
 		}
 	}
@@ -269,7 +271,8 @@ func TestTheLeaseOfANodeThatIsGoneIsGivenBackAfterTheLastRequest(t *testing.T) {
 		"a request is":    {[]*found{f}, keepLease},
 	} {
 		s := step{target: &target{name: "n", lease: lease, requests: tc.requests}}
-		if s.orphaned(w); s.lease != tc.want {
+		s.orphaned(w)
+		if s.lease != tc.want {
 			t.Errorf("%s: %v, want %v", name, s.lease, tc.want)
 		}
 	}
@@ -290,7 +293,8 @@ func TestTheStatusRemembersSinceWhenANodeIsHealthy(t *testing.T) {
 		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: -1}
 		f.obj.SetCreationTimestamp(before)
 		s := step{target: &target{name: "n", node: &corev1.Node{}, listed: tc.listed, requests: []*found{f}}, start: -1}
-		if s.healthy(w); (len(s.end) == 1) != tc.ends || s.delayed == tc.ends {
+		s.healthy(w)
+		if (len(s.end) == 1) != tc.ends || s.delayed == tc.ends {
 			t.Errorf("%s: %d requests end, delayed %t", name, len(s.end), s.delayed)
 		}
 	}

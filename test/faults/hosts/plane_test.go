@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,11 +220,12 @@ func (p *plane) until(d time.Duration) {
 }
 
 func (p *plane) story() string {
-	text := fmt.Sprintf("%q\n", p.unsafe)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%q\n", p.unsafe)
 	for _, m := range p.members {
-		text += m.story()
+		text.WriteString(m.story())
 	}
-	return text
+	return text.String()
 }
 
 // whims are what may happen to a member of a control plane.
