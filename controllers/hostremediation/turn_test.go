@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -159,5 +160,19 @@ func TestASketchOfTheQueueChangesNothing(t *testing.T) {
 	sketch.Take("other", "b", "b", noon)
 	if got := turns.Take("other", "c", "c", noon); got != "" {
 		t.Errorf("%q of the sketch is ahead, want nobody", got)
+	}
+}
+
+func TestOnlyARemediationWithAHostTakesItsTurn(t *testing.T) {
+	for is, takes := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
+		k := rackOf(t)
+		k.found = &host.Found{Host: k.host, Is: is, Why: "consumerRef"}
+		w, err := k.r.observe(t.Context(), k.key, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ahead := k.r.Turns.Take(queueOf(w), "other", "other", noon); (ahead != "") != takes {
+			t.Errorf("host %d: %q goes before another one, want it to have taken its turn %t", is, ahead, takes)
+		}
 	}
 }
