@@ -18,16 +18,22 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// A reset takes seconds, and its node is Ready until then: nothing has succeeded before it has booted.
-func TestAHostThatIsRebootedIsNotWellBeforeItsNodeHasBooted(t *testing.T) {
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "victim", UID: "r", OwnerReferences: ofMachine("victim", "machine-uid")}}
-	rem.Spec.Strategy = ownStrategy
+// rebootedScene has a host that can only be rebooted, and whose node is Ready under the boot "before".
+func rebootedScene(t *testing.T, rem client.Object) *scene {
+	t.Helper()
 	h := &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}
 	h.Spec.DisablePowerOff = true
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
 	node.Spec.ProviderID = "metal3://victim"
 	s := sceneOf(t, Own, h, node, rem)
 	s.ready("before")
+	return s
+}
+
+// A reset takes seconds, and its node is Ready until then: nothing has succeeded before it has booted.
+func TestAHostThatIsRebootedIsNotWellBeforeItsNodeHasBooted(t *testing.T) {
+	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
+	s := rebootedScene(t, rem)
 	is := func() powercycle.State {
 		got := &mendv1.HostRemediation{}
 		if err := s.here.Get(t.Context(), client.ObjectKeyFromObject(rem), got); err != nil {
@@ -57,14 +63,8 @@ func (unseenYet) View(context.Context, client.ObjectKey, time.Time, ...clusterca
 
 // Who does not know the boot of a node cannot tell later that it has booted.
 func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "victim", UID: "r", OwnerReferences: ofMachine("victim", "machine-uid")}}
-	rem.Spec.Strategy = ownStrategy
-	h := &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}
-	h.Spec.DisablePowerOff = true
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "n"}}
-	node.Spec.ProviderID = "metal3://victim"
-	s := sceneOf(t, Own, h, node, rem)
-	s.ready("before")
+	rem := remembering("victim", "r", ofMachine("victim", "machine-uid"), "")
+	s := rebootedScene(t, rem)
 	seen := s.r.Clusters
 	s.r.Clusters = unseenYet{}
 	asked := func() bool { _, is := s.host().Annotations[infrav1.RebootAnnotation]; return is }

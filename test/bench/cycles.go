@@ -115,13 +115,19 @@ func (r *rack) alone(ctx context.Context, t *trial, n int) error {
 	return nil
 }
 
-// byHand has one host after another power-cycled for a request that no check has made: what that costs is the power cycle alone.
-func (r *rack) byHand(ctx context.Context, t *trial, n int) error {
+// readyFor returns that many machines that nothing has happened to, once everybody is at rest, with what was read then.
+func (r *rack) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
 	machines, err := r.unflipped(n)
 	if err != nil {
-		return err
+		return nil, reading{}, err
 	}
 	before, err := t.quiet(ctx, quietFor)
+	return machines, before, err
+}
+
+// byHand has one host after another power-cycled for a request that no check has made: what that costs is the power cycle alone.
+func (r *rack) byHand(ctx context.Context, t *trial, n int) error {
+	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
 		return err
 	}
@@ -142,11 +148,7 @@ func (r *rack) byHand(ctx context.Context, t *trial, n int) error {
 
 // mass has a tenth of the hosts power-cycled at once.
 func (r *rack) mass(ctx context.Context, t *trial, n int) error {
-	machines, err := r.unflipped(n)
-	if err != nil {
-		return err
-	}
-	before, err := t.quiet(ctx, quietFor)
+	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/simulator"
 )
 
 func recordOf(sightings ...sighting) *record {
@@ -36,6 +38,21 @@ func TestWhatIsExpectedInOrderHasToBeSeenInOrder(t *testing.T) {
 	var unseen *unseenError
 	if err := r.inOrder(t.Context(), unknown, failed); !errors.As(err, &unseen) || unseen.text != "unhealthy" {
 		t.Errorf("in order: %v", err)
+	}
+}
+
+// The host is asked before the status says that the attempt has begun, and let go before it says that the workload has moved.
+func TestAPowerCycleIsFollowedInTheOrderInWhichItIsDone(t *testing.T) {
+	about := func(f fact) sighting { return sighting{fact: f, about: "m", number: 1, by: kubemend} }
+	s := &stage{record: recordOf(about(nodeUnknown), about(suspected), about(requestMade), sighting{fact: offAsked}, about(machineFailed), about(attemptBegun),
+		sighting{fact: hostOff}, about(nodeFenced), sighting{fact: onAsked}, about(workloadMoved), sighting{fact: hostOn}, about(nodeUnfenced), about(bootAwaited))}
+	of := trace{machine: "m", host: &simulator.Host{}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for _, part := range []func(context.Context, trace) error{s.requested, s.poweredOff, s.poweredOn} {
+		if err := part(ctx, of); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

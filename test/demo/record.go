@@ -145,6 +145,12 @@ func (e *unseenError) Error() string {
 	return fmt.Sprintf("not seen within %s: %s", e.within, e.text)
 }
 
+// rewind remembers how far the sightings were looked through, and returns what goes back there.
+func (r *record) rewind() func() {
+	from := r.cursor
+	return func() { r.cursor = from }
+}
+
 // inOrder waits until all expectations are met, one after another.
 func (r *record) inOrder(ctx context.Context, expectations ...expectation) error {
 	began := time.Now()

@@ -119,7 +119,7 @@ const beforeItsTime = 20 * time.Second
 
 // hostTried expects the first remedy to be told to stop, and the next one to be asked for and to begin.
 func (s *stage) hostTried(ctx context.Context, of trace) error {
-	each := []string{of.machine}
+	each, back := []string{of.machine}, s.rewind()
 	err := s.inAnyOrder(ctx,
 		expectation{text: "the first remedy is given up", within: beforeItsTime, fact: agentTold, each: each},
 		expectation{
@@ -131,6 +131,7 @@ func (s *stage) hostTried(ctx context.Context, of trace) error {
 	if err != nil {
 		return err
 	}
+	back() // the host is asked to be off before the remediation says that its attempt has begun
 	asked := &mendv1.HostRemediation{}
 	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: of.machine}, asked); err != nil {
 		return fmt.Errorf("read HostRemediation %s: %w", of.machine, err)

@@ -49,9 +49,11 @@ func handover(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.narrator.line(time.Now(), demo, "waits as well; nothing else is to happen until then")
+	back := s.rewind()
 	if err := s.inOrder(ctx, s.attempt(2, attemptInVain, lost)); err != nil {
 		return err
 	}
+	back() // the host was asked to be off before that
 	if err := s.cycled(ctx, before); err != nil {
 		return err
 	}

@@ -103,6 +103,7 @@ func (s *stage) requested(ctx context.Context, of trace) error {
 	); err != nil {
 		return err
 	}
+	defer s.rewind()() // the host is asked to be off before the remediation says that its attempt has begun
 	return s.inAnyOrder(ctx,
 		expectation{
 			text: "kubemend finds the machine unhealthy", within: reactsWithin, fact: machineFailed, each: each,
@@ -142,20 +143,20 @@ func (s *stage) moved(ctx context.Context, of trace) error {
 		expectation{text: "kube-controller-manager removes the pod", within: workloadMoves, fact: podGone, each: each, where: theirs},
 		expectation{text: "kube-controller-manager deletes the VolumeAttachment", within: workloadMoves, fact: volumeToDetach, each: each, where: theirs},
 		expectation{text: "the volume is detached", within: workloadMoves, fact: volumeDetached, each: each},
-		expectation{text: "kubemend finds the workload moved", within: workloadMoves, fact: workloadMoved, each: each},
 	); err != nil {
 		return err
 	}
-	from := s.cursor
+	back := s.rewind()
 	if err := s.poweredOn(ctx, of); err != nil {
 		return err
 	}
 	if err := s.cured(ctx, of.machine); err != nil {
 		return err
 	}
-	s.cursor = from
+	back()
 	other := func(seen sighting) bool { return seen.about != of.machine }
 	return s.inAnyOrder(ctx,
+		expectation{text: "kubemend finds the workload moved", within: reactsWithin, fact: workloadMoved, each: each},
 		expectation{text: "the volume is attached to another node", within: workloadMoves, fact: volumeAttached, where: other},
 		expectation{text: "the new pod runs on another node", within: workloadMoves, fact: podRuns, where: other},
 	)
@@ -170,8 +171,7 @@ func (s *stage) poweredOn(ctx context.Context, of trace) error {
 	); err != nil {
 		return err
 	}
-	from := s.cursor // the kubelet need not wait for the taint to go
-	defer func() { s.cursor = from }()
+	defer s.rewind()() // the kubelet need not wait for the taint to go
 	return s.inAnyOrder(ctx,
 		expectation{text: "the taint is taken off", within: reactsWithin, fact: nodeUnfenced, each: each},
 		expectation{text: "kubemend waits for the machine", within: reactsWithin, fact: bootAwaited, each: each},
