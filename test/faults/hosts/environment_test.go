@@ -9,37 +9,27 @@ package hosts
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
-	"github.com/kubemend/kubemend/controllers/workload"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
 	"github.com/kubemend/kubemend/test/simulator/bmo"
@@ -60,28 +50,6 @@ var (
 
 // timeout is that of every attempt.
 const timeout = 10 * time.Minute
-
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	if err := errors.Join(coordinationv1.AddToScheme(s), corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s), bmov1alpha1.AddToScheme(s),
-		infrav1.AddToScheme(s), nhcv1.AddToScheme(s), mendv1.AddToScheme(s)); err != nil {
-		panic(err)
-	}
-	s.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
-	return s
-}
-
-func newMapper(s *runtime.Scheme) meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(s.PrioritizedVersionsAllGroups())
-	for gvk := range s.AllKnownTypes() {
-		scope := meta.RESTScopeNamespace
-		if gvk.Kind == "Node" || gvk.Kind == "VolumeAttachment" {
-			scope = meta.RESTScopeRoot
-		}
-		m.Add(gvk, scope)
-	}
-	return m
-}
 
 // reporter is what an environment needs of a test: that of the standard library, or of rapid.
 type reporter interface {
@@ -316,80 +284,6 @@ func (e *environment) fork(as settings) *environment {
 	f.start()
 	f.seen, f.due = e.seen, e.due
 	return f
-}
-
-// site is the workload cluster as the controllers see it.
-type site struct {
-	e    *environment
-	live client.Client
-}
-
-// View is what ClusterCache's informers show.
-func (s site) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	if s.e.unreachable() {
-		return workload.View{Link: workload.Down}, nil
-	}
-	return workload.Seen(workload.Up, s.e.work.cache), nil
-}
-
-// GetUncachedClient is the way past all caches.
-func (s site) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
-	if s.e.unreachable() {
-		return nil, clustercache.ErrClusterNotConnected
-	}
-	return leases{s.live, s.e}, nil
-}
-
-// leases is the way past all caches, on which the lease of the node is as the kubelet has renewed it last.
-type leases struct {
-	client.Client
-	e *environment
-}
-
-// Get reads an object. The lease of the node is none that is stored: it is another one every ten seconds.
-func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-	lease, is := into.(*coordinationv1.Lease)
-	if !is || key.Namespace != corev1.NamespaceNodeLease {
-		return l.Client.Get(ctx, key, into, opts...)
-	}
-	at, has := l.e.renewed(key.Name)
-	if !has {
-		return apierrors.NewNotFound(coordinationv1.Resource("leases"), key.Name)
-	}
-	*lease = coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(key.Name), RenewTime: ptr.To(metav1.NewMicroTime(at))},
-	}
-	return nil
-}
-
-// renewed is when the lease of a node was renewed last; false if it never was.
-func (e *environment) renewed(node string) (time.Time, bool) {
-	switch now := e.clock.Now(); {
-	case e.plane != nil:
-		return e.plane.renewed(node, now)
-	case node == e.nodeName:
-		return e.box.renewed(now)
-	}
-	return time.Time{}, false
-}
-
-// GetRESTConfig and Watch: nothing is watched. Who waits for pods to go has to look again.
-func (s site) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
-	return nil, clustercache.ErrClusterNotConnected
-}
-
-// Watch watches nothing.
-func (s site) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
-	return clustercache.ErrClusterNotConnected
-}
-
-// unreachable reports whether kubemend cannot reach the workload cluster.
-func (e *environment) unreachable() bool {
-	if e.plane != nil {
-		return !e.plane.answers()
-	}
-	return e.pods.unreachable || e.as.apiServer && !e.box.model.Powered()
 }
 
 // do fails the test if something failed that is no part of it.

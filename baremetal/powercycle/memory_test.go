@@ -1,0 +1,218 @@
+package powercycle
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
+	begun := func(attempt int, finalizer bool) Memory {
+		f := Facts{Finalizer: finalizer, Memory: Memory{State: Pending, Attempt: attempt}}
+		return After(f, Step{Do: BeginAttempt, Next: Preparing}, noon)
+	}
+	for name, tc := range map[string]struct {
+		attempt         int
+		finalizer, want bool
+	}{
+		"somebody else has begun it":               {0, true, true},
+		"nobody has":                               {0, false, false},
+		"a later attempt is not somebody else's":   {1, true, false},
+		"nor is one whose finalizer was taken off": {1, false, false},
+	} {
+		if m := begun(tc.attempt, tc.finalizer); m.TakenOver != tc.want || m.Attempt != tc.attempt+1 || !m.Began.Equal(noon) {
+			t.Errorf("%s: %+v, want it taken over %t", name, m, tc.want)
+		}
+	}
+	for next, acts := range map[State]bool{PoweringOff: true, Rebooting: true, Preparing: false, Failed: false} {
+		m := After(Facts{Memory: Memory{State: Preparing, Attempt: 1}}, Step{Do: Advance, Next: next}, noon)
+		if m.Acted.Equal(noon) != acts {
+			t.Errorf("it comes to %s, and acts since %s", next, m.Acted)
+		}
+	}
+	for state, may := range map[State]bool{PoweringOff: true, PoweringOn: true, Rebooting: true, Preparing: false, MovingWorkload: false, Booting: false} {
+		for _, next := range []State{state, HandingOver} {
+			f := Facts{PowerFails: true, Memory: Memory{State: state}}
+			if m := After(f, Step{Do: Wait, Next: next}, noon); m.Faulted != (may && next == state) {
+				t.Errorf("from %s to %s its power fails, and it remembers that as a fault: %t", state, next, m.Faulted)
+			}
+		}
+	}
+}
+
+// What was seen of the object that was there before proves nothing of the one that is there now.
+func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		on, anew, want bool
+	}{
+		"a host that is on is":       {true, false, false},
+		"one that is off is not":     {false, false, true},
+		"nor is one that is made so": {true, true, true},
+	} {
+		m := After(Facts{PoweredOn: tc.on, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: HoldOff, Next: PoweringOff}, noon)
+		if m.WasOff != tc.want {
+			t.Errorf("%s: a receipt is wanted %t, want %t", name, m.WasOff, tc.want)
+		}
+	}
+}
+
+func TestAPauseCostsNoTime(t *testing.T) {
+	late := in(PoweringOff, paused, attemptOver)
+	late.Began = late.Began.Add(time.Second) // a second is left
+	m := After(late, Next(late, policy, noon), noon)
+	if m.State != Preparing || !m.Began.Equal(noon) || m.Attempt != 1 {
+		t.Errorf("in %s, attempt %d begun at %s; want it to start over with all of its time, and the same count", m.State, m.Attempt, m.Began)
+	}
+	f := in(Preparing)
+	f.Memory = m
+	for _, days := range []int{1, 2} {
+		now := noon.AddDate(0, 0, days)
+		f.Paused, f.Held, f.Litter = true, false, false
+		f.Memory = After(f, Next(f, policy, now), now)
+	}
+	f.Paused = false
+	now := noon.AddDate(0, 0, 3)
+	if step := Next(f, policy, now); step.Do != Advance || step.Next != PoweringOff {
+		t.Errorf("after three days: %s, then %s (%s); want it to go on", step.Do, step.Next, step.Reason)
+	}
+	if m := After(f, Next(f, policy, now), now); !m.Began.Equal(now) || !m.Paused.IsZero() {
+		t.Errorf("after three days the attempt began at %s, paused since %s; want now, and not paused", m.Began, m.Paused)
+	}
+}
+
+// Whether the machine was bad is known only when its node is, which may be after the attempt has begun.
+func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f    Facts
+		want bool
+	}{
+		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Bad: true}, true},
+		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Bad: true}, true},
+		"not by a node that is well":            {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Well: true}, false},
+		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Bad: true, Held: true}, false},
+		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2, Touched: true}, Bad: true}, false},
+		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedBad: true}}, true},
+	} {
+		tc.f.Wanted, tc.f.Finalizer, tc.f.Began = true, true, noon
+		step := Next(tc.f, Policy{Timeout: time.Hour, Queue: time.Hour}, noon)
+		if got := After(tc.f, step, noon).StartedBad; got != tc.want {
+			t.Errorf("%s: started bad %t, want %t, after %+v", name, got, tc.want, step)
+		}
+	}
+}
+
+// Conditions say for which reason the workload was no longer waited for, as long as the attempt lasts.
+func TestWhyTheWorkloadWasWaitedForNoLongerIsRemembered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		want  string
+	}{
+		"it has moved":                {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
+		"it has not moved in time":    {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
+		"it is still waited for":      {in(MovingWorkload), Step{Do: Wait, Next: MovingWorkload, Reason: "WorkloadMoving"}, ""},
+		"the host was not proven off": {in(PoweringOff), Step{Do: Advance, Next: PoweringOn, Reason: "FencingImpossible"}, "FencingImpossible"},
+		"the host is serviced":        {in(MovingWorkload), Step{Do: Advance, Next: Servicing, Reason: "HostServiced"}, "HostServiced"},
+		"it was never to move":        {in(PoweringOn), Step{Do: Advance, Next: Servicing, Reason: "HostServiced"}, ""},
+	} {
+		if got := After(tc.given, tc.step, noon).Moved; got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// An attempt has all of its time when its turn comes.
+func TestTheTimeOfAnAttemptBeginsWithItsTurn(t *testing.T) {
+	waits, goesOn := Step{Do: Wait, Next: Preparing}, Step{Do: Advance, Next: PoweringOff}
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		want  bool
+	}{
+		"while it waits for its turn the time does not run": {in(Preparing, anothersTurn, attemptOver), waits, true},
+		"while it waits for its host it runs":               {in(Preparing, attemptOver), waits, false},
+		"it runs when the attempt goes on":                  {in(Preparing, anothersTurn, attemptOver), goesOn, false},
+		"it runs in later states":                           {in(Booting, anothersTurn, attemptOver), Step{Do: Wait, Next: Booting}, false},
+	} {
+		if got := After(tc.given, tc.step, noon).Began.Equal(noon); got != tc.want {
+			t.Errorf("%s: it begins now: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// A pause stops all clocks. What is remembered must not change with every look at it.
+func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
+	given := in(Booting, paused, resumed, longAgo)
+	if got := After(given, Step{Do: Wait, Next: Booting}, noon); got != given.Memory {
+		t.Errorf("got  %+v\nwant %+v", got, given.Memory)
+	}
+	for name, step := range map[string]Step{"it goes on to another state": {Do: Wait, Next: PoweringOn}, "it acts": {Do: BeginAttempt, Next: Booting}} {
+		if got := After(given, step, noon); got.Since.Equal(given.Memory.Since) {
+			t.Errorf("%s: the state still counts since %s", name, got.Since)
+		}
+	}
+}
+
+func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
+	caused := func(f *Facts) { f.Cause = "first" }
+	for name, tc := range map[string]struct {
+		given Facts
+		next  State
+		want  string
+	}{
+		"before the end there is none":             {in(Booting, caused), PoweringOn, ""},
+		"the step that ends it is the cause":       {in(Booting), Failed, "now"},
+		"so is the step that hands it over":        {in(Booting), HandingOver, "now"},
+		"that a hand-over failed is not the cause": {in(HandingOver, caused), Failed, "first"},
+		"while it is handed over the cause stays":  {in(HandingOver, caused), HandingOver, "first"},
+		"success needs no older cause":             {in(HandingOver, caused), Succeeded, "now"},
+		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "first"},
+		"an end without a cause gets none later":   {in(Failed), Failed, ""},
+	} {
+		if got := causeOf(tc.given, Step{Next: tc.next, Why: "now"}); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestAnAttemptBeginsWithNothingRememberedOfTheLastOne(t *testing.T) {
+	given := in(Preparing, wasOff)
+	given.Asked, given.Moved = ago(time.Minute), "WorkloadMoved"
+	if got := After(given, Step{Do: BeginAttempt, Next: Preparing}, noon); !got.Asked.IsZero() || got.WasOff || got.Moved != "" {
+		t.Errorf("the new attempt remembers %+v", got)
+	}
+	if got := After(given, Step{Do: Wait, Next: Preparing}, noon); got.Asked.IsZero() || !got.WasOff || got.Moved == "" {
+		t.Errorf("the same attempt has forgotten: %+v", got)
+	}
+}
+
+// H-11: what a user may write is bounded, below by what an attempt needs, above by what others who wait can bear.
+func TestAnAttemptHasEnoughTimeHoweverShortItIsAndAnEndNotMore(t *testing.T) {
+	short := policy
+	short.Timeout = 100 * time.Second
+	for name, tc := range map[string]struct {
+		m    Memory
+		want time.Duration
+	}{
+		"the time that is given":                        {Memory{State: PoweringOff}, 100 * time.Second},
+		"what it waited before it acted is not counted": {Memory{State: PoweringOff, Acted: noon.Add(time.Minute)}, 160 * time.Second},
+		"a host that was off needs to be proven so":     {Memory{State: PoweringOff, WasOff: true}, 185 * time.Second},
+		"that is not given again and again":             {Memory{State: PoweringOff, WasOff: true, Asked: noon.Add(time.Minute)}, 185 * time.Second},
+		"the workload needs time to move":               {Memory{State: MovingWorkload, Since: noon.Add(90 * time.Second)}, 210 * time.Second},
+		"which it may have":                             {Memory{State: MovingWorkload, Since: noon.Add(-time.Hour)}, 100 * time.Second},
+	} {
+		tc.m.Began = noon
+		if got := tc.m.Deadline(short); !got.Equal(noon.Add(tc.want)) {
+			t.Errorf("%s: the deadline is %s after it began, want %s", name, got.Sub(noon), tc.want)
+		}
+	}
+	forEver := policy
+	forEver.Timeout = 1 << 62
+	f := in(Ended, deleting, fenced, blind)
+	if step := Next(f, forEver, noon); step.Do != Wait {
+		t.Errorf("a node out of sight: %s, want it waited for", step.Do)
+	}
+	f.Since = noon.Add(-policy.LettingGo)
+	if step := Next(f, forEver, noon); step.Do != DropFinalizer {
+		t.Errorf("after %s: %s, want the finalizer dropped", policy.LettingGo, step.Do)
+	}
+}
