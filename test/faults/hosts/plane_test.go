@@ -124,9 +124,10 @@ func (p *plane) check(at place) {
 		if holds && !m.safety.holds {
 			p.checkHold(m)
 		}
+		m.safety.lostPower = m.safety.lostPower && !m.box.model.Powered()
 		if m.safety.holds = holds; holds {
 			p.offByUs[m] = true
-		} else if m.box.model.Powered() {
+		} else if m.box.model.Powered() || m.safety.lostPower {
 			delete(p.offByUs, m)
 		}
 	}
@@ -146,7 +147,7 @@ func (p *plane) checkHold(m *environment) {
 			alive++
 		}
 	}
-	if m.box.up && alive <= len(p.members)/2 {
+	if m.box.up && p.answers() && alive <= len(p.members)/2 { // else there is no majority to break
 		p.fault(m, "%s, which is alive, is held off while %d others are: the majority breaks", m.at.Name, alive)
 	}
 }
@@ -248,6 +249,7 @@ var whims = []struct {
 	{"it loses its power", func(_ *plane, m *environment) {
 		if m.box.model.Powered() {
 			m.box.model.Press(bmo.Off, m.clock.Now())
+			m.safety.lostPower = true // it is off for that, and not because of us
 		}
 	}},
 	{"BMO stops for it", func(_ *plane, m *environment) { m.box.model.Faults.Stopped = true }},

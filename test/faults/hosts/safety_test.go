@@ -27,6 +27,8 @@ type safety struct {
 	gaveUp bool
 	// held says that the host is kept off, wasOn that it was on when it was asked to power off.
 	held, wasOn bool
+	// lostPower says that the host is off because it has lost its power.
+	lostPower bool
 	// holds says that a remediation acts on its power.
 	holds bool
 	// lied says that the BMC has told the power as it was, and that what is said of the host is still that.
