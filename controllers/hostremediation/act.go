@@ -262,9 +262,10 @@ func (rec *record) claim(w *world) {
 	}
 }
 
-// holds reports whether the host is held off after the step, or is to be: one that is to be let go may be moved, for that is remembered.
+// holds reports whether the host is held off after the step, or is to be. In a pause clusterctl may be waiting to move the remediation: it goes on
+// waiting until the host was seen to be let go. Else what is about to be let go may be moved, for that is remembered.
 func holds(w *world, step powercycle.Step) bool {
-	return step.Do == powercycle.HoldOff || w.facts.Held && step.Do != powercycle.Release
+	return step.Do == powercycle.HoldOff || w.facts.Held && (step.Do != powercycle.Release || w.facts.Paused)
 }
 
 // store writes the annotations and finalizers of the remediation, if it has not changed since it was read and they differ. That it is gone is an error

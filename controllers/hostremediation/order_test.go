@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -66,7 +67,7 @@ func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
 	status := k.pass()
 	rem := k.remediation()
-	if _, blocked := rem.Annotations["clusterctl.cluster.x-k8s.io/block-move"]; blocked || len(k.host.Annotations) != 0 {
+	if _, blocked := rem.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked || len(k.host.Annotations) != 0 {
 		t.Errorf("while paused the remediation has %v, its host %v", rem.Annotations, k.host.Annotations)
 	}
 	if want := "Attempt 1 of 2: The remediation is paused (by its annotation cluster.x-k8s.io/paused)"; status.Message != want || status.Deadline != nil {
@@ -76,6 +77,27 @@ func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 	k.edit(func(rem *mendv1.HostRemediation) { delete(rem.Annotations, clusterv1.PausedAnnotation) })
 	if got := k.pass(); got.Attempt != 1 || got.Step != string(powercycle.PoweringOff) {
 		t.Errorf("after the pause it is in %s, attempt %d; want it to power the host off, still in its first attempt", got.Step, got.Attempt)
+	}
+}
+
+func TestInAPauseTheMoveIsBlockedUntilTheHostWasLetGo(t *testing.T) {
+	k := rackOf(t)
+	releases := k.releases().Do(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) {
+		if _, blocked := k.remediation().Annotations[clusterctlv1.BlockMoveAnnotation]; !blocked {
+			t.Error("clusterctl may move the remediation before its host was let go")
+		}
+	})
+	gomock.InOrder(k.holdsOff(), k.fences(), releases, k.unfences())
+
+	k.pass()
+	k.power(false)
+	k.pass()
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
+	k.pass()
+	k.seen.Drained = true
+	k.pass()
+	if marks := k.remediation().Annotations; metav1.HasAnnotation(metav1.ObjectMeta{Annotations: marks}, clusterctlv1.BlockMoveAnnotation) {
+		t.Errorf("the host was let go, and the remediation has %v", marks)
 	}
 }
 
