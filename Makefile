@@ -106,12 +106,14 @@ bin/manager: $(RIG_BUILD)
 run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
 	$(GO) run -ldflags '$(LDFLAGS)' . $(ARGS)
 
-# The manager and the demo are compiled by one command, and linked side by side with what of the rig is missing.
+# The manager and the demo are compiled by one command, and linked side by side. Cluster API's core is built while the demo begins, which waits for it
+# when it starts it.
 .PHONY: demo .rig/demo
 demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
 	@$(call announced,what the manager and the demo consist of,1m20s) $(GO) build . ./test/demo
-	@$(MAKE) --no-print-directory -j bin/manager .rig/demo rig-control-planes
-	@.rig/demo
+	@$(MAKE) --no-print-directory -j bin/manager .rig/demo rig-api-servers
+	@GO='$(GO)' $(RIG_BUILD) capi-core & builder=$$!; code=0; \
+		KUBEMEND_RIG_BUILDER=$$builder .rig/demo || code=$$?; wait $$builder; exit $$code
 
 .rig/demo: $(RIG_BUILD)
 	@$(call announced,the demo,5s) $(GO) build -o $@ ./test/demo

@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
 const (
@@ -17,6 +20,8 @@ const (
 
 	// BinariesEnv names a folder to take the programs from, instead of .rig/bin beside go.mod.
 	BinariesEnv = "KUBEMEND_RIG_BIN"
+	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is gone.
+	BuilderEnv = "KUBEMEND_RIG_BUILDER"
 )
 
 // program is the file name of one of the programs that the rig runs. Where each comes from is decided by test/rig/build, which make runs.
@@ -46,10 +51,23 @@ func binariesOf(root string) binaries {
 // find returns the path of a program. It is asked when the program is needed: not every test needs all of them.
 func (b binaries) find(p program) (string, error) {
 	path := filepath.Join(string(b), string(p))
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("find %s, a program of the rig: %w: run make %s", p, err, p.target())
+	for {
+		building := underWay(os.Getenv(BuilderEnv)) // asked first: what it builds is there when it is gone
+		_, err := os.Stat(path)
+		switch {
+		case err == nil:
+			return path, nil
+		case !building:
+			return "", fmt.Errorf("find %s, a program of the rig: %w: run make %s", p, err, p.target())
+		}
+		time.Sleep(askEvery)
 	}
-	return path, nil
+}
+
+// underWay reports whether there is a process of this ID.
+func underWay(pid string) bool {
+	id, err := strconv.Atoi(pid)
+	return err == nil && id > 0 && syscall.Kill(id, 0) == nil
 }
 
 // target is the smallest target of make that provides the program.

@@ -2,7 +2,9 @@ package rig
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -39,4 +41,30 @@ func TestALinkToAProgramThatIsGoneIsAMissingProgram(t *testing.T) {
 	}
 	_, err := binaries(folder).find(etcd)
 	expecting(t).Expect(err).To(MatchError(os.ErrNotExist))
+}
+
+func TestAProgramThatIsBeingBuiltIsWaitedFor(t *testing.T) {
+	g := expecting(t)
+	builder := exec.Command("cat")
+	input, err := builder.StdinPipe()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(builder.Start()).To(Succeed())
+	t.Setenv(BuilderEnv, strconv.Itoa(builder.Process.Pid))
+	folder := t.TempDir()
+	looked := func(p program) <-chan error {
+		result := make(chan error, 1)
+		go func() {
+			_, err := binaries(folder).find(p)
+			result <- err
+		}()
+		return result
+	}
+
+	built, failed := looked(core), looked(etcd)
+	g.Consistently(built, "100ms").ShouldNot(Receive())
+	g.Expect(os.WriteFile(filepath.Join(folder, "capi-core"), nil, 0o600)).To(Succeed())
+	g.Eventually(built).Should(Receive(BeNil()))
+	g.Expect(input.Close()).To(Succeed())
+	g.Expect(builder.Wait()).To(Succeed())
+	g.Eventually(failed).Should(Receive(MatchError(os.ErrNotExist)), "the build has ended without it")
 }

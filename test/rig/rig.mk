@@ -6,12 +6,17 @@
 RIG_BUILD := .rig/build
 
 # What every control plane needs, and what only some end-to-end tests need besides.
-RIG_CONTROL_PLANE := etcd kube-apiserver kube-controller-manager capi-core leash
+RIG_API_SERVER := etcd kube-apiserver kube-controller-manager leash
+RIG_CONTROL_PLANE := $(RIG_API_SERVER) capi-core
 RIG_REST := clusterctl cert-manager.yaml
 
 .PHONY: rig
 rig: $(RIG_BUILD)
 	@GO='$(GO)' $(RIG_BUILD) $(RIG_CONTROL_PLANE) $(RIG_REST)
+
+.PHONY: rig-api-servers
+rig-api-servers: $(RIG_BUILD)
+	@GO='$(GO)' $(RIG_BUILD) $(RIG_API_SERVER)
 
 .PHONY: rig-control-planes
 rig-control-planes: $(RIG_BUILD)
