@@ -1,0 +1,21 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// The whole default demo, as `make demo` plays it: what it promises to show has to be seen, in the order in which it tells of it.
+func TestTheDemoShowsAllThatItPromises(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes two minutes")
+	}
+	t.Chdir("../..") // make runs it there
+	t.Setenv("SCENE", "")
+	t.Setenv("KEEP", "")
+	out := &bytes.Buffer{}
+	if code := perform(t.Context(), &narrator{out: out}); code != 0 || !strings.Contains(out.String(), "All of it was seen") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
