@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,17 +25,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playMore asks rapid for as many histories, unless it is told on the command line how many there are to be.
+// playMore asks rapid for as many histories, unless the command line says how many (-rapid.checks) or which others (-rapid.seed).
 func playMore() error {
 	flag.Parse()
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
-	if asked || testing.Short() {
+	set := map[string]string{"rapid.checks": strconv.Itoa(histories), "rapid.seed": "14"} // the same ones in each run
+	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
+	if testing.Short() {
 		return nil
 	}
-	// The same ones in each run: who looks for more asks for another seed (-rapid.seed), or for more of them.
-	if err := errors.Join(flag.Set("rapid.checks", strconv.Itoa(histories)), flag.Set("rapid.seed", "14")); err != nil {
-		return fmt.Errorf("ask for %d histories: %w", histories, err)
+	for name, value := range set {
+		if err := flag.Set(name, value); err != nil {
+			return fmt.Errorf("ask for %d histories: %w", histories, err)
+		}
 	}
 	return nil
 }
