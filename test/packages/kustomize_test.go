@@ -245,8 +245,10 @@ func sameValue(a, b string) bool {
 
 func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 	manifest := kustomized(t, "clusterctl")
+	const template = "SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic"
 	all := objects(t, substituted(t, manifest, map[string]string{
 		"KUBEMEND_WATCH_FILTER": "shard-1", "KUBEMEND_NAMESPACE": "fleet", "KUBEMEND_LOG_LEVEL": "4", "KUBEMEND_WARM_STANDBY": "true",
+		"KUBEMEND_DEFAULT_NODE_HEALTH_CHECK_TEMPLATE": template,
 	}))
 	_, c := manager(t, all)
 	want := map[string]string{"v": "4", "feature-gates": "HostRemediation=true,NodeHealthCheck=true,WarmStandby=true"}
@@ -255,9 +257,13 @@ func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 			t.Errorf("--%s is %q, want %q", flag, got, value)
 		}
 	}
-	for name, value := range map[string]string{"KUBEMEND_WATCH_FILTER": "shard-1", "KUBEMEND_NAMESPACE": "fleet"} {
-		if got := environment(t, c, name); got != value {
-			t.Errorf("%s is %q, want %q", name, got, value)
+	for name, row := range map[string]struct{ flag, value string }{
+		"KUBEMEND_WATCH_FILTER":                       {"watch-filter", "shard-1"},
+		"KUBEMEND_NAMESPACE":                          {"namespace", "fleet"},
+		"KUBEMEND_DEFAULT_NODE_HEALTH_CHECK_TEMPLATE": {"default-node-health-check-template", template},
+	} {
+		if got := environment(t, c, name); got != row.value || flags(c)[row.flag] != "$("+name+")" {
+			t.Errorf("--%s is %q with %s=%q, want %q", row.flag, flags(c)[row.flag], name, got, row.value)
 		}
 	}
 }
