@@ -267,6 +267,7 @@ release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a rele
 	$(call release-build,clusterctl,addon-components.yaml)
 	$(call release-build,default,kubemend.yaml)
 	$(call release-build,standalone,kubemend-standalone.yaml)
+	$(call release-build,node-health-checks,kubemend-node-health-checks.yaml)
 	$(call release-build,observability,kubemend-observability.yaml)
 	cp metadata.yaml templates/*.yaml $(RELEASE)
 	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml

@@ -3,6 +3,7 @@ package packages
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +174,39 @@ func TestBesideOthersNothingOfTheirsIsInstalled(t *testing.T) {
 	if diff := cmp.Diff([]string{"hostremediations.kubemend.io", "hostremediationtemplates.kubemend.io"}, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
+}
+
+// clusterctl and config/default leave the kind to medik8s' operator. Where that is not, the kind comes by itself, as config/standalone has it.
+func TestTheKindOfNodeHealthChecksIsWhatDefaultLeavesOut(t *testing.T) {
+	left := map[string]object{}
+	for _, o := range standalone(t) {
+		if !strings.Contains(o.GetName(), "metal3") {
+			left[id(&o)] = o
+		}
+	}
+	for _, o := range beside(t) {
+		delete(left, id(&o))
+	}
+	if len(left) != 2 { // the definition, and who checks what is created
+		t.Errorf("default leaves out %v", slices.Sorted(maps.Keys(left)))
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(left)), ids(objects(t, kustomized(t, "node-health-checks")))); diff != "" {
+		t.Errorf("objects (-left out +config/node-health-checks):\n%s", diff)
+	}
+	for _, o := range objects(t, kustomized(t, "node-health-checks")) {
+		if diff := cmp.Diff(left[id(&o)], o); diff != "" {
+			t.Errorf("%s (-standalone +config/node-health-checks):\n%s", id(&o), diff)
+		}
+	}
+}
+
+func ids(all []object) []string {
+	var found []string
+	for i := range all {
+		found = append(found, id(&all[i]))
+	}
+	slices.Sort(found)
+	return found
 }
 
 // All else is the same, so whoever goes from one to the other changes nothing but kinds.
