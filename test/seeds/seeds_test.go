@@ -2,6 +2,7 @@ package seeds
 
 import (
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,18 @@ func TestAManifestThatLeavesSomethingOutIsNoYAML(t *testing.T) {
 			t.Errorf("%s: %v", m.File, err)
 		case m.Refused != notYAML && (err != nil || len(objects) == 0):
 			t.Errorf("%s has %d objects: %v", m.File, len(objects), err)
+		}
+	}
+}
+
+func TestTheAnswersToThoseThatAreRefusedAreOnThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range All {
+		if !strings.Contains(string(page), "`"+m.Refused+"`") && m.Refused != "" {
+			t.Errorf("docs/differences.md does not say of %s: %s", m.File, m.Refused)
 		}
 	}
 }

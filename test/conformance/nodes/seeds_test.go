@@ -36,10 +36,7 @@ func (s *scene) manifest(ctx context.Context, u *unstructured.Unstructured) {
 	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
 }
 
-// Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16 to 0.19, 0.21 to 0.23, 2.9, 2.15 (C32, C34), 0.6, 0.12
-// (W15), 0.19 (W17, too), 0.20 (C30), 0.24, 2.16 (W8, C63), 1.5, 2.8 (C67), 1.6, 2.7 (C68), 1.13 to 1.19, 2.5 (OpenShift), 2.6 (C30), 2.10
-// (C33), 2.11 (C65), 2.12 (C35), 2.13, 2.14, 2.17, 2.18 (ladders), 2.2 (telling). Most rows are also shown, one by one, by the tests of package
-// nodehealthcheck.
+// Which other tests hold what the documents say is in test/RULES.md, sentence by sentence.
 var _ = Describe("The manifests of", func() {
 	everywhere.once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *scene) {
 		s.kinds[provider] = true
