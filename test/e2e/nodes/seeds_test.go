@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,7 +25,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	AfterEach(func(ctx SpecContext) { leaveAsFound(ctx) })
 
 	It("of the first days have a node remediated by a provider's request with the content of its template (seed 000)", func(ctx SpecContext) {
-		create(ctx, "testdata/seed-000-remediator.yaml")
+		create(ctx, filepath.Join("testdata", "seed-000-remediator.yaml"))
 		createObjects(ctx, spec.Seed("000/nodehealthcheck.yaml"))
 		Eventually(counts(ctx, sample)).WithTimeout(time.Minute).Should(Equal("5 of 5"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
@@ -41,7 +42,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	It("of OKD begin nothing while they are paused, and then have a worker remediated by Poison Pill (seed 001)", func(ctx SpecContext) {
 		createObjects(ctx, spec.Seed("001/nodehealthcheck.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
-		create(ctx, "testdata/seed-001-remediator.yaml")
+		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		Eventually(counts(ctx, sample)).Should(Equal("4 of 4"), "the control plane is not selected")
 		name := metal.WorkerNames(ctx)[1]
