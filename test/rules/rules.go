@@ -120,7 +120,8 @@ func Parse(text string) (Page, error) {
 	}
 	for _, s := range r.page.Statements {
 		if len(s.Held) == 0 && len(s.Differs) == 0 {
-			r.complain(s.Line, s.ID+" is neither held by a test nor different: put \"  - `folder"+Joint+"test`\" or \"  - different, see \"row\": why\" below it")
+			r.complain(s.Line, s.ID+" is neither held by a test nor different: put one of these below it, \"  - `folder"+Joint+
+				"test`\" or \"  - different, see \"row\": why\"")
 		}
 	}
 	if len(r.complaints) > 0 {
