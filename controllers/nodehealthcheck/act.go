@@ -180,8 +180,8 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 // requests for one node, one that no other template's request has.
 func (m remedy) nameFor(check *nhcv1.NodeHealthCheck, t *target) string {
 	name := t.name
-	if m.ofMachine() && t.machine.obj != nil {
-		name = t.machine.obj.Name
+	if machine := m.machineFor(t); machine != nil {
+		name = machine.Name
 	}
 	if m.several() {
 		return request.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
@@ -194,12 +194,9 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
 }
 
-// machineOwner is the Machine behind the node, if it can own a request: an owner lives in the same namespace.
+// machineOwner is the Machine behind the node, if it can own a request; nil if none can.
 func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	if obj := t.machine.obj; obj != nil {
-		if obj.Namespace != m.ref.Namespace {
-			return nil, nil
-		}
+	if obj := m.machineFor(t); obj != nil {
 		return &metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: obj.Name, UID: obj.UID}, nil
 	}
 	return r.openshiftMachine(ctx, m, t)

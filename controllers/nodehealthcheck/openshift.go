@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
@@ -91,22 +91,31 @@ func cutKey(s string) (namespace, name string, ok bool) {
 	return namespace, name, ok && namespace != "" && name != ""
 }
 
+// openshiftMachineOf is the Machine of OpenShift that node names.
+func openshiftMachineOf(node *corev1.Node) (namespace, name string, ok bool) {
+	if node == nil {
+		return "", "", false
+	}
+	return cutKey(node.Annotations[openshiftMachineAnnotation])
+}
+
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
 
-// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request.
+// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request. Where a request is about nothing
+// else, that it is not there is an error.
 func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	namespace, name, named := cutKey(t.node.Annotations[openshiftMachineAnnotation])
-	if !named || namespace != m.ref.Namespace {
+	key, can := m.openshiftMachineFor(t)
+	if !can {
 		return nil, nil
 	}
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(openshiftMachines)
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
-	if request.Missing(err) {
+	err := r.Live.Get(ctx, key, obj)
+	if request.Missing(err) && !m.ofMachine() {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", namespace, name, t.name, err)
+		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, t.name, err)
 	}
-	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: name, UID: obj.UID}, nil
+	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: key.Name, UID: obj.UID}, nil
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -62,8 +63,35 @@ func (r remedy) several() bool {
 
 // ofMachine reports whether requests of this kind are about Machines of Cluster API, which own them and after which they are named: those
 // of infrastructure providers and our own. (Cluster API, contract of external remediation.)
-func (r remedy) ofMachine() bool {
-	return r.kind.Group == infrastructureGroup || r.kind.Group == mendv1.GroupVersion.Group
+func (r remedy) ofMachine() bool { return groupOfMachines(r.kind.Group) }
+
+// aboutMachines reports likewise whether a request is.
+func aboutMachines(obj *unstructured.Unstructured) bool {
+	return groupOfMachines(obj.GroupVersionKind().Group)
+}
+
+func groupOfMachines(group string) bool {
+	return group == infrastructureGroup || group == mendv1.GroupVersion.Group
+}
+
+// machineFor is the Machine of Cluster API that owns r's request about t, and after which it is named; nil if none does. Remediators of others
+// know machine.openshift.io alone, do not look at the group of an owner, and would look for a Machine there that has the name of this one.
+// (medik8s' Self Node Remediation, internal/controller/owner_and_name.go; its Machine Deletion Remediation.)
+func (r remedy) machineFor(t *target) *clusterv1.Machine {
+	if m := t.machine.obj; r.ofMachine() && m != nil && m.Namespace == r.ref.Namespace {
+		return m
+	}
+	return nil
+}
+
+// openshiftMachineFor is the key of OpenShift's Machine that the node names, if it can own r's request about t: an owner lives in the same
+// namespace. Requests of kubemend.io are about Machines of Cluster API alone.
+func (r remedy) openshiftMachineFor(t *target) (client.ObjectKey, bool) {
+	namespace, name, named := openshiftMachineOf(t.node)
+	if !named || namespace != r.ref.Namespace || r.kind.Group == mendv1.GroupVersion.Group || r.machineFor(t) != nil {
+		return client.ObjectKey{}, false
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, true
 }
 
 const infrastructureGroup = "infrastructure.cluster.x-k8s.io"

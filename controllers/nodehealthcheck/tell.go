@@ -108,6 +108,11 @@ func (n *telling) outcome(o *outcome) {
 	if o.gaveUp {
 		n.add(t, corev1.EventTypeWarning, nhcv1.EventRemediationTimedOut, "Escalate", o.why)
 	}
+	for _, text := range o.passed {
+		if o.made != nil {
+			n.add(t, corev1.EventTypeWarning, nhcv1.EventRemediationSkipped, "Escalate", text)
+		}
+	}
 	if o.made != nil {
 		n.add(t, corev1.EventTypeNormal, nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node "+t.name)
 	}
