@@ -57,6 +57,7 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
 	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(request.AskAPIServer(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
 		Kinds: kinds, Watches: kinds,

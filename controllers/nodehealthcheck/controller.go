@@ -46,6 +46,8 @@ type Kinds interface {
 	InUse() []schema.GroupVersionKind
 	// Unread are those, but for templates, of which Ready was asked and that cannot be read yet.
 	Unread() []schema.GroupVersionKind
+	// Polled reports whether a kind that is ready is in no cache, and has to be read live again and again.
+	Polled(kind schema.GroupVersionKind) bool
 }
 
 // Watches are Kinds as a manager has them: what happens to their objects wakes the controller.

@@ -21,6 +21,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -206,12 +207,15 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	if _, err := request.NodeKindOf(m.template); err != nil {
 		return m.invalid(err), nil
 	}
+	byName := false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{m.template, m.kind} {
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
 		case request.Missing(err):
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.notFound(err), nil
+		case kind == m.template && apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
+			byName = true
 		case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
 			w.unreadable[m.kind.GroupKind()] = true
 			w.lookAgainIn(templateRetry, templateSought)
@@ -233,14 +237,28 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	case m.ref.Namespace == "":
 		return m.notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
 	}
+	return r.readTemplate(ctx, w, m, byName || r.Kinds.Polled(m.template))
+}
+
+// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
+// Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
+func (r *Reconciler) readTemplate(ctx context.Context, w *world, m *remedy, live bool) (*disabling, error) {
+	from := client.Reader(r.Client)
+	if live {
+		from = r.Live
+		w.recheck = health.Earliest(w.recheck, w.now.Add(templateRetry))
+	}
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(m.template)
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
-	if request.Missing(err) {
+	err := from.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
+	switch {
+	case request.Missing(err):
 		w.lookAgainIn(templateRetry, templateSought)
 		return m.notFound(err), nil
-	}
-	if err != nil {
+	case live && apierrors.IsForbidden(err):
+		w.lookAgainIn(templateRetry, templateSought)
+		return m.forbidden(m.template, err), nil
+	case err != nil:
 		return nil, fmt.Errorf("read remediation template %s: %w", m.place(), err)
 	}
 	if _, err := request.Content(template); err != nil {
@@ -250,8 +268,8 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	return nil, nil
 }
 
-// templateRetry is how soon a template is looked for again that was not there. (medik8s.) Those that come later are watched; their kinds
-// are not.
+// templateRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at. Templates that come
+// later are watched; their kinds are not.
 const templateRetry = 15 * time.Second
 
 // templateSought is what is done then.

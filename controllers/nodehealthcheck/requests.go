@@ -71,6 +71,9 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 			return err
 		}
 		w.requests.read[kind.GroupKind()] = true
+		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing wakes us when one changes
+			w.recheck = health.Earliest(w.recheck, w.now.Add(templateRetry))
+		}
 		all, again := w.memory.written.merge(kind, list, w.now)
 		w.recheck = health.Earliest(w.recheck, again)
 		for _, obj := range all {
@@ -110,11 +113,15 @@ func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
 	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// list returns the objects of a kind, shared with the cache: read only.
+// list returns the objects of a kind, shared with the cache: read only. Those of a kind that may not be watched come from the API server.
 func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	from := client.Reader(r.Client)
+	if r.Kinds.Polled(kind) {
+		from = r.Live
+	}
+	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,6 +124,10 @@ func (n *telling) outcome(o *outcome) {
 	if o.refused != nil {
 		text := fmt.Sprintf("No remediation object could be created for node %s: %v", t.name, o.refused)
 		n.once(t.name+"/refused", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Remediate", text) })
+	}
+	if apierrors.IsForbidden(o.untold) { // what else fails may be over in a moment
+		text := fmt.Sprintf("The next remedy for node %s is not asked for, since the one before cannot be told to stop: %v", t.name, o.untold)
+		n.once(t.name+"/untold", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Escalate", text) })
 	}
 	if s := o.skipped; s != nil && !s.quiet {
 		n.once(t.name, s.Text, func() { n.add(t, s.kind, s.Reason, "Grant", s.Text) })

@@ -110,6 +110,7 @@ func (s *scene) control(mgr ctrl.Manager) {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	Expect(err).NotTo(HaveOccurred())
 	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(request.AskAPIServer(writer, mapper))
 	s.ears = &ears{scene: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper, Kinds: kinds, Watches: kinds,
