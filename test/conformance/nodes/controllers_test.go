@@ -80,7 +80,7 @@ func (s *scene) managerOptions() ctrl.Options {
 }
 
 func (s *scene) namespaces() map[string]cache.Config {
-	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}}
+	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}, machineAPI: {}}
 }
 
 func (s *scene) control(mgr ctrl.Manager) {

@@ -52,6 +52,7 @@ func (p places) onOpenShift(text string, m mode, tell func(context.Context, *sce
 	It(text+atAServer, needsServer, func(ctx SpecContext) {
 		crds := crds()
 		install(ctx, here, crds...)
+		Expect(builders.Apply(ctx, here, builders.Namespace(machineAPI))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			for _, crd := range crds {
 				Expect(here.Delete(ctx, crd)).To(Succeed())
@@ -72,9 +73,14 @@ func theirs(kind schema.GroupVersionKind, namespace, name string, fields map[str
 	return u
 }
 
-// theirCheckOf is a MachineHealthCheck of OpenShift whose only condition is of that type.
+// machineAPI is where OpenShift has its Machines and what it brings along for them.
+const machineAPI = "openshift-machine-api"
+
+// theirCheckOf is a MachineHealthCheck as OpenShift brings one along, but for its name and the type of its condition.
 func (s *scene) theirCheckOf(name, kind string) *unstructured.Unstructured {
-	return theirs(theirCheck, s.name, name, map[string]any{"spec": map[string]any{
+	return theirs(theirCheck, machineAPI, name, map[string]any{"spec": map[string]any{
+		"selector":     map[string]any{"matchLabels": map[string]any{"machine.openshift.io/interruptible-instance": ""}},
+		"maxUnhealthy": "100%", "nodeStartupTimeout": "0",
 		"unhealthyConditions": []any{map[string]any{"type": kind, "status": "True", "timeout": "0s"}},
 	}})
 }
