@@ -64,7 +64,7 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: services.Installed,
-		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{},
+		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
 		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod, Leaving: o.leave,
 	}
 	if o.webhookCertDir != "" {

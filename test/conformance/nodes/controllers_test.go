@@ -117,7 +117,7 @@ func (s *scene) control(mgr ctrl.Manager) {
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
-		Recorder:  s.tells, Clock: s.pace, LeaseNamespace: s.leases, Resync: s.wanted.resync,
+		Recorder:  s.tells, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.Queue})).To(Succeed())
 }
 
