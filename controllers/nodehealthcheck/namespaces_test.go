@@ -22,7 +22,7 @@ import (
 func controlPlaneOfThree(t *testing.T, objects ...client.Object) *rack {
 	t.Helper()
 	power := aboutMachine("HostRemediation", "capi")
-	objects = append(objects, check("nhc", only1(power)), templateOf(power))
+	objects = append(objects, check("nhc", byOne(power)), templateOf(power))
 	names := []string{"m0", "m1", "m2"}
 	for _, name := range names {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: name, UID: types.UID("ours-" + name), Labels: map[string]string{
@@ -106,7 +106,7 @@ func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			forged := stray("HostRemediation", "tenant", "any", marks(uid))
-			k := partnered(t, only1(aboutMachine("HostRemediation", "capi")), capiMachine("capi"), forged)
+			k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"), forged)
 			k.pass("nhc")
 			if got := len(k.allObjects()); got != 2 {
 				t.Errorf("there are %d requests, want the tenant's and the check's; told: %v", got, k.events())
@@ -119,7 +119,7 @@ func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 		})
 	}
 	t.Run("but where a template was that it named before", func(t *testing.T) {
-		k := partnered(t, only1(refTo("Reboot", "reboot")))
+		k := partnered(t, byOne(refTo("Reboot", "reboot")))
 		k.pass("nhc")
 		c := k.check("nhc")
 		ref := aboutMachine("HostRemediation", "capi")
@@ -151,7 +151,7 @@ func TestALeaseOnTheNodeThatHadTheNameBeforeHoldsNothingUp(t *testing.T) {
 					HolderIdentity: ptr.To("node-maintenance"), LeaseDurationSeconds: ptr.To(int32(time.Hour / time.Second)), AcquireTime: &at, RenewTime: &at,
 				},
 			}
-			k := partnered(t, only1(refTo("Reboot", "reboot")), taken)
+			k := partnered(t, byOne(refTo("Reboot", "reboot")), taken)
 			k.passes("nhc")
 			k.wants(name, row.want...)
 			if row.want == nil {
@@ -170,7 +170,7 @@ func TestALeaseOnTheNodeThatHadTheNameBeforeHoldsNothingUp(t *testing.T) {
 
 // The request says by UID which Machine it is about: another one that has the name now is no reason to keep it.
 func TestAMachineOfTheSameNameKeepsNoRequestOfANodeThatIsGone(t *testing.T) {
-	k := partnered(t, only1(aboutMachine("HostRemediation", "capi")), capiMachine("capi"))
+	k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"))
 	k.pass("nhc")
 	k.remove(node("b", nil))
 	k.pass("nhc")

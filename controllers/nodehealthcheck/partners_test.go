@@ -78,7 +78,8 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 	return k
 }
 
-func only1(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
+// byOne has one remedy.
+func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 	return func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref }
 }
 
@@ -138,7 +139,7 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := partnered(t, only1(row.template), row.machines...)
+			k := partnered(t, byOne(row.template), row.machines...)
 			k.pass("nhc")
 			if diff := cmp.Diff(row.owners, k.owners()); diff != "" {
 				t.Errorf("owners besides the check (-want +got):\n%s", diff)
@@ -166,7 +167,7 @@ func TestARemedyAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := partnered(t, only1(row.template), row.machines...)
+			k := partnered(t, byOne(row.template), row.machines...)
 			k.passes("nhc")
 			if told := strings.Join(k.events(), "\n"); !strings.Contains(told, row.why) || len(k.allObjects()) > 0 {
 				t.Errorf("told:\n%s\nwant:\n%s\nrequests: %v", told, row.why, k.allObjects())
@@ -174,7 +175,7 @@ func TestARemedyAboutMachinesThatTheNodeIsNotPartOfIsRefused(t *testing.T) {
 		})
 	}
 	t.Run("a Machine of OpenShift that is not there", func(t *testing.T) {
-		k := partnered(t, only1(aboutMachine("Metal3Remediation", machineNamespace)))
+		k := partnered(t, byOne(aboutMachine("Metal3Remediation", machineNamespace)))
 		k.annotateNode("b", map[string]string{openshiftMachineAnnotation: machineNamespace + "/worker-b"})
 		k.passes("nhc")
 		if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {

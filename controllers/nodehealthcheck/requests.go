@@ -158,8 +158,8 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 }
 
 // sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
-// check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what its annotation says; if a remediator removed that,
-// what the status says, or its name.
+// check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
+// its annotation says; if a remediator removed that, what the status says, or its name.
 func (w *world) sort(obj *unstructured.Unstructured) {
 	was := w.requests.known[obj.GetUID()]
 	if was != nil {
