@@ -32,6 +32,8 @@ type outcome struct {
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that giveUp was given up.
 	ended, flagged []*found
 	gaveUp         bool
+	// untold is the error for which a remediator could not be told to stop.
+	untold error
 	// again says that somebody else was faster, and that the next pass will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
@@ -100,15 +102,15 @@ func (o *outcome) mayHaveMade() bool {
 // mark writes on the requests of a node what a step says of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 	for _, f := range o.flag {
-		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+		if o.try(r.note(ctx, w, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
 			o.flagged = append(o.flagged, f)
 		}
 	}
 	for _, f := range o.resume {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
+		o.try(r.note(ctx, w, f, nhcv1.HealthyDelayAnnotation, ""))
 	}
 	for _, f := range o.delay {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+		o.try(r.note(ctx, w, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
@@ -146,7 +148,12 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 	o.gaveUp = true
 	for _, f := range o.giveUp {
-		o.gaveUp = (!o.tell || o.try(r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))) && o.gaveUp
+		if !o.tell {
+			continue
+		}
+		if err := r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)); !o.try(err) {
+			o.gaveUp, o.untold = false, err
+		}
 	}
 	return o.gaveUp
 }
@@ -180,8 +187,8 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 // requests for one node, one that no other template's request has.
 func (m remedy) nameFor(check *nhcv1.NodeHealthCheck, t *target) string {
 	name := t.name
-	if m.ofMachine() && t.machine.obj != nil {
-		name = t.machine.obj.Name
+	if machine := m.machineFor(t); machine != nil {
+		name = machine.Name
 	}
 	if m.several() {
 		return request.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
@@ -194,15 +201,23 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
 }
 
-// machineOwner is the Machine behind the node, if it can own a request: an owner lives in the same namespace.
+// machineOwner is the Machine behind the node, if it can own a request; nil if none can.
 func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	if obj := t.machine.obj; obj != nil {
-		if obj.Namespace != m.ref.Namespace {
-			return nil, nil
-		}
+	if obj := m.machineFor(t); obj != nil {
 		return &metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: obj.Name, UID: obj.UID}, nil
 	}
 	return r.openshiftMachine(ctx, m, t)
+}
+
+// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is well is in
+// the check's status. So it does not matter that roles of remediators from before there were ladders do not grant to patch. With a ladder it
+// does: there a remediator has to be told to stop.
+func (r *Reconciler) note(ctx context.Context, w *world, f *found, key, value string) error {
+	err := r.annotate(ctx, f, key, value)
+	if w.classic() && apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
 
 // annotate sets one annotation of a request, or removes it if value is empty. The rest of the request is its remediator's.

@@ -143,6 +143,22 @@ func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
 	return nil
 }
 
+// leaseOf is the lease of t. One that somebody holds on another node, which had the name before, is nobody's: it goes with that node.
+func (w *world) leaseOf(t *target) *coordinationv1.Lease {
+	lease := w.leases[leaseName(t.name)]
+	if lease == nil || t.node == nil || heldBy(lease, holderOf(w.check)) || !ownedByAnotherNode(lease, t.node) {
+		return lease
+	}
+	free := lease.DeepCopy()
+	free.Spec.HolderIdentity = nil
+	return free
+}
+
+// ownedByAnotherNode reports whether lease belongs to a node, and to none that is node. Some belong to none.
+func ownedByAnotherNode(lease *coordinationv1.Lease, node *corev1.Node) bool {
+	return !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
+}
+
 // leased are the nodes whose lease w's check holds.
 func (w *world) leased() []string {
 	var nodes []string

@@ -340,7 +340,7 @@ var looks = map[string]looked{
 		}},
 	"a node that is terminating": {happens: func(k *rack) {
 		k.installs("machinehealthchecks.machine.openshift.io")
-		k.makes(byDefault())
+		k.makes(shippedCheck())
 		k.bad("b")
 		n := k.node("b")
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})

@@ -94,9 +94,9 @@ func would(w *world, t *target, s step) string {
 	case next.Do == escalation.Exhausted:
 		return "does nothing more: no remedy is left to try"
 	case next.Do != escalation.Start:
-		rung++ // that one is waited for
+		rung = w.passing(t, rung+1) // that one is waited for
 	}
-	if rung >= len(w.remedies) {
+	if rung >= len(w.remedies) || len(w.remedies) > 1 && w.passed(t, rung) {
 		return "does nothing more: no remedy follows " + w.remedies[len(w.remedies)-1].String()
 	}
 	return "makes a " + w.remedies[rung].String()

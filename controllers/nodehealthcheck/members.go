@@ -208,12 +208,20 @@ func membersOf(nodes []corev1.Node, of others) members {
 
 // otherMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
 // whatever its kind, and Machines of the same cluster.
+//
+// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and names the
+// node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
+// go by the node that they name, or are named like, in all namespaces.
 func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.Node) (others, error) {
 	of, members := others{busy: map[string]string{}, replaced: map[string]replacement{}}, map[string]bool{}
 	for i := range nodes {
 		members[nodes[i].Name] = controlPlane(&nodes[i])
 	}
 	machines, err := r.memberMachines(ctx, w, &of)
+	if err != nil {
+		return others{}, err
+	}
+	templates, err := r.namespacesOfTemplates(ctx)
 	if err != nil {
 		return others{}, err
 	}
@@ -228,7 +236,14 @@ func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.
 		}
 	}
 	for _, obj := range w.requests.other {
-		add(obj, nodeOfObject(obj))
+		switch {
+		case !aboutMachines(obj):
+			add(obj, nodeOfObject(obj))
+		case templates[obj.GetNamespace()]:
+			add(obj, nodeOf(obj))
+		default:
+			add(obj, "")
+		}
 	}
 	for node, ours := range w.requests.ours {
 		for _, f := range ours {
@@ -238,8 +253,21 @@ func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.
 	return of, nil
 }
 
-// memberMachines are the nodes of the control plane's Machines, by the Machine's name. What they say of themselves is noted in of.
-func (r *Reconciler) memberMachines(ctx context.Context, w *world, of *others) (map[string]string, error) {
+// namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.
+func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool, error) {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
+	}
+	all := map[string]bool{}
+	for i := range list.Items {
+		maps.Copy(all, namespacesOf(&list.Items[i]))
+	}
+	return all, nil
+}
+
+// memberMachines are the nodes of the control plane's Machines. What they say of themselves is noted in of.
+func (r *Reconciler) memberMachines(ctx context.Context, w *world, of *others) (map[machineRef]string, error) {
 	m := w.someMachine()
 	if m == nil {
 		return nil, nil
@@ -249,10 +277,10 @@ func (r *Reconciler) memberMachines(ctx context.Context, w *world, of *others) (
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
-	nodes := make(map[string]string, len(list.Items))
+	nodes := make(map[machineRef]string, len(list.Items))
 	for i := range list.Items {
 		m := &list.Items[i]
-		nodes[m.Name] = m.Status.NodeRef.Name
+		nodes[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
 		of.note(m)
 	}
 	return nodes, nil

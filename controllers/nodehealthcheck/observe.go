@@ -182,7 +182,7 @@ func (w *world) attach() {
 	for i := range w.targets {
 		t := &w.targets[i]
 		at[t.name] = t
-		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leases[leaseName(t.name)]
+		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leaseOf(t)
 		t.leftovers = w.requests.leftovers[t.name]
 	}
 	for i := range w.check.Status.UnhealthyNodes {
@@ -245,6 +245,8 @@ type machine struct {
 	handsOff []handsOff
 	// updating says that it is being updated in place.
 	updating bool
+	// sought says that it was looked for: that there is none is known.
+	sought bool
 }
 
 // MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
@@ -270,22 +272,18 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 			w.trouble = append(w.trouble, err)
 			t.machine.handsOff = append(t.machine.handsOff, handsOff{why: MachineUnread})
 		}
+		t.machine.sought = err == nil
 	}
 }
 
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
 func (r *Reconciler) observeOwners(ctx context.Context, w *world, requests []*found) {
 	for _, f := range requests {
-		name := machineOwner(f.obj)
-		if name == "" {
-			continue
+		obj, err := r.owningMachine(ctx, f.obj)
+		if err != nil {
+			w.trouble = append(w.trouble, err)
 		}
-		obj, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: f.obj.GetNamespace(), Name: name}
-		err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			w.trouble = append(w.trouble, fmt.Errorf("read machine %s of %s %s: %w", key, f.obj.GetKind(), f.obj.GetName(), err))
-		}
-		f.machine = client.IgnoreNotFound(err) != nil || err == nil && obj.DeletionTimestamp.IsZero() // not known is no reason to end it
+		f.machine = err != nil || obj != nil && obj.DeletionTimestamp.IsZero() // not known is no reason to end it
 	}
 }
 

@@ -24,8 +24,10 @@ type step struct {
 	// start is the rung that begins; -1 if none does. Giving up comes first, and what that fails for does not begin.
 	start int
 	why   string // of giveUp, for people
-	lease leasing
-	term  term // of the lease that is taken or renewed
+	// passed says, for people, which steps right before start are passed over.
+	passed []string
+	lease  leasing
+	term   term // of the lease that is taken or renewed
 	// unconfirm says that the node's annotation by which a person confirmed that it is well has served its purpose.
 	unconfirm bool
 	// skipped is why nothing begins; nil if it does, or if there is nothing to begin.

@@ -91,7 +91,13 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
 		}
 	}
-	for _, kind := range []schema.GroupVersionKind{machineChecks, clusterVersions} {
+	theirs := []schema.GroupVersionKind{machineChecks, clusterVersions, openshiftMachines}
+	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
+		ref := aboutMachine(kind, "")
+		template := ref.GroupVersionKind()
+		theirs = append(theirs, template, template.GroupVersion().WithKind(kind))
+	}
+	for _, kind := range theirs {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}

@@ -197,7 +197,7 @@ func (s *step) leased(w *world) {
 		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
 	s.term = termOf(w.rungs, rung).whileClimbing()
-	if len(w.rungs) > 0 && escalation.Climb(w.rungs, w.ladder(s.target), w.now).Do == escalation.Exhausted {
+	if len(w.rungs) > 0 && w.ask(s.target, w.ladder(s.target)).Do == escalation.Exhausted {
 		s.term = termOf(w.rungs, len(w.rungs)-1)
 	}
 	var again time.Time
@@ -245,7 +245,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 		s.skipped = w.exhausted(t)
 	}
 	s.climb = answer
-	s.lookAgainAt(answer.Recheck, w.impatience(answer))
+	s.lookAgainAt(answer.Recheck, w.impatience(t, answer))
 }
 
 // What happens at the moments at which a node is looked at again, for people.
@@ -256,12 +256,13 @@ const (
 )
 
 // impatience is what happens when the time of the rung is over that s waits for.
-func (w *world) impatience(s escalation.Step) string {
+func (w *world) impatience(t *target, s escalation.Step) string {
+	next := w.passing(t, s.Rung+1)
 	switch {
 	case s.Do != escalation.Wait || s.Recheck.IsZero():
 		return ""
-	case s.Rung+1 < len(w.rungs):
-		return w.rungs[s.Rung].Name + " is given up unless the node is back, and " + w.rungs[s.Rung+1].Name + " begins"
+	case next < len(w.rungs) && !w.passed(t, next):
+		return w.rungs[s.Rung].Name + " is given up unless the node is back, and " + w.rungs[next].Name + " begins"
 	default:
 		return w.rungs[s.Rung].Name + " is given up unless the node is back, and no remedy is left to try"
 	}
@@ -270,11 +271,11 @@ func (w *world) impatience(s escalation.Step) string {
 // climb is what the ladder says of t. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
 func (w *world) climb(t *target) (gaveUp, answer escalation.Step) {
 	ladder := w.ladder(t)
-	answer = escalation.Climb(w.rungs, ladder, w.now)
+	answer = w.ask(t, ladder)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Step{}, answer
 	}
-	return answer, escalation.Climb(w.rungs, givenUp(ladder, answer, w.now), w.now)
+	return answer, w.ask(t, givenUp(ladder, answer, w.now))
 }
 
 // begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
@@ -285,7 +286,7 @@ func (s *step) begin(w *world, sum summary, rung int) {
 		s.lookAgainAt(s.skipped.Until, askedAgain)
 		return
 	}
-	s.start, s.term = rung, termOf(w.rungs, rung)
+	s.start, s.term, s.passed = rung, termOf(w.rungs, rung), w.passedBelow(t, rung)
 	if len(t.requests) == 0 {
 		s.lease, _ = leaseStep(t.lease, holderOf(w.check), s.term, w.now, w.now)
 		if s.lease == dropLease { // one of ours that was left over

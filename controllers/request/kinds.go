@@ -37,10 +37,12 @@ type Kinds[T client.Object] struct {
 	empty     func() T
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
+	mayWatch  MayWatch // nil: all may be watched
 
-	mu    sync.Mutex
-	known map[schema.GroupVersionKind]cache.Informer
-	begun map[schema.GroupVersionKind]int // how many of the watchers watch it
+	mu     sync.Mutex
+	polled map[schema.GroupVersionKind]bool // see Polled
+	known  map[schema.GroupVersionKind]cache.Informer
+	begun  map[schema.GroupVersionKind]int // how many of the watchers watch it
 }
 
 // NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
@@ -48,7 +50,7 @@ type Kinds[T client.Object] struct {
 // returns, such as &Metadata{}, each is read as one.
 func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
 	return &Kinds[T]{
-		cache: c, live: live, namespace: namespace, empty: empty,
+		cache: c, live: live, namespace: namespace, empty: empty, polled: map[schema.GroupVersionKind]bool{},
 		known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{},
 	}
 }
@@ -73,6 +75,9 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 	}
 	if _, err := k.list(ctx, kind); err != nil {
 		return false, err
+	}
+	if polled, err := k.poll(ctx, kind); polled || err != nil {
+		return polled, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,13 +116,18 @@ func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, optio
 	return list.Items, nil
 }
 
-// InUse returns the kinds of requests that are watched and read, each in one of its versions, in a stable order.
+// InUse returns the kinds of requests that are watched and read, or polled, each in one of its versions, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	kinds := make([]schema.GroupVersionKind, 0, len(k.known))
 	for kind, informer := range k.known {
 		if !strings.HasSuffix(kind.Kind, TemplateSuffix) && informer.HasSynced() {
+			kinds = append(kinds, kind)
+		}
+	}
+	for kind := range k.polled {
+		if !strings.HasSuffix(kind.Kind, TemplateSuffix) {
 			kinds = append(kinds, kind)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -130,5 +134,62 @@ func TestNoRequestsAreLookedForAmongTheKindsOfKubernetes(t *testing.T) {
 	}
 	if diff := cmp.Diff(all[3:], k.InUse()); diff != "" {
 		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}
+
+func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	k := kindsOf(t, kind)
+	w := &watcher{}
+	k.Notify(w, nil)
+	may := false
+	k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
+	for _, row := range []struct {
+		may     bool
+		watches int
+	}{{false, 0}, {false, 0}, {true, 1}, {false, 1}} { // what is watched is not asked about again
+		may = row.may
+		ready, err := k.Ready(context.Background(), kind)
+		if err != nil || !ready || w.watches != row.watches || k.Polled(kind) != (row.watches == 0) {
+			t.Errorf("may watch: %v; ready %v, %v, %d watches, polled %v", may, ready, err, w.watches, k.Polled(kind))
+		}
+		if diff := cmp.Diff([]schema.GroupVersionKind{kind}, k.InUse()); diff != "" {
+			t.Errorf("in use (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	for name, row := range map[string]struct {
+		allowed bool
+		err     error
+		want    bool
+		fails   bool
+	}{
+		"it may":                          {allowed: true, want: true},
+		"it may not":                      {allowed: false, want: false},
+		"it may not be asked":             {err: apierrors.NewForbidden(schema.GroupResource{}, "", nil), want: true},
+		"the API server does not respond": {err: errors.New("timeout"), fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := authorizationv1.ResourceAttributes{}
+			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+					review := obj.(*authorizationv1.SelfSubjectAccessReview)
+					asked, review.Status.Allowed = *review.Spec.ResourceAttributes, row.allowed
+					return row.err
+				},
+			}).Build()
+			got, err := AskAPIServer(c, mapper)(context.Background(), kind)
+			if got != row.want || (err != nil) != row.fails {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if diff := cmp.Diff(authorizationv1.ResourceAttributes{Verb: "watch", Group: "example.org", Version: "v1", Resource: "things"}, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -80,7 +80,7 @@ func (s *scene) managerOptions() ctrl.Options {
 }
 
 func (s *scene) namespaces() map[string]cache.Config {
-	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}}
+	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}, machineAPI: {}}
 }
 
 func (s *scene) control(mgr ctrl.Manager) {
@@ -110,13 +110,14 @@ func (s *scene) control(mgr ctrl.Manager) {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	Expect(err).NotTo(HaveOccurred())
 	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(request.AskAPIServer(writer, mapper))
 	s.ears = &ears{scene: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper, Kinds: kinds, Watches: kinds,
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
-		Recorder:  s.tells, Clock: s.pace, LeaseNamespace: s.leases, Resync: s.wanted.resync,
+		Recorder:  s.tells, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.Queue})).To(Succeed())
 }
 

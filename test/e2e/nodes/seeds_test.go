@@ -43,6 +43,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		createObjects(ctx, spec.Seed("001/nodehealthcheck.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
 		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
+		create(ctx, filepath.Join("..", "..", "..", "controllers", "nodehealthcheck", "testdata", "roles", "poison-pill-0.1.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		Eventually(counts(ctx, sample)).Should(Equal("4 of 4"), "the control plane is not selected")
 		name := metal.WorkerNames(ctx)[1]
