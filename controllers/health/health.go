@@ -213,10 +213,9 @@ const (
 
 // Void is something that would be held against a machine if it were not in doubt.
 type Void struct {
-	Doubt  Doubt
-	Detail string
-	// Signal is the condition in doubt; zero if it is not about one.
-	Signal Signal
+	Doubt Doubt
+	// Finding is what it would be. It is never due.
+	Finding Finding
 }
 
 // Verdict is the judgement of one target at one moment.

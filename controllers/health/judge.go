@@ -93,7 +93,7 @@ func (v *Verdict) holdAll(t Target, p Policy) {
 // hold holds f, which rests on what Cluster API has written, against t; what was written before a pause waits for Cluster API to look again.
 func (v *Verdict) hold(t Target, f Finding) {
 	if t.Paused {
-		v.Void = append(v.Void, Void{Doubt: NotSincePause, Detail: f.Detail, Signal: f.Signal})
+		v.Void = append(v.Void, Void{Doubt: NotSincePause, Finding: f})
 		return
 	}
 	v.Findings = append(v.Findings, f)
@@ -118,7 +118,7 @@ func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 			case source == OnNode:
 				v.Findings = append(v.Findings, f)
 			case repeatsNode(s) && !agrees(s, t):
-				v.Void = append(v.Void, Void{Doubt: NodeDiffers, Detail: f.Detail, Signal: s})
+				v.Void = append(v.Void, Void{Doubt: NodeDiffers, Finding: f})
 			default:
 				v.hold(t, f)
 			}

@@ -249,8 +249,11 @@ func Late(d health.Doubt) string {
 func Doubted(v health.Verdict) []Doubt {
 	var all []Doubt
 	for _, void := range v.Void {
-		is := Doubt{Reason: void.Doubt, Text: void.Detail, Why: "its node says otherwise now"}
-		if void.Doubt == health.NotSincePause {
+		is := Doubt{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
+		switch {
+		case void.Finding.Reason == health.NodeStartup:
+			is.Why = "its time stands still, as Cluster API has not looked at the machine since a pause"
+		case void.Doubt == health.NotSincePause:
 			is.Why = "it was written before a pause, and Cluster API has not looked at the machine since"
 		}
 		all = append(all, is)

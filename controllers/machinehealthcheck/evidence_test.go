@@ -1,6 +1,8 @@
 package machinehealthcheck
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capierrors "sigs.k8s.io/cluster-api/api/deprecated/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -160,4 +164,58 @@ func (j *judging) failed(reason, message string) *judging {
 	}
 	j.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &is}
 	return j
+}
+
+// asks is a workload cluster that notes which nodes it is asked for, and has none of them.
+type asks struct {
+	Clusters
+	names []string
+}
+
+func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string) (map[string]bool, error) {
+	a.names = append(a.names, names...)
+	return nil, nil
+}
+
+// A rollout deletes every machine of a cluster, and each takes its node along.
+func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
+	w := aWorld(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
+	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
+	there := &asks{}
+	r := &Reconciler{Clusters: there}
+	r.judge(t.Context(), w)
+	if !slices.Equal(there.names, []string{"node-stays"}) {
+		t.Errorf("the workload cluster is asked for %v", there.names)
+	}
+	if state := w.targets[0].verdict.State; state != health.Unjudged {
+		t.Errorf("the machine that is being deleted is %s", state)
+	}
+	if state := w.targets[1].verdict.State; state != health.Unhealthy {
+		t.Errorf("the machine whose node was deleted is %s", state)
+	}
+}
+
+func onNode(t *target) { t.machine.Status.NodeRef.Name = "node-" + t.machine.Name }
+
+func TestAFailureThatIsFinalReachesTheCacheAndWakesTheCheck(t *testing.T) {
+	was := judged("A", "True", "B", 0, 0).machine
+	is := judged("A", "True", "B", 0, 0).failed("CreateError", "no host\nis left").machine
+	slim, err := SlimMachine(is.DeepCopy())
+	if want := "FailureReason: CreateError, FailureMessage: no host is left"; err != nil || finalFailure(slim.(*clusterv1.Machine)) != want {
+		t.Errorf("the cache has %q, want %q", finalFailure(slim.(*clusterv1.Machine)), want)
+	}
+	if !machineChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("nobody looks when it fails")
+	}
+}
+
+func TestAFailureThatIsFinalIsSaidInTheWordsOfBothVersions(t *testing.T) {
+	f := failureOf([]health.Finding{{Reason: health.MachineFailed, Detail: "FailureReason: CreateError"}})
+	want := failure{
+		reason: clusterv1.MachineHealthCheckUnhealthyMachineReason, message: "Health check failed:\n  * FailureReason: CreateError",
+		v1beta1Reason: clusterv1.MachineHasFailureV1Beta1Reason, v1beta1Message: "FailureReason: CreateError",
+	}
+	if f != want {
+		t.Errorf("it says %+v, want %+v", f, want)
+	}
 }

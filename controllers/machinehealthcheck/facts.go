@@ -53,7 +53,8 @@ type nodes struct {
 }
 
 // observeNodes looks at the nodes of all targets in the cache, and asks the workload cluster itself about those that are
-// missing there: a cache may be behind, and a node that is called deleted is never waited for.
+// missing there: a cache may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine
+// that is being deleted: it goes with it.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 	n := nodes{link: w.link, gone: map[string]bool{}}
 	if w.link.Link != workload.Up {
@@ -64,7 +65,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 		m := w.targets[i].machine
 		name := m.Status.NodeRef.Name
 		switch {
-		case name == "" || w.link.Node(name) != nil:
+		case name == "" || w.link.Node(name) != nil || deleting(m):
 		case saidNodeDeleted(m) && !w.mayStart(&w.targets[i]):
 			n.gone[name] = true
 		default:

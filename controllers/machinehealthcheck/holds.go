@@ -21,6 +21,8 @@ const (
 	NotActing = "NotActing"
 	// BeingDeleted is that of a machine that is on its way out.
 	BeingDeleted = "MachineBeingDeleted"
+	// BeingUpdated is that of a machine that is being updated in place.
+	BeingUpdated = "MachineBeingUpdated"
 	// NodeNotSeen is that of a machine whose node cannot be asked for.
 	NodeNotSeen = "NodeNotSeen"
 	// AwaitsClusterAPI is that of a machine that Cluster API has not looked at since a pause.
@@ -41,7 +43,7 @@ func holds(w *world, s summary, t *target, granted bool) []look.Hold {
 	}
 	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(w, t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
-		asked = append(asked, notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
+		asked = append(asked, inPlace(t), notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
 	}
 	var held []look.Hold
 	for _, h := range asked {
@@ -57,6 +59,15 @@ func leaving(t *target) *look.Hold {
 		return nil
 	}
 	return &look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
+}
+
+// inPlace is that t is being updated in place; nil if it is not, or if a person wants it remediated all the same.
+func inPlace(t *target) *look.Hold {
+	if !updating(t) {
+		return nil
+	}
+	return &look.Hold{Reason: BeingUpdated, Ends: "its update is over", Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+		"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation}
 }
 
 func overlapped(t *target) *look.Hold {
@@ -110,7 +121,7 @@ func awaitsClusterAPI(w *world) *look.Hold {
 	h := &look.Hold{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
 	if w.stance > paused {
-		h.Person = "If that takes longer than a minute, see whether Cluster API core runs: it sets the condition Paused of the machine to False"
+		h.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
 	}
 	return h
 }

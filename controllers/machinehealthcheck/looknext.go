@@ -14,7 +14,7 @@ import (
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
 func nextOf(w *world, t *target, is *look.Target) look.Step {
 	switch {
-	case is.State != health.Healthy && deleting(t.machine):
+	case (is.State == health.Unhealthy || is.State == health.Unjudged) && deleting(t.machine):
 		return look.Step{Text: "nothing, " + until(leaving(t))}
 	case is.Begins || is.InFlight:
 		return begunNext(w, t, is)

@@ -86,6 +86,10 @@ func begunLately(t *target) { t.begun = true }
 
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
 
+func beingUpdated(t *target) {
+	saysOf(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
+}
+
 func dueFor(d time.Duration) func(*target) {
 	return func(t *target) { t.verdict.Findings[0].Due = ago(d) }
 }
