@@ -134,7 +134,7 @@ type Check struct {
 
 	Population budget.Population `json:"population"`
 	Limits     budget.Limits     `json:"limits"`
-	// Limit is the limit as the spec has it, such as "maxUnhealthy 40%".
+	// Limit is the limit as the spec has it, such as "unhealthyLessThanOrEqualTo 40%".
 	Limit string `json:"limit"`
 	// Remaining is how many more may turn bad before nothing is started any more.
 	Remaining int `json:"remaining"`

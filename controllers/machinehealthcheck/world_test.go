@@ -38,7 +38,7 @@ func aWorld(targets ...target) *world {
 	}
 }
 
-// limited gives the world's check a maxUnhealthy.
+// limited gives the world's check an unhealthyLessThanOrEqualTo.
 func (w *world) limited(limit string) *world {
 	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
 	return w
