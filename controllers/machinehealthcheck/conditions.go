@@ -216,6 +216,8 @@ func failureOf(due []health.Finding) failure {
 	reasonOf := map[health.Reason]failure{
 		health.MarkedByHand: {reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
 			v1beta1Reason: clusterv1.HasRemediateMachineAnnotationV1Beta1Reason},
+		health.MachineFailed: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
+			v1beta1Reason: clusterv1.MachineHasFailureV1Beta1Reason},
 		health.MachineCondition: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
 			v1beta1Reason: clusterv1.UnhealthyMachineConditionV1Beta1Reason},
 		health.NodeDeleted: {reason: clusterv1.MachineHealthCheckNodeDeletedReason,

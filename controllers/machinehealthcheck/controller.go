@@ -56,11 +56,13 @@ type Reconciler struct {
 
 	memory     memory
 	written    ownWrites
+	away       away
 	controller controller.Controller
 }
 
 // Clusters are the workload clusters. (package workload)
 type Clusters interface {
+	Doubt(cluster client.ObjectKey, now time.Time)
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
 	NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error)
 }
@@ -116,10 +118,12 @@ func weigh(w *world) summary {
 // is ours to write. Whatever ends that state is watched.
 func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) (ctrl.Result, error) {
 	r.forget(key)
-	var err error
-	if w != nil {
-		err = r.recordStatus(ctx, w, r.aside(w))
+	if w == nil {
+		r.away.back(key)
+		return ctrl.Result{}, nil
 	}
+	r.away.leave(key)
+	err := r.recordStatus(ctx, w, r.aside(w))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
 	}

@@ -95,7 +95,8 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: classOf(t), Findings: look.Findings(t.verdict, w.now),
-		Would: would(w, m), Begins: starts[t] && unusable(w, t) == nil, InFlight: w.inFlight(t),
+		Doubted: look.Doubted(t.verdict),
+		Would:   would(w, m), Begins: starts[t] && unusable(w, t) == nil, InFlight: w.inFlight(t),
 	}
 	if t.verdict.State == health.Starting {
 		is.Starts = latestOf(startsOf(w, m))
@@ -164,7 +165,7 @@ func answer(w *world, t *target) string {
 }
 
 // latestOf are the starts that have happened, with a mark at the one that counts.
-func latestOf(all [5]look.Start) []look.Start {
+func latestOf(all [6]look.Start) []look.Start {
 	var happened []look.Start
 	last := -1
 	for _, start := range all {

@@ -128,6 +128,9 @@ func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
 	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 	if w.initialized {
 		key := client.ObjectKeyFromObject(w.cluster)
+		if r.away.back(client.ObjectKeyFromObject(w.check)) {
+			r.Clusters.Doubt(key, w.now)
+		}
 		link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
 		if err != nil {
 			return err

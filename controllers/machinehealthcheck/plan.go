@@ -12,6 +12,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/machines"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -94,11 +95,15 @@ func saidRequested(m *clusterv1.Machine) bool {
 
 // startable reports whether a remediation of t waits for nothing but to be granted.
 func (w *world) startable(t *target) bool {
-	if t.verdict.State != health.Unhealthy || deleting(t.machine) || t.elder != "" || w.inFlight(t) {
+	if t.verdict.State != health.Unhealthy || deleting(t.machine) || updating(t) || t.elder != "" || w.inFlight(t) {
 		return false
 	}
 	return !w.remedy.external || (w.remedy.known && w.remedy.missing == "" && t.request == nil)
 }
+
+// updating reports whether t is left alone, as it is being updated in place. A person who marks it by hand wants it remediated all the same: that
+// is the way out of an update that never ends.
+func updating(t *target) bool { return machines.UpdatedInPlace(t.machine) && byHand(t) == 0 }
 
 // plan decides the step of every target, given how many may start. Steps that change nothing are left out.
 func plan(w *world, grant budget.Grant) []step {
@@ -189,8 +194,8 @@ func healthyStep(w *world, t *target) step {
 
 func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 	s := step{target: t}
-	if t.elder != "" {
-		return s
+	if t.elder != "" || deleting(t.machine) {
+		return s // what was said of a machine that is being deleted says why; that its node goes is no news
 	}
 	if w.remedy.syncing && !failedBefore(t.machine) {
 		// A manager that crashed may have made a request and said nothing. Called bad before that request is seen, the machine would
@@ -198,9 +203,6 @@ func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 		return s
 	}
 	s.say.health = failed
-	if deleting(t.machine) {
-		return s
-	}
 	s.start = granted
 	s.say.forget = leftOver(t.machine) && !w.inFlight(t) && (w.remedy.external || !granted)
 	if w.remedy.external {

@@ -203,19 +203,19 @@ func setAllowed(next *clusterv1.MachineHealthCheck, c metav1.Condition) {
 	})
 }
 
-// maxUnhealthy is the limit of a check without a range, as it is written.
-func maxUnhealthy(check *clusterv1.MachineHealthCheck) string {
+// mostUnhealthy is the limit of a check without a range, as it is written.
+func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
 		return limit.String()
 	}
 	return budget.All.String()
 }
 
-// limitSpelled are the limits of a check as people write them.
+// limitSpelled are the limits of a check as people write them: with the words of the version that is served, and not of one that is not.
 func limitSpelled(check *clusterv1.MachineHealthCheck) string {
-	limit := "maxUnhealthy " + maxUnhealthy(check)
+	limit := "unhealthyLessThanOrEqualTo " + mostUnhealthy(check)
 	if within := check.Spec.Remediation.TriggerIf.UnhealthyInRange; within != "" {
-		limit = "unhealthyRange " + within
+		limit = "unhealthyInRange " + within
 	}
 	if inFlight, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
 		limit += ", " + inFlight + " at once"
@@ -223,19 +223,19 @@ func limitSpelled(check *clusterv1.MachineHealthCheck) string {
 	return limit
 }
 
-// arithmetic says why nothing is remediated: Cluster API's sentence, and the sum that decided.
+// arithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
 func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 	p, trigger := s.population, check.Spec.Remediation.TriggerIf
 	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d suspect, %d starting, %d being deleted, %d unjudged",
 		p.NotHealthy(), p.Total(), p.Unhealthy, p.Suspect, p.Starting, p.Deleting, p.Unjudged)
 	if trigger.UnhealthyInRange != "" {
 		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
-			"(total: %d, unhealthy: %d, unhealthyRange: %s). %s; the range allows %d to %d",
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
 			p.Total(), p.Unhealthy, trigger.UnhealthyInRange, sum, s.limits.AtLeast, s.limits.AtMost)
 	}
-	limit := maxUnhealthy(check)
-	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "+
-		"(total: %d, unhealthy: %d, maxUnhealthy: %s). %s; %s of %d allows %d",
+	limit := mostUnhealthy(check)
+	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
 		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), s.limits.AtMost)
 }
 

@@ -202,7 +202,7 @@ func machineChanges() predicate.Predicate {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return was.UID != is.UID || was.Generation != is.Generation ||
 			was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || finalFailure(was) != finalFailure(is) ||
 			!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 			!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, sameCondition)
 	}}

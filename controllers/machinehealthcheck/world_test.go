@@ -38,7 +38,7 @@ func aWorld(targets ...target) *world {
 	}
 }
 
-// limited gives the world's check a maxUnhealthy.
+// limited gives the world's check an unhealthyLessThanOrEqualTo.
 func (w *world) limited(limit string) *world {
 	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
 	return w
@@ -85,6 +85,10 @@ func a(name string, state health.State, changes ...func(*target)) target {
 func begunLately(t *target) { t.begun = true }
 
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
+
+func beingUpdated(t *target) {
+	saysOf(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
+}
 
 func dueFor(d time.Duration) func(*target) {
 	return func(t *target) { t.verdict.Findings[0].Due = ago(d) }

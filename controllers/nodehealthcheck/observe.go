@@ -318,7 +318,7 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 			"its Machine is paused by the annotation " + clusterv1.PausedAnnotation, "remove the annotation from Machine " + key.String(),
 		})
 	}
-	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	m.updating = machines.UpdatedInPlace(obj)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
 	switch {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -145,12 +146,23 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		node := &metav1.PartialObjectMetadata{}
 		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 		err := live.Get(ctx, client.ObjectKey{Name: name}, node)
-		if client.IgnoreNotFound(err) != nil {
+		if err != nil && !saysGone(err, name) {
 			return nil, fmt.Errorf("ask cluster %s for node %q: %w", cluster, name, err)
 		}
 		present[name] = err == nil
 	}
 	return present, nil
+}
+
+// saysGone reports whether err is the API server's word that it has no node of that name. Another 404 is not: proxies and load balancers send it when
+// there is no API server behind them, and the client takes it for one about what was asked for.
+func saysGone(err error, node string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	about := status.Status().Details
+	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == node
 }
 
 // listNodes asks the workload cluster itself, past the cache, for the metadata of its nodes.

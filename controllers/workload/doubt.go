@@ -56,6 +56,16 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	return informer, &is
 }
 
+// Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has not looked
+// for a while: what happened meanwhile nobody has seen.
+func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if informer := c.nodes[cluster]; informer != nil && c.doubts[cluster] == nil {
+		c.doubts[cluster] = &doubt{since: now, stale: informer}
+	}
+}
+
 // settle ends a doubt.
 func (c *Clusters) settle(cluster client.ObjectKey) {
 	c.mu.Lock()

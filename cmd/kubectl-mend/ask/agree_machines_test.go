@@ -142,7 +142,7 @@ func (p *machinePlay) compareMachine(t *look.Target, said *look.Check, before, a
 	case t.Left != "":
 		return
 	case said.Stance != look.Acting,
-		t.State == health.Unhealthy && elder, t.State == health.Healthy && (elder || !was.DeletionTimestamp.IsZero()),
+		elder, !was.DeletionTimestamp.IsZero(),
 		t.State != health.Unhealthy && t.State != health.Healthy:
 		if diff := cmp.Diff(was.Status.Conditions, is.Status.Conditions); diff != "" {
 			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.Verdict, diff)

@@ -31,6 +31,7 @@ func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 		e.wake()
 		e.settle(wait)
 	}
+	e.afterOutages()
 	e.isRight()
 	e.noOrphans()
 	return e
