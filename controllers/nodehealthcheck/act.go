@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -100,15 +104,15 @@ func (o *outcome) mayHaveMade() bool {
 // mark writes on the requests of a node what a step says of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 	for _, f := range o.flag {
-		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+		if o.try(r.annotate(ctx, f, annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, f)
 		}
 	}
 	for _, f := range o.resume {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
+		o.try(r.annotate(ctx, f, annotations{nhcv1.HealthyDelayAnnotation: nil, mendv1.RelapsedAnnotation: moment(w.now)}))
 	}
 	for _, f := range o.delay {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+		o.try(r.annotate(ctx, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
@@ -146,7 +150,7 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 	o.gaveUp = true
 	for _, f := range o.giveUp {
-		o.gaveUp = (!o.tell || o.try(r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))) && o.gaveUp
+		o.gaveUp = (!o.tell || o.try(r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}))) && o.gaveUp
 	}
 	return o.gaveUp
 }
@@ -205,15 +209,18 @@ func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*m
 	return r.openshiftMachine(ctx, m, t)
 }
 
-// annotate sets one annotation of a request, or removes it if value is empty. The rest of the request is its remediator's.
-func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) error {
-	var is any = value
-	if value == "" {
-		is = nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: is}}})
+// annotations are what annotations of a request are to be, by their keys; nil removes one.
+type annotations map[string]any
+
+// moment is how annotations hold one.
+func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// annotate sets and removes annotations of a request. The rest of the request is its remediator's.
+func (r *Reconciler) annotate(ctx context.Context, f *found, set annotations) error {
+	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
 	if err != nil {
-		return fmt.Errorf("encode annotation %s: %w", key, err)
+		return fmt.Errorf("encode annotations %s: %w", keys, err)
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(f.obj.GroupVersionKind())
@@ -224,7 +231,7 @@ func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) 
 		return nil // it has ended meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), key, err)
+		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), keys, err)
 	}
 	if obj.GetUID() == f.obj.GetUID() {
 		r.memory.written.note(obj, false, time.Time{})
