@@ -33,7 +33,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	case t.terminating:
 		is.Left = terminatingText
 	}
-	if t.selected {
+	if t.counts(w.now) {
 		is.Class = classOf(t)
 	}
 	is.Would = would(w, t, s)

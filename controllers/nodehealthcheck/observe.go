@@ -78,7 +78,7 @@ type target struct {
 	machine machine
 	// refused says that no request for it could be made a moment ago.
 	refused bool
-	// terminating says that it is unhealthy, and left to the MachineHealthCheck that ends such nodes.
+	// terminating says that it is left to the MachineHealthCheck that ends such nodes, however it is.
 	terminating bool
 }
 
@@ -204,9 +204,8 @@ func (w *world) judge() {
 		}
 		facts = factsOf(t.node, all.see(t, w.policy.Rules), facts.Signals[:0])
 		verdict := health.Judge(facts, w.policy, w.now)
-		if w.handsOff && terminating(t.node) {
-			t.terminating = verdict.State == health.Unhealthy
-			continue // the zero verdict is: healthy
+		if w.handsOff && terminating(t.node) { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+			t.terminating, verdict.State = true, health.Unjudged
 		}
 		t.verdict = verdict
 	}

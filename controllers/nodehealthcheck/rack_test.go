@@ -56,6 +56,8 @@ type rack struct {
 	apis   apis
 	// writes is how many there were, of the test too.
 	writes int
+	// deleted is when objects were deleted, by this clock. The fake client goes by that of the machine.
+	deleted map[types.UID]time.Time
 }
 
 // tester is a test, or one of the random ones.
@@ -103,14 +105,20 @@ var mapper = sync.OnceValue(func() meta.RESTMapper { return testrestmapper.TestO
 func newRack(t tester, objects ...client.Object) *rack {
 	t.Helper()
 	log.SetLogger(logr.Discard())
-	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
+	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096), deleted: map[types.UID]time.Time{}}
 	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
 					return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
 				}
-				return c.List(ctx, list, opts...)
+				err := c.List(ctx, list, opts...)
+				if all, is := list.(*unstructured.UnstructuredList); is {
+					for i := range all.Items {
+						k.redate(&all.Items[i])
+					}
+				}
+				return err
 			},
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if err := k.fail("create", obj); err != nil {
@@ -133,17 +141,29 @@ func newRack(t tester, objects ...client.Object) *rack {
 				if err := k.fail("patch", obj); err != nil {
 					return err
 				}
-				return c.Patch(ctx, obj, patch, opts...)
+				err := c.Patch(ctx, obj, patch, opts...)
+				k.redate(obj)
+				return err
 			},
 			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 				if err := k.fail("update", obj); err != nil {
 					return err
+				}
+				if _, deleted := k.deleted[obj.GetUID()]; deleted {
+					was := obj.DeepCopyObject().(client.Object)
+					if err := c.Get(ctx, client.ObjectKeyFromObject(obj), was); err != nil {
+						return err
+					}
+					obj.SetDeletionTimestamp(was.GetDeletionTimestamp())
 				}
 				return c.Update(ctx, obj, opts...)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 				if err := k.fail("delete", obj); err != nil {
 					return err
+				}
+				if _, before := k.deleted[obj.GetUID()]; !before {
+					k.deleted[obj.GetUID()] = k.clock.Now()
 				}
 				return c.Delete(ctx, obj, opts...)
 			},

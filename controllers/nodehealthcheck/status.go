@@ -88,7 +88,7 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: t.name, Remediations: remediationsOf(w, t, o)}
 	switch {
 	case len(entry.Remediations) > 0:
-	case t.wellOrGone(), t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
+	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
 		return nil
 	}
 	if t.wellOrGone() { // one that comes back under the name of one that is gone begins at the first step, too

@@ -11,6 +11,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // stepFor decides what to do about t.
@@ -31,6 +32,8 @@ func stepFor(w *world, s summary, t *target) step {
 		next.orphaned(w)
 	case t.verdict.State == health.Healthy:
 		next.healthy(w)
+	case t.verdict.State == health.Unjudged:
+		next.leased(w) // what was begun stays as it is
 	default:
 		next.resumed()
 		next.leased(w)
@@ -41,6 +44,14 @@ func stepFor(w *world, s summary, t *target) step {
 	}
 	next.lookAgainAt(t.verdict.Recheck, dueText(t.verdict))
 	return next
+}
+
+// later is at if that is to come; else zero.
+func later(at, now time.Time) time.Time {
+	if !now.Before(at) {
+		return time.Time{}
+	}
+	return at
 }
 
 // tooOld is the age at which a request is counted. (Seed 002.)
@@ -88,6 +99,9 @@ func (s *step) orphaned(w *world) {
 		s.unleased(w)
 	}
 	for _, f := range s.target.requests {
+		if f.leaving() {
+			s.lookAgainAt(later(f.obj.GetDeletionTimestamp().Add(request.ClingingFor), w.now), "")
+		}
 		if f.leaving() || f.guessed { // which node is gone is not known
 			continue
 		}

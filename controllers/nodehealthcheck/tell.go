@@ -87,7 +87,7 @@ func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome
 	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
 		t := &w.targets[i]
-		if t.terminating {
+		if t.terminating && len(t.verdict.Due(w.now)) > 0 {
 			n.once(t.name+"/terminating", "terminating", func() {
 				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, "+terminatingText, "NodeName", t.name)
 			})
@@ -137,7 +137,7 @@ func related(t *target) client.Object {
 // matched is what t says of itself that meets the first of the check's conditions; nil if it is not unhealthy.
 func matched(w *world, t *target) *health.Signal {
 	due := t.verdict.Due(w.now)
-	if len(due) == 0 {
+	if len(due) == 0 || t.terminating {
 		return nil
 	}
 	return &due[0].Signal
