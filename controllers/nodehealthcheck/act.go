@@ -64,7 +64,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
-	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
+	if s.start >= 0 && !s.target.begun() && controlPlane(s.target.node) {
 		if again := r.memory.seat.take(s.target.name, w.now, r.Clock.Now()); !again.IsZero() {
 			o.lookAgainAt(again, "")
 			return o
@@ -113,6 +113,9 @@ func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 	}
 	for _, f := range o.delay {
 		o.try(r.annotate(ctx, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))
+	}
+	for _, f := range o.stop {
+		o.try(r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}))
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {

@@ -133,7 +133,7 @@ func TestATerminatingNodeIsLeftAsItIs(t *testing.T) {
 
 // redate has an object that is being deleted say since when by the clock of the test.
 func (k *rack) redate(obj client.Object) {
-	if at, known := k.deleted[obj.GetUID()]; known && obj.GetDeletionTimestamp() != nil {
-		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at)))
+	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {
+		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.(time.Time))))
 	}
 }

@@ -127,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.measure(w, s, outcomes)
 	r.memory.remember(w, outcomes)
 	if err == nil {
-		r.tell(ctx, w, detectedNotes(w))
+		r.tell(ctx, w, detectedNotes(w, outcomes))
 	}
 	r.tell(ctx, w, r.nodeNotes(ctx, w, outcomes))
 	if err == nil {

@@ -221,7 +221,7 @@ func (w *world) awaits(kind schema.GroupVersionKind, ready bool) {
 
 // startable reports whether a remediation of t would begin if nothing held it up.
 func (t *target) startable() bool {
-	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.remediated()
+	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.begun()
 }
 
 // remediated reports whether there are requests for t.
@@ -275,17 +275,26 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
 func (r *Reconciler) observeOwners(ctx context.Context, w *world, requests []*found) {
 	for _, f := range requests {
-		name := machineOwner(f.obj)
-		if name == "" {
-			continue
+		var err error
+		if f.machine, err = r.ownerThere(ctx, f.obj); err != nil {
+			w.trouble = append(w.trouble, err)
+			f.machine = true // not known is no reason to end it
 		}
-		obj, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: f.obj.GetNamespace(), Name: name}
-		err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			w.trouble = append(w.trouble, fmt.Errorf("read machine %s of %s %s: %w", key, f.obj.GetKind(), f.obj.GetName(), err))
-		}
-		f.machine = client.IgnoreNotFound(err) != nil || err == nil && obj.DeletionTimestamp.IsZero() // not known is no reason to end it
 	}
+}
+
+// ownerThere reports whether the Machine that owns a request is there, and stays.
+func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
+	name := machineOwner(req)
+	if name == "" {
+		return false, nil
+	}
+	obj, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: req.GetNamespace(), Name: name}
+	err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read machine %s of %s %s: %w", key, req.GetKind(), req.GetName(), err)
+	}
+	return err == nil && obj.DeletionTimestamp.IsZero(), nil
 }
 
 // machineOf finds the Machine that a node names in its annotations. Names can be the same in two clusters, so the Machine has to name the

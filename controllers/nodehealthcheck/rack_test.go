@@ -57,7 +57,7 @@ type rack struct {
 	// writes is how many there were, of the test too.
 	writes int
 	// deleted is when objects were deleted, by this clock. The fake client goes by that of the machine.
-	deleted map[types.UID]time.Time
+	deleted sync.Map // types.UID to time.Time
 }
 
 // tester is a test, or one of the random ones.
@@ -105,7 +105,7 @@ var mapper = sync.OnceValue(func() meta.RESTMapper { return testrestmapper.TestO
 func newRack(t tester, objects ...client.Object) *rack {
 	t.Helper()
 	log.SetLogger(logr.Discard())
-	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096), deleted: map[types.UID]time.Time{}}
+	k := &rack{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
 	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -149,7 +149,7 @@ func newRack(t tester, objects ...client.Object) *rack {
 				if err := k.fail("update", obj); err != nil {
 					return err
 				}
-				if _, deleted := k.deleted[obj.GetUID()]; deleted {
+				if _, deleted := k.deleted.Load(obj.GetUID()); deleted {
 					was := obj.DeepCopyObject().(client.Object)
 					if err := c.Get(ctx, client.ObjectKeyFromObject(obj), was); err != nil {
 						return err
@@ -162,9 +162,7 @@ func newRack(t tester, objects ...client.Object) *rack {
 				if err := k.fail("delete", obj); err != nil {
 					return err
 				}
-				if _, before := k.deleted[obj.GetUID()]; !before {
-					k.deleted[obj.GetUID()] = k.clock.Now()
-				}
+				k.deleted.LoadOrStore(obj.GetUID(), k.clock.Now())
 				return c.Delete(ctx, obj, opts...)
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {

@@ -243,17 +243,6 @@ func (b beginning) templateless() []*skip {
 	return only(quietly(b.unusable()))
 }
 
-// stillDeleted: a request of the last time, before the node was well, is still being deleted.
-func (t *target) stillDeleted() *skip {
-	i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over })
-	if i < 0 {
-		return nil
-	}
-	obj := t.requests[i].obj
-	return warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
-		t.name, obj.GetKind(), client.ObjectKeyFromObject(obj)).by("find out why its remediator keeps its finalizers")
-}
-
 // exhausted: the last rung was given up.
 func (w *world) exhausted(t *target) *skip {
 	text := fmt.Sprintf("Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)

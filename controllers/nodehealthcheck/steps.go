@@ -11,7 +11,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // stepFor decides what to do about t.
@@ -89,40 +88,6 @@ func dueText(v health.Verdict) string {
 		}
 	}
 	return ""
-}
-
-// orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but one whose remediator says that
-// the node is meant to go, which goes on until it has succeeded, and one about a Machine that is still there: whoever remediates it may
-// have taken the node away, to have it come back. The lease stays until the last of them is gone.
-func (s *step) orphaned(w *world) {
-	if len(s.target.requests) == 0 {
-		s.unleased(w)
-	}
-	for _, f := range s.target.requests {
-		if f.leaving() {
-			s.lookAgainAt(later(f.obj.GetDeletionTimestamp().Add(request.ClingingFor), w.now), "")
-		}
-		if f.leaving() || f.guessed { // which node is gone is not known
-			continue
-		}
-		if until := w.patience(f); (f.says(nhcv1.NodeDeletionExpectedCondition) || f.machine) && w.now.Before(until) {
-			s.lookAgainAt(until, nodeStaysAway)
-			continue
-		}
-		s.end = append(s.end, f)
-	}
-}
-
-// patience is until when a remediator is waited for that has taken its node away for good: until it says whether it has succeeded, or its
-// time is over. One that has no timeout has as long as no request should last.
-func (w *world) patience(f *found) time.Time {
-	if answer, _ := f.condition(nhcv1.SucceededCondition); answer == escalation.Yes || answer == escalation.No {
-		return time.Time{}
-	}
-	if f.rung >= 0 && w.remedies[f.rung].timeout > 0 {
-		return f.started().Add(w.remedies[f.rung].timeout)
-	}
-	return f.started().Add(tooOld)
 }
 
 // healthy: its requests are over, at once or after the delay, and its lease after them.
@@ -233,7 +198,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 	if len(w.rungs) == 0 {
 		return
 	}
-	if len(t.requests) == 0 {
+	if !t.begun() {
 		if s.skipped = w.mayBegin(sum, t); s.skipped != nil {
 			if s.skipped.again > 0 {
 				s.lookAgainAt(w.now.Add(s.skipped.again), askedAgain)
@@ -241,9 +206,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 			return
 		}
 	}
-	if s.skipped = t.stillDeleted(); s.skipped != nil {
-		return
-	}
+	s.adopted()
 	gaveUp, answer := w.climb(t)
 	if gaveUp.Do == escalation.GiveUp {
 		s.giveUp, s.tell, s.why = t.requestsOn(gaveUp.Rung, gaveUp.Tell), gaveUp.Tell, gaveUp.Why
@@ -253,6 +216,8 @@ func (s *step) unhealthy(w *world, sum summary) {
 		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
 		s.skipped = w.exhausted(t)
+	case escalation.Wait, escalation.GiveUp:
+		s.skipped = t.stillDeleted(answer)
 	}
 	s.climb = answer
 	s.lookAgainAt(answer.Recheck, w.impatience(answer))
