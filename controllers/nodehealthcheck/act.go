@@ -71,6 +71,13 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		}
 		defer func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }()
 	}
+	if s.start >= 0 && !s.target.begun() {
+		if sure, err := r.confirm(ctx, w, s.target); !sure {
+			o.again = err == nil
+			o.refuse(err)
+			return o
+		}
+	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
 	}
@@ -86,14 +93,19 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		return o
 	}
 	o.asked = true
-	o.made, o.refused = r.begin(ctx, w, s)
-	if errors.Is(o.refused, request.ErrAppeared) {
-		o.again, o.refused = true, nil
+	var err error
+	if o.made, err = r.begin(ctx, w, s); errors.Is(err, request.ErrAppeared) {
+		o.again, err = true, nil
 	}
-	if o.refused != nil {
-		o.err = errors.Join(o.err, o.refused)
-	}
+	o.refuse(err)
 	return o
+}
+
+// refuse notes that no request could be made, if err says why.
+func (o *outcome) refuse(err error) {
+	if err != nil {
+		o.refused, o.err = err, errors.Join(o.err, err)
+	}
 }
 
 // mayHaveMade reports whether there may be a request now. An API server that refuses one has made none; after other errors it may have.

@@ -36,8 +36,23 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		return
 	}
 	r.observeOthers(ctx, w)
-	w.first = w.members.first(due, w.now)
-	r.observeEtcd(ctx, w)
+	w.first, w.etcd = w.members.goes(due, w.now, r.observeEtcd(ctx, w))
+}
+
+// goes is the one of those that are due whose turn it is, and why OpenShift's etcd forbids that it is disrupted; empty if it does not. One that etcd
+// forbids keeps nobody waiting that it does not: what forbids the one may be the loss of the other.
+func (m members) goes(due []*target, now time.Time, etcd func(node string) string) (first *target, why string) {
+	first = m.first(due, now)
+	why = etcd(first.name)
+	for next, rest := first, slices.Clone(due); m.forbids(next.name, now) == ""; next = m.first(rest, now) {
+		if etcd(next.name) == "" {
+			return next, ""
+		}
+		if rest = slices.DeleteFunc(rest, func(t *target) bool { return t == next }); len(rest) == 0 {
+			break
+		}
+	}
+	return first, why
 }
 
 // observeOthers finds out what there is of the control plane.

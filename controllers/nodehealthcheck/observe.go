@@ -67,6 +67,7 @@ type target struct {
 	// selected says that the selector selects it. A node that leaves the selection while it is being remediated is remediated to the end.
 	selected bool
 	verdict  health.Verdict
+	streaks  streaks  // that the verdict counts with
 	requests []*found // of this check; oldest first
 	gone     []nhcv1.Remediation
 	// leftovers are requests of a check of the same name that was there before.
@@ -202,7 +203,8 @@ func (w *world) judge() {
 		if t.node == nil {
 			continue
 		}
-		facts = factsOf(t.node, all.see(t, w.policy.Rules), facts.Signals[:0])
+		t.streaks = all.see(t, w.policy.Rules)
+		facts = factsOf(t.node, t.streaks, facts.Signals[:0])
 		verdict := health.Judge(facts, w.policy, w.now)
 		if w.handsOff && terminating(t.node) { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
 			t.terminating, verdict.State = true, health.Unjudged
