@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
 	}
-	leased := r.lease(ctx, w, s)
+	taken, leased := r.lease(ctx, w, s)
 	o.try(leased)
 	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 {
 		return o
@@ -98,6 +99,9 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		o.again, err = true, nil
 	}
 	o.refuse(err)
+	if err != nil && taken != nil && !s.target.begun() && !o.mayHaveMade() { // nobody is at work: others may be
+		o.try(r.giveBack(ctx, taken))
+	}
 	return o
 }
 
@@ -148,15 +152,15 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// lease does what a step says about the lease of its node.
-func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
+// lease does what a step says about the lease of its node, and returns that if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, w *world, s step) (*coordinationv1.Lease, error) {
 	switch s.lease {
 	case takeLease, renewLease:
 		return r.take(ctx, w, s.target, s.term)
 	case dropLease:
-		return r.giveBack(ctx, s.target.lease)
+		return nil, r.giveBack(ctx, s.target.lease)
 	default:
-		return nil
+		return nil, nil
 	}
 }
 

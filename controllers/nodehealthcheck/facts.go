@@ -67,8 +67,8 @@ type streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type streaks map[corev1.NodeConditionType]streak
 
-// after is what s is with node as it is now, judged by rules.
-func (s streaks) after(node *corev1.Node, rules []health.Rule) streaks {
+// after is what s is with node as it is now, judged by rules. Who was blind since has not seen whether a node that has turned was well in between.
+func (s streaks) after(node *corev1.Node, rules []health.Rule, blind bool) streaks {
 	var next streaks
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
@@ -79,7 +79,7 @@ func (s streaks) after(node *corev1.Node, rules []health.Rule) streaks {
 		at := c.LastTransitionTime.Time
 		is, known := s[c.Type]
 		// A turn to the status that it had has another one before it that nobody saw. It may have been well.
-		if unseen := is.status == c.Status && !at.Equal(is.turned); !known || unseen || at.Before(is.began) {
+		if unseen := !at.Equal(is.turned) && (blind || is.status == c.Status); !known || unseen || at.Before(is.began) {
 			is = streak{began: at}
 		}
 		is.status, is.turned, is.longest = c.Status, at, max(is.longest, rule.For)

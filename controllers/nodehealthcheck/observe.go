@@ -28,7 +28,9 @@ import (
 
 // world is everything that one pass decides on, read once.
 type world struct {
-	memory *memory // of former passes
+	memory *memory       // of former passes
+	judged time.Time     // when nodes were judged last
+	resync time.Duration // after how long they are at the latest
 	now    time.Time
 	check  *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
@@ -94,7 +96,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{memory: memory, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	w := &world{memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (w *world) attach() {
 // judge gives every target its verdict.
 func (w *world) judge() {
 	var facts health.Target
-	all := w.memory.streaksOf(w.check)
+	all := w.memory.streaksOf(w)
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.node == nil {

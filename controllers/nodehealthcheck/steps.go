@@ -171,6 +171,15 @@ func (s *step) leased(w *world) {
 	for _, unseen := range s.target.unseen {
 		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
+	if idle := s.target.idleSince(w); !idle.IsZero() {
+		if !w.now.Before(idle.Add(idleLease)) {
+			if heldBy(s.target.lease, holderOf(w.check)) {
+				s.lease = dropLease
+			}
+			return
+		}
+		s.lookAgainAt(idle.Add(idleLease), "")
+	}
 	s.term = termOf(w.rungs, rung).whileClimbing()
 	if len(w.rungs) > 0 && escalation.Climb(w.rungs, w.ladder(s.target), w.now).Do == escalation.Exhausted {
 		s.term = termOf(w.rungs, len(w.rungs)-1)
@@ -178,6 +187,46 @@ func (s *step) leased(w *world) {
 	var again time.Time
 	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), s.term, since, w.now)
 	s.lookAgainAt(again, "")
+}
+
+// idleSince is since when nobody is at work on t, or will be: a single remediation has failed or stopped, or is being deleted. Zero if somebody is.
+func (t *target) idleSince(w *world) time.Time {
+	if !w.classic() || t.node == nil || len(t.unseen) > 0 || len(t.leftovers) > 0 {
+		return time.Time{}
+	}
+	var since time.Time
+	for _, f := range t.requests {
+		at := f.idleSince()
+		if at.IsZero() {
+			return time.Time{}
+		}
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// idleSince is since when nobody is at work on f; zero if somebody is. Who does not say since when may have said so when f was made.
+func (f *found) idleSince() time.Time {
+	step := f.step()
+	_, failed := f.condition(nhcv1.SucceededCondition)
+	switch {
+	case f.leaving():
+		return f.obj.GetDeletionTimestamp().Time
+	case step.Succeeded == escalation.No:
+		return latest(failed, f.started())
+	case step.Succeeded == escalation.Unsaid && step.Processing == escalation.No:
+		return latest(step.ProcessingSince, f.started())
+	}
+	return time.Time{}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
