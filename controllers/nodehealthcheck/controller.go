@@ -76,6 +76,11 @@ type Reconciler struct {
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
 
+	// Contact knows when the API server was out of reach; nil if nobody does. Grace is how long kubelets have to report after that, and after the start,
+	// before anything begins: the node-monitor grace period of the kube-controller-manager.
+	Contact *Contact
+	Grace   time.Duration
+
 	// LeaseNamespace is where the leases on nodes are. If it is empty they are looked for in all namespaces, and none can be taken.
 	LeaseNamespace string
 	// Resync is after how long a check is looked at although nothing happened.
@@ -94,6 +99,7 @@ type Reconciler struct {
 // orders.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
+		r.memory.pause()
 		r.wakeAll()
 	}
 }

@@ -18,6 +18,7 @@ type memory struct {
 	seat    seat
 
 	mu     sync.Mutex
+	began  time.Time // when the first pass was made, or could have been
 	checks map[string]*remembered
 	// left are the requests of checks that are not looked at any more, by check.
 	left map[string]map[types.UID]ongoing
@@ -28,11 +29,33 @@ type remembered struct {
 	told    map[string]told // what is held up, to what was told of it last
 	hold    told            // the reason that holds all up, as told last
 	streaks map[types.UID]streaks
+	// counts is since when the time of a request's step does, if not since its creation. delayed is to when outages are in that, looked says that
+	// there was a pass.
+	counts  map[types.UID]time.Time
+	delayed time.Time
+	looked  bool
 	judged  time.Time // when its nodes were judged last; zero if the last pass did not get to that
 	begun   map[types.UID]ongoing
 	counted map[types.UID]bool   // requests that were counted as old
 	refused map[string]time.Time // nodes, to when a request for them was refused last
 	unread  time.Time            // since when a kind is not read yet; zero if all are
+}
+
+// begin notes that passes are made from now on, unless they were before, and returns since when.
+func (m *memory) begin(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.began.IsZero() {
+		m.began = now
+	}
+	return m.began
+}
+
+// pause notes that no passes are made.
+func (m *memory) pause() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.began = time.Time{}
 }
 
 // of returns what is remembered of a check. There is one pass at a time over each.
@@ -90,9 +113,9 @@ func (m *memory) copyOf(check string) *memory {
 	defer m.written.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := &memory{written: written{marks: maps.Clone(m.written.marks)}, checks: map[string]*remembered{}}
+	own := &memory{began: m.began, written: written{marks: maps.Clone(m.written.marks)}, checks: map[string]*remembered{}}
 	if is, known := m.checks[check]; known { // what passes observe with is replaced as a whole, and never changed
-		own.checks[check] = &remembered{streaks: is.streaks, judged: is.judged, counted: is.counted, refused: is.refused}
+		own.checks[check] = &remembered{streaks: is.streaks, judged: is.judged, counts: is.counts, delayed: is.delayed, looked: is.looked, counted: is.counted, refused: is.refused}
 	}
 	return own
 }

@@ -53,6 +53,10 @@ type world struct {
 	etcd     string  // OpenShift: why its etcd forbids that first is disrupted
 	targets  []target
 
+	// outages are the times in which the API server was out of reach. settled is when kubelets have had time to report since; zero if they have.
+	outages []outage
+	settled time.Time
+
 	// trouble is what could not be observed, of what a pass can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
@@ -97,6 +101,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 		return nil, nil
 	}
 	w := &world{memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	r.observeContact(w)
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -115,6 +120,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	}
 	w.judge()
 	w.memory.recall(w)
+	w.memory.delay(w)
 	r.observeMachines(ctx, w)
 	r.observeUpgrade(ctx, w)
 	r.observeMembers(ctx, w)

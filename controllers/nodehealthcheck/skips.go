@@ -170,11 +170,11 @@ func (b beginning) heldForAll() []*skip {
 	return all
 }
 
-// pausedForAll: while the check is paused or the cluster is upgraded nothing new is asked for.
+// pausedForAll: while the check is paused, the cluster is upgraded or kubelets have had no time to report, nothing new is asked for.
 func (b beginning) pausedForAll() []*skip {
 	var all []*skip
 	for _, h := range b.sum.holds {
-		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason {
+		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason || h.Reason == nhcv1.KubeletsAwaitedReason {
 			all = append(all, quietly(h))
 		}
 	}

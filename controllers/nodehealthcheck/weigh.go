@@ -63,6 +63,9 @@ func (w *world) holds(s summary) []look.Hold {
 	if w.upgrading != "" {
 		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading, Ends: "the upgrade is over"})
 	}
+	if !w.settled.IsZero() && s.population.Unhealthy+s.population.Suspect > 0 {
+		all = append(all, w.unsettled())
+	}
 	if s.grant.ShortCircuited() {
 		all = append(all, look.Hold{Reason: nhcv1.TooManyReason, Text: arithmetic(s), Ends: enoughHealthy(s)})
 	}
