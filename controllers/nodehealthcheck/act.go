@@ -65,19 +65,12 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
-	if s.start >= 0 && !s.target.begun() && controlPlane(s.target.node) {
-		if again := r.memory.seat.take(s.target.name, w.now, r.Clock.Now()); !again.IsZero() {
-			o.lookAgainAt(again, "")
-			return o
-		}
-		defer func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }()
-	}
 	if s.start >= 0 && !s.target.begun() {
-		if sure, err := r.confirm(ctx, w, s.target); !sure {
-			o.again = err == nil
-			o.refuse(err)
+		leave, may := r.enter(ctx, w, &o)
+		if !may {
 			return o
 		}
+		defer leave()
 	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
@@ -93,16 +86,41 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		}
 		return o
 	}
-	o.asked = true
-	var err error
-	if o.made, err = r.begin(ctx, w, s); errors.Is(err, request.ErrAppeared) {
-		o.again, err = true, nil
-	}
-	o.refuse(err)
-	if err != nil && taken != nil && !s.target.begun() && !o.mayHaveMade() { // nobody is at work: others may be
+	r.ask(ctx, w, &o)
+	if o.refused != nil && taken != nil && !s.target.begun() && !o.mayHaveMade() { // nobody is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
 	return o
+}
+
+// enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
+func (r *Reconciler) enter(ctx context.Context, w *world, o *outcome) (leave func(), may bool) {
+	leave = func() {}
+	if controlPlane(o.target.node) {
+		if again := r.memory.seat.take(o.target.name, w.now, r.Clock.Now()); !again.IsZero() {
+			o.lookAgainAt(again, "")
+			return leave, false
+		}
+		leave = func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }
+	}
+	sure, err := r.confirm(ctx, w, o.target)
+	if !sure {
+		o.again = err == nil
+		o.refuse(err)
+		leave()
+	}
+	return leave, sure
+}
+
+// ask makes the request of a step.
+func (r *Reconciler) ask(ctx context.Context, w *world, o *outcome) {
+	o.asked = true
+	made, err := r.begin(ctx, w, o.step)
+	if errors.Is(err, request.ErrAppeared) {
+		o.again, err = true, nil
+	}
+	o.made = made
+	o.refuse(err)
 }
 
 // refuse notes that no request could be made, if err says why.

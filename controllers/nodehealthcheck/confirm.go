@@ -17,11 +17,13 @@ import (
 
 // confirm makes sure, past the caches, of what the first request for t is made by. A watch that was broken may take half a minute to be made again, in which
 // the cache shows the world as it was. If it is not sure the next pass decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (sure bool, err error) {
+func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (bool, error) {
 	node := &corev1.Node{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: t.name}, node); request.Missing(err) {
+	err := r.Live.Get(ctx, client.ObjectKey{Name: t.name}, node)
+	if request.Missing(err) {
 		return false, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return false, fmt.Errorf("read node %s: %w", t.name, err)
 	}
 	verdict := health.Judge(factsOf(node, t.streaks, nil), w.policy, w.now)
@@ -36,13 +38,15 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (sure boo
 
 // confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
 // then be gone.
-func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (sure bool, err error) {
+func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (bool, error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := r.Live.List(ctx, list, client.HasLabels{nhcv1.ControlPlaneLabel}); request.Missing(err) {
+		err := r.Live.List(ctx, list, client.HasLabels{nhcv1.ControlPlaneLabel})
+		if request.Missing(err) {
 			continue
-		} else if err != nil {
+		}
+		if err != nil {
 			return false, fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
 		}
 		for i := range list.Items {

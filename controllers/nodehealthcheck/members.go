@@ -218,8 +218,8 @@ func membersOf(nodes []corev1.Node, of others) members {
 	}
 	for _, name := range slices.Sorted(maps.Keys(of.away)) {
 		if is := of.away[name]; !known[name] {
-			is := controlplane.Member{Name: name, Joining: true, ReplacedBy: is.by, ReplacedSince: is.since}
-			plane.Members, known[name] = append(plane.Members, is), true
+			gone := controlplane.Member{Name: name, Joining: true, ReplacedBy: is.by, ReplacedSince: is.since}
+			plane.Members, known[name] = append(plane.Members, gone), true
 		}
 	}
 	for _, name := range of.joining {
