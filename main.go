@@ -95,6 +95,7 @@ type options struct {
 	nodeHealthChecks     serving.Choice
 	nodeCheckConcurrency int
 	nodeLeaseNamespace   string
+	nodeGrace            time.Duration
 	defaultNodeCheck     nodehealthcheck.Template
 
 	skipMigration []string
@@ -136,11 +137,14 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
 	fs.Var(&o.nodeHealthChecks, "node-health-checks",
-		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong. "+
+		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong, or medik8s' operator runs. "+
 			"on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
 	fs.IntVar(&o.nodeCheckConcurrency, "nodehealthcheck-concurrency", 10, "Number of NodeHealthChecks to process at the same time.")
 	fs.StringVar(&o.nodeLeaseNamespace, "node-lease-namespace", nhcv1.DefaultLeaseNamespace,
 		"Namespace of the leases by which NodeHealthChecks and node maintenance keep out of each other's way. It is created if it is missing.")
+	fs.DurationVar(&o.nodeGrace, "node-monitor-grace-period", 50*time.Second,
+		"How long kubelets have to report after the manager was started, or became the leader, or the API server was out of reach, before a "+
+			"NodeHealthCheck begins a remediation. What the flag of the kube-controller-manager of this name says, whose default it has.")
 	fs.Var(&o.defaultNodeCheck, "default-node-health-check-template",
 		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+nodehealthcheck.DefaultName+
 			", which is made at start if there is none at all. If empty, none is made.")

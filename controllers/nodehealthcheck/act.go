@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -62,17 +67,17 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
-	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
-		if again := r.memory.seat.take(s.target.name, w.now, r.Clock.Now()); !again.IsZero() {
-			o.lookAgainAt(again, "")
+	if s.start >= 0 && !s.target.begun() {
+		leave, may := r.enter(ctx, w, &o)
+		if !may {
 			return o
 		}
-		defer func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }()
+		defer leave()
 	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
 	}
-	leased := r.lease(ctx, w, s)
+	taken, leased := r.lease(ctx, w, s)
 	o.try(leased)
 	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 {
 		return o
@@ -83,15 +88,48 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		}
 		return o
 	}
-	o.asked = true
-	o.made, o.refused = r.begin(ctx, w, s)
-	if errors.Is(o.refused, request.ErrAppeared) {
-		o.again, o.refused = true, nil
-	}
-	if o.refused != nil {
-		o.err = errors.Join(o.err, o.refused)
+	r.ask(ctx, w, &o)
+	if o.refused != nil && taken != nil && !s.target.begun() && !o.mayHaveMade() { // nobody is at work: others may be
+		o.try(r.giveBack(ctx, taken))
 	}
 	return o
+}
+
+// enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
+func (r *Reconciler) enter(ctx context.Context, w *world, o *outcome) (leave func(), may bool) {
+	leave = func() {}
+	if controlPlane(o.target.node) {
+		if again := r.memory.seat.take(o.target.name, w.now, r.Clock.Now()); !again.IsZero() {
+			o.lookAgainAt(again, "")
+			return leave, false
+		}
+		leave = func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }
+	}
+	sure, err := r.confirm(ctx, w, o.target)
+	if !sure {
+		o.again = err == nil
+		o.refuse(err)
+		leave()
+	}
+	return leave, sure
+}
+
+// ask makes the request of a step.
+func (r *Reconciler) ask(ctx context.Context, w *world, o *outcome) {
+	o.asked = true
+	made, err := r.begin(ctx, w, o.step)
+	if errors.Is(err, request.ErrAppeared) {
+		o.again, err = true, nil
+	}
+	o.made = made
+	o.refuse(err)
+}
+
+// refuse notes that no request could be made, if err says why.
+func (o *outcome) refuse(err error) {
+	if err != nil {
+		o.refused, o.err = err, errors.Join(o.err, err)
+	}
 }
 
 // mayHaveMade reports whether there may be a request now. An API server that refuses one has made none; after other errors it may have.
@@ -102,15 +140,18 @@ func (o *outcome) mayHaveMade() bool {
 // mark writes on the requests of a node what a step says of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 	for _, f := range o.flag {
-		if o.try(r.note(ctx, w, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+		if o.try(r.note(ctx, w, f, annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, f)
 		}
 	}
 	for _, f := range o.resume {
-		o.try(r.note(ctx, w, f, nhcv1.HealthyDelayAnnotation, ""))
+		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: nil, mendv1.RelapsedAnnotation: moment(w.now)}))
 	}
 	for _, f := range o.delay {
-		o.try(r.note(ctx, w, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))
+	}
+	for _, f := range o.stop {
+		o.try(r.note(ctx, w, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}))
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
@@ -131,15 +172,15 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// lease does what a step says about the lease of its node.
-func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
+// lease does what a step says about the lease of its node, and returns that if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, w *world, s step) (*coordinationv1.Lease, error) {
 	switch s.lease {
 	case takeLease, renewLease:
 		return r.take(ctx, w, s.target, s.term)
 	case dropLease:
-		return r.giveBack(ctx, s.target.lease)
+		return nil, r.giveBack(ctx, s.target.lease)
 	default:
-		return nil
+		return nil, nil
 	}
 }
 
@@ -151,7 +192,7 @@ func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 		if !o.tell {
 			continue
 		}
-		if err := r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)); !o.try(err) {
+		if err := r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}); !o.try(err) {
 			o.gaveUp, o.untold = false, err
 		}
 	}
@@ -209,26 +250,29 @@ func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*m
 	return r.openshiftMachine(ctx, m, t)
 }
 
+// annotations are what annotations of a request are to be, by their keys; nil removes one.
+type annotations map[string]any
+
+// moment is how annotations hold one.
+func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
 // note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is well is in
 // the check's status. So it does not matter that roles of remediators from before there were ladders do not grant to patch. With a ladder it
 // does: there a remediator has to be told to stop.
-func (r *Reconciler) note(ctx context.Context, w *world, f *found, key, value string) error {
-	err := r.annotate(ctx, f, key, value)
+func (r *Reconciler) note(ctx context.Context, w *world, f *found, set annotations) error {
+	err := r.annotate(ctx, f, set)
 	if w.classic() && apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err
 }
 
-// annotate sets one annotation of a request, or removes it if value is empty. The rest of the request is its remediator's.
-func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) error {
-	var is any = value
-	if value == "" {
-		is = nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: is}}})
+// annotate sets and removes annotations of a request. The rest of the request is its remediator's.
+func (r *Reconciler) annotate(ctx context.Context, f *found, set annotations) error {
+	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
 	if err != nil {
-		return fmt.Errorf("encode annotation %s: %w", key, err)
+		return fmt.Errorf("encode annotations %s: %w", keys, err)
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(f.obj.GroupVersionKind())
@@ -239,7 +283,7 @@ func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) 
 		return nil // it has ended meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), key, err)
+		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), keys, err)
 	}
 	if obj.GetUID() == f.obj.GetUID() {
 		r.memory.written.note(obj, false, time.Time{})

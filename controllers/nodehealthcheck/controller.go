@@ -81,6 +81,11 @@ type Reconciler struct {
 	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a pass.
 	Log logr.Logger
 
+	// Contact knows when the API server was out of reach; nil if nobody does. Grace is how long kubelets have to report after that, and after the start,
+	// before anything begins: the node-monitor grace period of the kube-controller-manager.
+	Contact *Contact
+	Grace   time.Duration
+
 	// LeaseNamespace is where the leases on nodes are. If it is empty they are looked for in all namespaces, and none can be taken.
 	LeaseNamespace string
 	// Resync is after how long a check is looked at although nothing happened.
@@ -99,6 +104,7 @@ type Reconciler struct {
 // orders.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
+		r.memory.pause()
 		r.wakeAll()
 	}
 }
@@ -132,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.measure(w, s, outcomes)
 	r.memory.remember(w, outcomes)
 	if err == nil {
-		r.tell(ctx, w, detectedNotes(w))
+		r.tell(ctx, w, detectedNotes(w, outcomes))
 	}
 	r.tell(ctx, w, r.nodeNotes(w, outcomes))
 	if err == nil {

@@ -33,7 +33,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	case t.terminating:
 		is.Left = terminatingText
 	}
-	if t.selected {
+	if t.counts(w.now) {
 		is.Class = classOf(t)
 	}
 	is.Would = would(w, t, s)
@@ -93,7 +93,7 @@ func would(w *world, t *target, s step) string {
 	switch {
 	case next.Do == escalation.Exhausted:
 		return "does nothing more: no remedy is left to try"
-	case next.Do != escalation.Start:
+	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
 		rung = w.passing(t, rung+1) // that one is waited for
 	}
 	if rung >= len(w.remedies) || len(w.remedies) > 1 && w.passed(t, rung) {
@@ -112,14 +112,15 @@ func holdsOf(w *world, sum summary, t *target) []look.Hold {
 		return distinct(b.unselected())
 	}
 	var all []*skip
-	if len(t.requests) == 0 {
+	if !t.begun() {
 		all = b.allOf(b.toBegin())
 	}
-	all = append(all, only(t.stillDeleted())...)
 	if len(w.rungs) == 0 {
 		return distinct(all)
 	}
-	switch _, next := w.climb(t); next.Do {
+	_, next := w.climb(t)
+	all = append(all, only(t.stillDeleted(next))...)
+	switch next.Do {
 	case escalation.Start:
 		all = append(all, b.allOf(b.toRemediate())...)
 		b.rung = next.Rung

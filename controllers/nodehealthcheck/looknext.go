@@ -41,7 +41,7 @@ func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w
 	if ahead.first == nil {
 		if ahead.first = ahead.nextMember(); ahead.first != nil {
 			r.observeOthers(ctx, &ahead)
-			r.observeEtcd(ctx, &ahead)
+			ahead.etcd = r.observeEtcd(ctx, &ahead)(ahead.first.name)
 		}
 	}
 	return w, &ahead, nil

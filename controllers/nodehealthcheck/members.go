@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,8 +37,23 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		return
 	}
 	r.observeOthers(ctx, w)
-	w.first = w.members.first(due, w.now)
-	r.observeEtcd(ctx, w)
+	w.first, w.etcd = w.members.goes(due, w.now, r.observeEtcd(ctx, w))
+}
+
+// goes is the one of those that are due whose turn it is, and why OpenShift's etcd forbids that it is disrupted; empty if it does not. One that etcd
+// forbids keeps nobody waiting that it does not: what forbids the one may be the loss of the other.
+func (m members) goes(due []*target, now time.Time, etcd func(node string) string) (first *target, why string) {
+	first = m.first(due, now)
+	why = etcd(first.name)
+	for next, rest := first, slices.Clone(due); m.forbids(next.name, now) == ""; next = m.first(rest, now) {
+		if etcd(next.name) == "" {
+			return next, ""
+		}
+		if rest = slices.DeleteFunc(rest, func(t *target) bool { return t == next }); len(rest) == 0 {
+			break
+		}
+	}
+	return first, why
 }
 
 // observeOthers finds out what there is of the control plane.
@@ -163,8 +179,11 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 
 // others is what there is of the members of the control plane besides their nodes.
 type others struct {
-	// busy are those that are being remediated, by whomever, and how that is seen; by their nodes' names, of which one may be gone.
+	// busy are those that are being remediated, by whomever, and how that is seen; by their nodes' names.
 	busy map[string]string
+	// away are those of whose remediation the node is gone, and since when that is known, or could be: whoever remediates it replaces it, or has
+	// it come back.
+	away map[string]replacement
 	// replaced are those whose Machine is being deleted, or was handed to its owner, and since when.
 	replaced map[string]replacement
 	// joining are the Machines that have no node yet.
@@ -198,6 +217,12 @@ func membersOf(nodes []corev1.Node, of others) members {
 			plane.Members, known[name] = append(plane.Members, controlplane.Member{Name: name, Joining: true, Remediation: of.busy[name]}), true
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(of.away)) {
+		if is := of.away[name]; !known[name] {
+			gone := controlplane.Member{Name: name, Joining: true, ReplacedBy: is.by, ReplacedSince: is.since}
+			plane.Members, known[name] = append(plane.Members, gone), true
+		}
+	}
 	for _, name := range of.joining {
 		if !known[name] { // nodes are named after their Machines as a rule, and may be there before these know
 			plane.Members = append(plane.Members, controlplane.Member{Name: name, Joining: true})
@@ -213,9 +238,10 @@ func membersOf(nodes []corev1.Node, of others) members {
 // node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
 // go by the node that they name, or are named like, in all namespaces.
 func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.Node) (others, error) {
-	of, members := others{busy: map[string]string{}, replaced: map[string]replacement{}}, map[string]bool{}
+	of := others{busy: map[string]string{}, away: map[string]replacement{}, replaced: map[string]replacement{}}
+	there := map[string]bool{} // nodes, and whether they are members
 	for i := range nodes {
-		members[nodes[i].Name] = controlPlane(&nodes[i])
+		there[nodes[i].Name] = controlPlane(&nodes[i])
 	}
 	machines, err := r.memberMachines(ctx, w, &of)
 	if err != nil {
@@ -225,32 +251,65 @@ func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.
 	if err != nil {
 		return others{}, err
 	}
-	add := func(obj *unstructured.Unstructured, node string) {
-		_, marked := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-		owner, ofMachine := machines[machineOwner(obj)]
-		switch {
-		case ofMachine && owner != "":
-			of.busy[owner] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
-		case members[node], marked && node != "": // a remediator may have taken the label off, and the node may be gone
-			of.busy[node] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
+	var errs []error
+	add := func(f *found, node string, gone time.Time) {
+		_, member := f.obj.GetLabels()[nhcv1.ControlPlaneLabel]
+		if owner := machines[machineOwner(f.obj)]; owner != "" {
+			node, member = owner, true
+		}
+		is, exists := there[node]
+		if !is && !member || node == "" { // a remediator may have taken the label off
+			return
+		}
+		by := fmt.Sprintf("%s %s", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj))
+		if exists {
+			of.busy[node] = by
+			return
+		}
+		forgotten, err := r.forgotten(ctx, f, w.now)
+		if errs = append(errs, err); !forgotten {
+			of.away[node] = replacement{by, gone}
 		}
 	}
 	for _, obj := range w.requests.other {
-		switch {
-		case !aboutMachines(obj):
-			add(obj, nodeOfObject(obj))
-		case templates[obj.GetNamespace()]:
-			add(obj, nodeOf(obj))
-		default:
-			add(obj, "")
-		}
+		add(&found{obj: obj}, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
 	for node, ours := range w.requests.ours {
 		for _, f := range ours {
-			add(f.obj, node)
+			add(f, node, w.goneSince(node))
 		}
 	}
-	return of, nil
+	return of, errors.Join(errs...)
+}
+
+// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.
+func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
+	switch {
+	case !aboutMachines(obj):
+		return nodeOfObject(obj)
+	case templates[obj.GetNamespace()]:
+		return nodeOf(obj)
+	}
+	return ""
+}
+
+// forgotten reports whether a remediator holds on to f, whose node is gone, for longer than is waited for, and the Machine is gone, too: then f is about
+// nothing that there is.
+func (r *Reconciler) forgotten(ctx context.Context, f *found, now time.Time) (bool, error) {
+	if !f.clings(now) {
+		return false, nil
+	}
+	there, err := r.ownerThere(ctx, f.obj)
+	return !there, err
+}
+
+// goneSince is since when the node called name is known to be gone.
+func (w *world) goneSince(name string) time.Time {
+	i := slices.IndexFunc(w.targets, func(t target) bool { return t.name == name })
+	if i < 0 {
+		return w.now
+	}
+	return w.targets[i].goneSince(w.now)
 }
 
 // namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.

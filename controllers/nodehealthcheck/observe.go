@@ -28,7 +28,9 @@ import (
 
 // world is everything that one pass decides on, read once.
 type world struct {
-	memory *memory // of former passes
+	memory *memory       // of former passes
+	judged time.Time     // when nodes were judged last
+	resync time.Duration // after how long they are at the latest
 	now    time.Time
 	check  *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
@@ -51,6 +53,10 @@ type world struct {
 	etcd     string  // OpenShift: why its etcd forbids that first is disrupted
 	targets  []target
 
+	// outages are the times in which the API server was out of reach. settled is when kubelets have had time to report since; zero if they have.
+	outages []outage
+	settled time.Time
+
 	// trouble is what could not be observed, of what a pass can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
@@ -67,6 +73,7 @@ type target struct {
 	// selected says that the selector selects it. A node that leaves the selection while it is being remediated is remediated to the end.
 	selected bool
 	verdict  health.Verdict
+	streaks  streaks  // that the verdict counts with
 	requests []*found // of this check; oldest first
 	gone     []nhcv1.Remediation
 	// leftovers are requests of a check of the same name that was there before.
@@ -78,7 +85,7 @@ type target struct {
 	machine machine
 	// refused says that no request for it could be made a moment ago.
 	refused bool
-	// terminating says that it is unhealthy, and left to the MachineHealthCheck that ends such nodes.
+	// terminating says that it is left to the MachineHealthCheck that ends such nodes, however it is.
 	terminating bool
 }
 
@@ -93,7 +100,8 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{memory: memory, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	w := &world{memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	r.observeContact(w)
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -112,6 +120,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	}
 	w.judge()
 	w.memory.recall(w)
+	w.memory.delay(w)
 	r.observeMachines(ctx, w)
 	r.observeUpgrade(ctx, w)
 	r.observeMembers(ctx, w)
@@ -196,17 +205,17 @@ func (w *world) attach() {
 // judge gives every target its verdict.
 func (w *world) judge() {
 	var facts health.Target
-	all := w.memory.streaksOf(w.check)
+	all := w.memory.streaksOf(w)
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.node == nil {
 			continue
 		}
-		facts = factsOf(t.node, all.see(t, w.policy.Rules), facts.Signals[:0])
+		t.streaks = all.see(t, w.policy.Rules)
+		facts = factsOf(t.node, t.streaks, facts.Signals[:0])
 		verdict := health.Judge(facts, w.policy, w.now)
-		if w.handsOff && terminating(t.node) {
-			t.terminating = verdict.State == health.Unhealthy
-			continue // the zero verdict is: healthy
+		if w.handsOff && terminating(t.node) { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+			t.terminating, verdict.State = true, health.Unjudged
 		}
 		t.verdict = verdict
 	}
@@ -222,7 +231,7 @@ func (w *world) awaits(kind schema.GroupVersionKind, ready bool) {
 
 // startable reports whether a remediation of t would begin if nothing held it up.
 func (t *target) startable() bool {
-	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.remediated()
+	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.begun()
 }
 
 // remediated reports whether there are requests for t.
@@ -279,12 +288,18 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
 func (r *Reconciler) observeOwners(ctx context.Context, w *world, requests []*found) {
 	for _, f := range requests {
-		obj, err := r.owningMachine(ctx, f.obj)
-		if err != nil {
+		var err error
+		if f.machine, err = r.ownerThere(ctx, f.obj); err != nil {
 			w.trouble = append(w.trouble, err)
+			f.machine = true // not known is no reason to end it
 		}
-		f.machine = err != nil || obj != nil && obj.DeletionTimestamp.IsZero() // not known is no reason to end it
 	}
+}
+
+// ownerThere reports whether the Machine that owns a request is there, and stays.
+func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
+	obj, err := r.owningMachine(ctx, req)
+	return obj != nil && obj.DeletionTimestamp.IsZero(), err
 }
 
 // machineOf finds the Machine that a node names in its annotations. Names can be the same in two clusters, so the Machine has to name the

@@ -18,6 +18,9 @@ type step struct {
 	delay, resume []*found
 	// delayed says that the node is well, and that its requests are kept for the delay, or until a person confirms it.
 	delayed bool
+	// stop are requests whose node is gone: their remediators are told to stop, since some do not let go before that. adopt are requests of the
+	// last time with which the present failure begins.
+	stop, adopt []*found
 	// giveUp are requests whose time is over, or which failed; tell says that their remediator has to be told.
 	giveUp []*found
 	tell   bool
@@ -41,7 +44,7 @@ type step struct {
 
 // idle reports whether s changes nothing, says nothing and waits for nothing.
 func (s step) idle() bool {
-	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume) == 0 && !s.delayed && len(s.giveUp) == 0 && s.start < 0 && s.lease == keepLease &&
+	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume)+len(s.stop)+len(s.adopt) == 0 && !s.delayed && len(s.giveUp) == 0 && s.start < 0 && s.lease == keepLease &&
 		!s.unconfirm && s.skipped == nil && s.recheck.IsZero()
 }
 

@@ -34,8 +34,10 @@ type found struct {
 	guessed bool
 	// machine says that it is about a Machine that is there, and stays; only known if its node is gone.
 	machine bool
-	// over says that it is being deleted because the node was well since: it is no step of what is done about the node now.
+	// over says that it is being deleted because the node was well, or gone, since, and that nothing is done about the node since then.
 	over bool
+	// begun is from when on the time of its step counts: its creation, or later if it is what a new failure begins with.
+	begun time.Time
 }
 
 // requests are all remediation requests of the kinds in use, sorted out once in a pass.
@@ -180,6 +182,7 @@ func (w *world) sort(obj *unstructured.Unstructured) {
 	f.givenUp = f.annotated(nhcv1.TimedOutAnnotation)
 	f.told = !f.givenUp.IsZero()
 	f.over = f.leaving() && (was == nil || was.well)
+	f.begun = w.begunAt(f, was)
 	node := nodeOfObject(obj)
 	if was != nil {
 		node = cmp.Or(nodeOf(obj), was.node)
@@ -274,7 +277,7 @@ func (f *found) step() escalation.Request {
 	processing, since := f.condition(nhcv1.ProcessingCondition)
 	succeeded, _ := f.condition(nhcv1.SucceededCondition)
 	return escalation.Request{
-		Rung: f.rung, Started: f.started(), GivenUp: f.givenUp, Told: f.told, Leaving: f.leaving(),
+		Rung: f.rung, Started: f.begun, GivenUp: f.givenUp, Told: f.told, Leaving: f.leaving(),
 		Succeeded: succeeded, Processing: processing, ProcessingSince: since,
 	}
 }
@@ -322,7 +325,7 @@ func (f *found) says(kind string) bool {
 func (w *world) ladder(t *target) []escalation.Request {
 	var steps []escalation.Request
 	for _, f := range t.requests {
-		if f.rung >= 0 && !f.over {
+		if f.rung >= 0 {
 			steps = append(steps, f.step())
 		}
 	}

@@ -171,11 +171,11 @@ func (b beginning) heldForAll() []*skip {
 	return all
 }
 
-// pausedForAll: while the check is paused or the cluster is upgraded nothing new is asked for.
+// pausedForAll: while the check is paused, the cluster is upgraded or kubelets have had no time to report, nothing new is asked for.
 func (b beginning) pausedForAll() []*skip {
 	var all []*skip
 	for _, h := range b.sum.holds {
-		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason {
+		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason || h.Reason == nhcv1.KubeletsAwaitedReason {
 			all = append(all, quietly(h))
 		}
 	}
@@ -242,17 +242,6 @@ func (b beginning) templateless() []*skip {
 		return nil
 	}
 	return only(quietly(b.unusable()))
-}
-
-// stillDeleted: a request of the last time, before the node was well, is still being deleted.
-func (t *target) stillDeleted() *skip {
-	i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over })
-	if i < 0 {
-		return nil
-	}
-	obj := t.requests[i].obj
-	return warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
-		t.name, obj.GetKind(), client.ObjectKeyFromObject(obj)).by("find out why its remediator keeps its finalizers")
 }
 
 // exhausted: the last rung was given up.

@@ -69,10 +69,16 @@ func (n *telling) once(key, text string, say func()) {
 
 // detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
 // that they were: a pass that saw an old one would tell them again.
-func detectedNotes(w *world) []tell.Note {
-	n := &telling{}
+func detectedNotes(w *world, outcomes []outcome) []tell.Note {
+	n, adopted := &telling{}, map[*target]bool{}
+	for i := range outcomes {
+		adopted[outcomes[i].target] = len(outcomes[i].adopt) > 0
+	}
 	for i := range w.targets {
 		t := &w.targets[i]
+		if t.remediated() && !t.begun() && !adopted[t] {
+			continue // that it was well is kept in the status until something begins
+		}
 		unlisted := t.listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others nobody knows whether it was told
 		if c := matched(w, t); c != nil && t.selected && (unlisted || t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil) {
 			n.add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
@@ -88,7 +94,7 @@ func (r *Reconciler) nodeNotes(w *world, outcomes []outcome) []tell.Note {
 	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
 		t := &w.targets[i]
-		if t.terminating {
+		if t.terminating && len(t.verdict.Due(w.now)) > 0 {
 			n.once(t.name+"/terminating", "terminating", func() {
 				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+terminatingText, "NodeName", t.name)
 			})
@@ -147,7 +153,7 @@ func related(t *target) client.Object {
 // matched is what t says of itself that meets the first of the check's conditions; nil if it is not unhealthy.
 func matched(w *world, t *target) *health.Signal {
 	due := t.verdict.Due(w.now)
-	if len(due) == 0 {
+	if len(due) == 0 || t.terminating {
 		return nil
 	}
 	return &due[0].Signal

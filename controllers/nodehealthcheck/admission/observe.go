@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,11 +69,20 @@ func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing)
 	}
 	var left []string
 	for _, r := range requests {
-		if slices.ContainsFunc(found, func(o request.Metadata) bool { return same(&o, r.ref) }) {
+		if slices.ContainsFunc(found, func(o request.Metadata) bool { return same(&o, r.ref) && !v.forgotten(ctx, &o, r.node) }) {
 			left = append(left, r.String())
 		}
 	}
 	return left, nil
+}
+
+// forgotten reports whether the node of a request is gone, and its remediator clings to it for longer than is waited for. That may last for ever, and must
+// not keep a check as it is for ever. What cannot be found out is not forgotten.
+func (v NodeHealthCheck) forgotten(ctx context.Context, req *request.Metadata, node string) bool {
+	if req.DeletionTimestamp == nil || time.Since(req.DeletionTimestamp.Time) < request.ClingingFor {
+		return false
+	}
+	return apierrors.IsNotFound(v.Live.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{}))
 }
 
 // alone returns those kinds of templates of which two cannot be used together.

@@ -147,7 +147,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			s.fails(ctx, "w1", "w2", "w3")
 			s.request(ctx, "w2")
 			s.request(ctx, "w3")
-			Eventually(s.counts(ctx, "check")).Should(Equal([]int{7, 5}))
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{7, 4}))
 			Expect(s.about(ctx, "w1")).To(BeEmpty())
 			Eventually(s.phase(ctx, "check")).Should(HavePrefix("Remediating"))
 			Eventually(s.said(fmt.Sprintf(

@@ -193,7 +193,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		"of a node that is gone while its request is kept": func(ctx context.Context, s *scene, req *unstructured.Unstructured) {
 			s.keeps(ctx, req)
 			s.loses(ctx, "w1")
-			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		},
 	}) {
 		once("W18, seed 2.12: counts a request that is older than 48 hours in all cases, "+text, func(ctx context.Context, s *scene) {
