@@ -38,9 +38,11 @@ type Kinds[T client.Object] struct {
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
 
-	mu    sync.Mutex
+	mu    sync.Mutex // never held while a watch begins: see begin
 	known map[schema.GroupVersionKind]cache.Informer
-	begun map[schema.GroupVersionKind]int // how many of the watchers watch it
+	// begun is how many of the watchers watch a kind that is not known yet, and beginning says that the next of them is just told.
+	begun     map[schema.GroupVersionKind]int
+	beginning map[schema.GroupVersionKind]bool
 }
 
 // NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
@@ -50,6 +52,7 @@ func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace stri
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty,
 		known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{},
+		beginning: map[schema.GroupVersionKind]bool{},
 	}
 }
 
@@ -74,25 +77,50 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 	if _, err := k.list(ctx, kind); err != nil {
 		return false, err
 	}
+	return k.begin(ctx, kind)
+}
+
+// begin makes the watchers watch kind. Whoever asks for a kind of which another one is just doing that is told that it is not ready yet.
+//
+// No lock is held meanwhile. A controller that starts takes no watch before its handlers have seen all objects there are, and those handlers
+// ask which kinds are in use: with a lock, each would wait for the other until the manager gives up. (controller-runtime v0.24,
+// pkg/internal/controller: Start holds the lock that Watch takes until every source has synced.)
+func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	k.mu.Lock()
+	informer, begun, busy := k.known[kind], k.begun[kind], k.beginning[kind]
+	if informer != nil || busy {
+		k.mu.Unlock()
+		return informer != nil && informer.HasSynced(), nil
+	}
+	k.beginning[kind] = true
+	k.mu.Unlock()
+
+	informer, begun, err := k.watch(ctx, kind, begun)
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if informer, found := k.known[kind]; found {
-		return informer.HasSynced(), nil
+	delete(k.beginning, kind)
+	if k.begun[kind] = begun; err != nil {
+		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
+	k.known[kind] = informer
+	return informer.HasSynced(), nil
+}
+
+// watch tells the watchers of kind, but for the first few, which were told before one failed. It returns how many have been told by now.
+func (k *Kinds[T]) watch(ctx context.Context, kind schema.GroupVersionKind, begun int) (cache.Informer, int, error) {
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return false, fmt.Errorf("watch %s: %w", kind, err)
+		return nil, begun, err
 	}
-	for i := k.begun[kind]; i < len(k.watchers); i++ { // those that were told before one failed are not told twice
-		if err := k.watchers[i].Watch(source.TypedKind(k.cache, obj, k.handlers[i])); err != nil {
-			return false, fmt.Errorf("watch %s: %w", kind, err)
+	for ; begun < len(k.watchers); begun++ {
+		if err := k.watchers[begun].Watch(source.TypedKind(k.cache, obj, k.handlers[begun])); err != nil {
+			return nil, begun, err
 		}
-		k.begun[kind] = i + 1
 	}
-	k.known[kind] = informer
-	return informer.HasSynced(), nil
+	return informer, begun, nil
 }
 
 func (k *Kinds[T]) informer(kind schema.GroupVersionKind) cache.Informer {
@@ -127,11 +155,16 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
-// Unread returns the kinds of requests that are watched, and of which the first list was not read yet.
+// Unread returns the kinds of requests that are watched, or begin to be, and of which the first list was not read yet.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var kinds []schema.GroupVersionKind
+	for kind := range k.beginning {
+		if !strings.HasSuffix(kind.Kind, TemplateSuffix) {
+			kinds = append(kinds, kind)
+		}
+	}
 	for kind, informer := range k.known {
 		if !strings.HasSuffix(kind.Kind, TemplateSuffix) && !informer.HasSynced() {
 			kinds = append(kinds, kind)
