@@ -55,6 +55,8 @@ type target struct {
 	verdict health.Verdict
 	// request is the one that the provider would act on, whoever made it.
 	request *request.Metadata
+	// refused is when this process last tried to begin a remediation of the machine and could not; zero if it did not, or could.
+	refused time.Time
 	// begun says that a pass of this process began a remediation which the caches do not show yet.
 	begun bool
 	// elder is the name of an older check that selects the machine too and acts on it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -21,6 +22,9 @@ type step struct {
 	say    saying
 	// start says that this step begins a remediation.
 	start bool
+	// request is the one that is to be made; nil if none is, or if none can be made of the template, for which refused is the reason.
+	request *unstructured.Unstructured
+	refused error
 	// create, adopt and drop say what happens to the machine's request; at most one of them is set.
 	create, adopt, drop bool
 	// letGo says that the machine is not to be judged any more, and that what was said of it is taken back.
@@ -37,7 +41,7 @@ func count(w *world) budget.Population {
 	var p budget.Population
 	for i := range w.targets {
 		t := &w.targets[i]
-		if w.inFlight(t) {
+		if w.occupies(t) {
 			p.InFlight++
 		}
 		if w.startable(t) {
@@ -77,8 +81,27 @@ func (w *world) inFlight(t *target) bool {
 	if w.remedy.unread && saidRequested(t.machine) {
 		return true
 	}
+	if w.remedy.external && w.remedy.known && ownerRefuses(t.machine) {
+		return false // and a request can be made: that there is a template now is news
+	}
 	return OwnerAsked(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
 }
+
+// occupies reports whether t has one of the places that kubemend.io/max-in-flight allows: its remediation is under way, and somebody carries it
+// out. A machine whose owner cannot replace it waits for a person, however long, and the others go on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
+func (w *world) occupies(t *target) bool {
+	return w.inFlight(t) && (deleting(t.machine) || !ownerRefuses(t.machine))
+}
+
+// ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
+// (Cluster API: the MachineSet and the KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
+func ownerRefuses(m *clusterv1.Machine) bool {
+	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
+	return OwnerAsked(m) && (asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(m))
+}
+
+// owned reports whether there is somebody who can replace m.
+func owned(m *clusterv1.Machine) bool { return metav1.GetControllerOf(m) != nil }
 
 // OwnerAsked reports whether the owner of m was asked to remediate it, and has not said that it has.
 func OwnerAsked(m *clusterv1.Machine) bool {
@@ -102,11 +125,11 @@ func (w *world) startable(t *target) bool {
 
 // plan decides the step of every target, given how many may start. Steps that change nothing are left out.
 func plan(w *world, grant budget.Grant) []step {
-	granted := choose(w, grant.Start)
+	turns := choose(w, grant.Start)
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]
-		if s := stepFor(w, t, granted[t], grant.ShortCircuited()); !s.idle() {
+		if s := stepFor(w, t, turns[t], grant.ShortCircuited()); !s.idle() {
 			steps = append(steps, s)
 		}
 	}
@@ -118,9 +141,19 @@ func plan(w *world, grant budget.Grant) []step {
 	return steps
 }
 
-// choose returns the targets whose remediation starts now: those marked by hand first, then those that have
-// been due for longest, and by name where that is the same.
-func choose(w *world, start int) map[*target]bool {
+// turn is what comes of it that a target's remediation may start: with a request, if one has to be made, or not at all.
+type turn struct {
+	request *unstructured.Unstructured
+	refused error // nil if it starts
+}
+
+// choose returns the targets whose remediation may start now, and what comes of that. A target does not use up its turn if no request can be made
+// of the template, or if it is handed to an owner that it does not have: nothing is under way then, and nothing will tell that it is over.
+//
+// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those that nobody owns: else one machine
+// that nobody can remediate would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
+// longest, and by name where that is the same.
+func choose(w *world, start int) map[*target]*turn {
 	if start == 0 {
 		return nil
 	}
@@ -131,13 +164,32 @@ func choose(w *world, start int) map[*target]bool {
 		}
 	}
 	slices.SortStableFunc(waiting, func(a, b *target) int {
-		return cmp.Or(-cmp.Compare(byHand(a), byHand(b)), overdue(w, a).Compare(overdue(w, b)), cmp.Compare(a.machine.Name, b.machine.Name))
+		return cmp.Or(cmp.Compare(w.rank(a), w.rank(b)), a.refused.Compare(b.refused), -cmp.Compare(byHand(a), byHand(b)),
+			overdue(w, a).Compare(overdue(w, b)), cmp.Compare(a.machine.Name, b.machine.Name))
 	})
-	granted := make(map[*target]bool, start)
-	for _, t := range waiting[:min(start, len(waiting))] {
-		granted[t] = true
+	turns := make(map[*target]*turn, start)
+	for _, t := range waiting {
+		if start == 0 {
+			break
+		}
+		is := &turn{}
+		if w.remedy.external {
+			is.request, is.refused = w.requestFor(t.machine)
+		}
+		if turns[t] = is; is.refused == nil && (w.remedy.external || owned(t.machine)) {
+			start--
+		}
 	}
-	return granted
+	return turns
+}
+
+// rank is 1 for a target that comes after all others in the queue, else 0.
+func (w *world) rank(t *target) int {
+	failed := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
+	if !t.refused.IsZero() || w.remedy.external && failed != nil && failureOfOurs(failed) || !w.remedy.external && !owned(t.machine) {
+		return 1
+	}
+	return 0
 }
 
 func byHand(t *target) int {
@@ -155,7 +207,7 @@ func overdue(w *world, t *target) time.Time { return t.verdict.OverdueSince(w.no
 //
 // A machine of which an older check speaks is not spoken of. A suspect or unjudged machine keeps what was said of
 // it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
-func stepFor(w *world, t *target, granted, shortCircuited bool) step {
+func stepFor(w *world, t *target, granted *turn, shortCircuited bool) step {
 	switch t.verdict.State {
 	case health.Healthy:
 		return healthyStep(w, t)
@@ -187,7 +239,7 @@ func healthyStep(w *world, t *target) step {
 	return s
 }
 
-func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
+func unhealthyStep(w *world, t *target, granted *turn, shortCircuited bool) step {
 	s := step{target: t}
 	if t.elder != "" {
 		return s
@@ -201,12 +253,14 @@ func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 	if deleting(t.machine) {
 		return s
 	}
-	s.start = granted
-	s.say.forget = leftOver(t.machine) && !w.inFlight(t) && (w.remedy.external || !granted)
+	if granted != nil {
+		s.start, s.request, s.refused = granted.refused == nil, granted.request, granted.refused
+	}
+	s.say.forget = !w.inFlight(t) && (leftOver(t.machine) && (w.remedy.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
 	if w.remedy.external {
 		return externalStep(w, s)
 	}
-	s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
+	s.say.handOver = s.start || (w.inFlight(t) && !shortCircuited)
 	s.say.external = removed // of a template that the check does not name any more
 	return s
 }
@@ -235,13 +289,15 @@ func externalStep(w *world, s step) step {
 	case w.remedy.missing != "": // a request that exists needs its template no more
 		s.say.external = templateNotFound
 		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+	case s.refused != nil:
+		s.say.external, s.say.why = creationFailed, s.refused.Error()
 	case s.start:
 		s.create = true
 		s.say.external = waiting
 	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
-	default: // it is not its turn yet
-		if c := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition); c != nil && failureOfOurs(c) && w.remedy.known {
+	default: // it is not its turn yet; that it was refused when it was, stands until it is tried again
+		if c := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition); c != nil && failureOfOurs(c) && w.remedy.known && t.refused.IsZero() {
 			s.say.external = removed // what it was is over
 		}
 	}

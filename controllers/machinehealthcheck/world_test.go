@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -65,11 +66,12 @@ func (w *world) listing() *world {
 	return w
 }
 
-// a returns a target called name in a state; an unhealthy one has been due for a minute.
+// a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.
 func a(name string, state health.State, changes ...func(*target)) target {
 	t := target{
 		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", Controller: ptr.To(true)}},
 		}},
 		verdict: health.Verdict{State: state},
 	}
@@ -83,6 +85,8 @@ func a(name string, state health.State, changes ...func(*target)) target {
 }
 
 func begunLately(t *target) { t.begun = true }
+
+func withoutOwner(t *target) { t.machine.OwnerReferences = nil }
 
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
 

@@ -91,12 +91,11 @@ var tales = []tale{
 		func(e *environment) {
 			e.machines("m1", "m2", "m3", "m4")
 			e.check("check", byTemplate, oneAtATime)
-			e.queued = []string{"m2", "m3"}
 		}, []func(*environment){
 			func(e *environment) { e.fail("m1", "m2", "m3") },
-			func(e *environment) { e.recover("m1") },
-			func(e *environment) { e.recover("m2") },
-			func(e *environment) { e.recover("m3") },
+			func(e *environment) { e.recoverRemediated("m1", "m2", "m3") },
+			func(e *environment) { e.recoverRemediated("m1", "m2", "m3") },
+			func(e *environment) { e.recoverRemediated("m1", "m2", "m3") },
 		}},
 	{"a machine fails again while its request is being deleted",
 		func(e *environment) { e.machines("m1", "m2"); e.check("check", byTemplate) },
