@@ -56,6 +56,7 @@ type Reconciler struct {
 
 	memory     memory
 	written    ownWrites
+	merging    wake.Merging
 	controller controller.Controller
 }
 

@@ -52,16 +52,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, wake.Merged[client.Object](r.checkAndRivals), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
-		Watches(&clusterv1.Cluster{}, wake.Merged[client.Object](r.checksOfCluster), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, wake.FirstAtOnce[client.Object](&r.merging, r.checkAndRivals), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Machine{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
+		Watches(&clusterv1.Cluster{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
 	r.controller = c
-	r.Kinds.Notify(c, wake.Merged[*request.Metadata](r.checksOfRequest))
+	r.Kinds.Notify(c, wake.FirstAtOnce[*request.Metadata](&r.merging, r.checksOfRequest))
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		Name:    "machinehealthcheck-nodes",
 		Watcher: r.controller,
 		Kind:    &corev1.Node{},
-		EventHandler: wake.Merged[*corev1.Node](func(ctx context.Context, node client.Object) []reconcile.Request {
+		EventHandler: wake.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
 			return r.checksOfNode(ctx, cluster, node.GetName())
 		}),
 		Predicates: []predicate.TypedPredicate[*corev1.Node]{workload.NodeChanges()},
@@ -152,9 +152,11 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 	if maker, marked := request.MadeBy(obj); marked {
 		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: maker.Name}})
 	}
-	machine := &clusterv1.Machine{}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), machine, client.UnsafeDisableDeepCopy); err == nil {
-		checks = append(checks, r.checksOfMachine(ctx, machine)...)
+	for _, name := range append(request.MachinesOf(obj), obj.GetName()) {
+		machine := &clusterv1.Machine{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, machine, client.UnsafeDisableDeepCopy); err == nil {
+			checks = append(checks, r.checksOfMachine(ctx, machine)...)
+		}
 	}
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err == nil {
