@@ -22,6 +22,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -176,7 +177,30 @@ func allowed(w *world, s summary) metav1.Condition {
 	case s.grant.Reason == budget.AtWork:
 		c.Message = queue(s)
 	}
+	if left := leftToCycles(w); c.Status == metav1.ConditionTrue && left != "" {
+		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	}
 	return c
+}
+
+// maxNames is how many machines a message names; the rest are counted.
+const maxNames = 10
+
+// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not ask for; empty if there is none.
+func leftToCycles(w *world) string {
+	var left []string
+	for i := range w.targets {
+		if t := &w.targets[i]; t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) {
+			left = append(left, fmt.Sprintf("%s to %s %s", t.machine.Name, t.cycle.Kind, t.cycle.Name))
+		}
+	}
+	switch n := len(left); {
+	case n == 0:
+		return ""
+	case n > maxNames:
+		return fmt.Sprintf("Left to a power cycle that is under way: %s and %d more", strings.Join(left[:maxNames], ", "), n-maxNames)
+	}
+	return "Left to a power cycle that is under way: " + strings.Join(left, ", ")
 }
 
 // queue says how many wait because of how many are remediated at once.
