@@ -25,6 +25,8 @@ const (
 	NodeNotSeen = "NodeNotSeen"
 	// WithinTimeout is that of a machine whose time has not run out.
 	WithinTimeout = "WithinTimeout"
+	// RemediationUnderWay is that of a power cycle of the machine that the check did not ask for.
+	RemediationUnderWay = "RemediationUnderWay"
 	// RequestInTheWay is that of a request for the machine that is not this check's.
 	RequestInTheWay = "RequestInTheWay"
 	// NotRead is that of requests, or a template, that cannot be read.
@@ -39,7 +41,7 @@ func holds(w *world, s summary, t *target, granted bool) []look.Hold {
 	}
 	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
-		asked = append(asked, notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
+		asked = append(asked, powerCycled(w, t), notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
 	}
 	var held []look.Hold
 	for _, h := range asked {
@@ -114,9 +116,20 @@ func notDue(t *target) *look.Hold {
 	return nil
 }
 
+// powerCycled is the power cycle that t is left to; nil if there is none.
+func powerCycled(w *world, t *target) *look.Hold {
+	switch {
+	case t.cycle != nil:
+		return &look.Hold{Reason: RemediationUnderWay, Text: cycleText(t), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
+	case w.remedy.cyclesUnread:
+		return &look.Hold{Reason: NotRead, Text: "It cannot be told which power cycles are under way"}
+	}
+	return nil
+}
+
 // inTheWay is why no request can be made for t in particular; nil if one can.
 func inTheWay(w *world, t *target) *look.Hold {
-	if t.request == nil || w.ownership(t.request) != Foreign {
+	if t.request == nil || w.ownership(t) != Foreign {
 		return nil
 	}
 	return &look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),

@@ -1,10 +1,7 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,7 +10,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // step is what one pass does about one machine. It is decided before anything is done.
@@ -67,62 +63,6 @@ var classes = map[health.State]budget.Class{
 
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
-// inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
-// was asked and has neither finished nor was the machine well again. What an owner left behind of a machine that was well
-// since counts for nothing. It is read off the world, so no crash can lose it; only what was begun so lately that the caches
-// may not show it yet is remembered.
-func (w *world) inFlight(t *target) bool {
-	if t.begun {
-		return true
-	}
-	if t.request != nil {
-		return w.ownership(t.request) != Foreign
-	}
-	if w.remedy.unread && saidRequested(t.machine) {
-		return true
-	}
-	if w.remedy.external && w.remedy.known && ownerRefuses(t.machine) {
-		return false // and a request can be made: that there is a template now is news
-	}
-	return OwnerAsked(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
-}
-
-// occupies reports whether t has one of the places that kubemend.io/max-in-flight allows: its remediation is under way, and somebody carries it
-// out. A machine whose owner cannot replace it waits for a person, however long, and the others go on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
-func (w *world) occupies(t *target) bool {
-	return w.inFlight(t) && (deleting(t.machine) || !ownerRefuses(t.machine))
-}
-
-// ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
-// (Cluster API: the MachineSet and the KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
-func ownerRefuses(m *clusterv1.Machine) bool {
-	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
-	return OwnerAsked(m) && (asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(m))
-}
-
-// owned reports whether there is somebody who can replace m.
-func owned(m *clusterv1.Machine) bool { return metav1.GetControllerOf(m) != nil }
-
-// OwnerAsked reports whether the owner of m was asked to remediate it, and has not said that it has.
-func OwnerAsked(m *clusterv1.Machine) bool {
-	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
-	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
-}
-
-// saidRequested reports whether m says that there is a request for it, which a check made: for whoever may not read requests.
-func saidRequested(m *clusterv1.Machine) bool {
-	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
-	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
-}
-
-// startable reports whether a remediation of t waits for nothing but to be granted.
-func (w *world) startable(t *target) bool {
-	if t.verdict.State != health.Unhealthy || deleting(t.machine) || t.elder != "" || w.inFlight(t) {
-		return false
-	}
-	return !w.remedy.external || (w.remedy.known && w.remedy.missing == "" && t.request == nil)
-}
-
 // plan decides the step of every target, given how many may start. Steps that change nothing are left out.
 func plan(w *world, grant budget.Grant) []step {
 	turns := choose(w, grant.Start)
@@ -140,68 +80,6 @@ func plan(w *world, grant budget.Grant) []step {
 	}
 	return steps
 }
-
-// turn is what comes of it that a target's remediation may start: with a request, if one has to be made, or not at all.
-type turn struct {
-	request *unstructured.Unstructured
-	refused error // nil if it starts
-}
-
-// choose returns the targets whose remediation may start now, and what comes of that. A target does not use up its turn if no request can be made
-// of the template, or if it is handed to an owner that it does not have: nothing is under way then, and nothing will tell that it is over.
-//
-// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those that nobody owns: else one machine
-// that nobody can remediate would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
-// longest, and by name where that is the same.
-func choose(w *world, start int) map[*target]*turn {
-	if start == 0 {
-		return nil
-	}
-	var waiting []*target
-	for i := range w.targets {
-		if t := &w.targets[i]; w.startable(t) {
-			waiting = append(waiting, t)
-		}
-	}
-	slices.SortStableFunc(waiting, func(a, b *target) int {
-		return cmp.Or(cmp.Compare(w.rank(a), w.rank(b)), a.refused.Compare(b.refused), -cmp.Compare(byHand(a), byHand(b)),
-			overdue(w, a).Compare(overdue(w, b)), cmp.Compare(a.machine.Name, b.machine.Name))
-	})
-	turns := make(map[*target]*turn, start)
-	for _, t := range waiting {
-		if start == 0 {
-			break
-		}
-		is := &turn{}
-		if w.remedy.external {
-			is.request, is.refused = w.requestFor(t.machine)
-		}
-		if turns[t] = is; is.refused == nil && (w.remedy.external || owned(t.machine)) {
-			start--
-		}
-	}
-	return turns
-}
-
-// rank is 1 for a target that comes after all others in the queue, else 0.
-func (w *world) rank(t *target) int {
-	failed := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
-	if !t.refused.IsZero() || w.remedy.external && failed != nil && failureOfOurs(failed) || !w.remedy.external && !owned(t.machine) {
-		return 1
-	}
-	return 0
-}
-
-func byHand(t *target) int {
-	for _, f := range t.verdict.Findings {
-		if f.Reason == health.MarkedByHand {
-			return 1
-		}
-	}
-	return 0
-}
-
-func overdue(w *world, t *target) time.Time { return t.verdict.OverdueSince(w.now) }
 
 // stepFor decides what to do about t.
 //
@@ -224,14 +102,14 @@ func healthyStep(w *world, t *target) step {
 		return s
 	}
 	if t.request != nil && t.request.DeletionTimestamp.IsZero() {
-		s.drop = w.ownership(t.request) == Own
+		s.drop = w.ownership(t) == Own
 		// Only what is ours is deleted, so what is taken over is deleted by the next pass.
-		s.adopt = w.ownership(t.request) == Adoptable && t.elder == ""
+		s.adopt = w.ownership(t) == Adoptable && t.elder == ""
 	}
 	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
-		foreignRequest := t.request != nil && w.ownership(t.request) == Foreign
+		foreignRequest := t.request != nil && w.ownership(t) == Foreign
 		if (foreignRequest || !w.remedy.seen()) && external != nil && !failureOfOurs(external) {
 			s.say.external = 0 // what is said of somebody else's request is not ours; that it was in our way is
 		}
@@ -277,11 +155,11 @@ func leftOver(m *clusterv1.Machine) bool {
 func externalStep(w *world, s step) step {
 	t := s.target
 	switch {
-	case t.request != nil && w.ownership(t.request) == Foreign:
+	case t.request != nil && w.ownership(t) == Foreign:
 		s.say.external = creationFailed
 		s.say.why = foreignRequest(w, t)
 	case t.request != nil:
-		s.adopt = w.ownership(t.request) == Adoptable && t.request.DeletionTimestamp.IsZero()
+		s.adopt = w.ownership(t) == Adoptable && t.request.DeletionTimestamp.IsZero()
 		s.say.external = stillWaiting
 		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a pass that ended before it could say so
 			s.say.external = waiting
@@ -302,44 +180,6 @@ func externalStep(w *world, s step) step {
 		}
 	}
 	return s
-}
-
-// foreignRequest is why none is made for t.
-func foreignRequest(w *world, t *target) string {
-	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
-}
-
-// Ownership is how a request relates to a check.
-type Ownership int
-
-const (
-	// Foreign is a request that another check made, or somebody unknown from another template.
-	Foreign Ownership = iota
-	// Adoptable is one that was made by nobody known from the same template, or by a check of the same name that was there before.
-	Adoptable
-	// Own is one that this very check made.
-	Own
-)
-
-func (w *world) ownership(req *request.Metadata) Ownership { return OwnershipOf(w.check, req) }
-
-// OwnershipOf finds out how req relates to check.
-//
-// A request without mark that was cloned from the check's own template was made by Cluster API core before the check
-// was claimed. It is taken over, since otherwise nobody would ever end it.
-func OwnershipOf(check *clusterv1.MachineHealthCheck, req *request.Metadata) Ownership {
-	maker, marked := request.MadeBy(req)
-	template := check.Spec.Remediation.TemplateRef
-	switch {
-	case marked && maker.Name == check.Name && maker.UID == check.UID:
-		return Own
-	case marked && maker.Name == check.Name:
-		return Adoptable
-	case !marked && request.ClonedFrom(req, request.TemplateKind(template), template.Name):
-		return Adoptable
-	default:
-		return Foreign
-	}
 }
 
 // limitsOf turns the spec's limits into numbers. The error names the field.

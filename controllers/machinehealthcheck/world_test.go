@@ -121,10 +121,14 @@ func askedOwner(t *target) {
 	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 }
 
+func ownedByMachine(t *target) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: t.machine.Name, UID: t.machine.UID}}
+}
+
 // requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
 func requestedBy(name, uid string, changes ...func(*request.Metadata)) func(*target) {
 	return func(t *target) {
-		t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, Annotations: map[string]string{
+		t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
 			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
 			clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind + ".infrastructure.cluster.x-k8s.io",
 		}}}
@@ -142,3 +146,7 @@ func onItsWayOut(r *request.Metadata) { r.DeletionTimestamp = &metav1.Time{Time:
 func otherTemplate(r *request.Metadata) {
 	r.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = "another"
 }
+func otherTemplateKind(r *request.Metadata) {
+	r.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = "OtherTemplate.example.org"
+}
+func ofAnotherMachine(r *request.Metadata) { r.OwnerReferences[0].UID = "uid-of-one-before" }

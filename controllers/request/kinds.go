@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,17 @@ type Kinds[T client.Object] struct {
 	// begun is how many of the watchers watch a kind that is not known yet, and beginning says that the next of them is just told.
 	begun     map[schema.GroupVersionKind]int
 	beginning map[schema.GroupVersionKind]bool
+	absent    map[schema.GroupVersionKind]absence
 }
+
+// absence is that a kind is not installed.
+type absence struct {
+	err  error
+	seen time.Time
+}
+
+// believed is how long a kind that is not installed is not asked for again. Thousands of checks may name the same one.
+const believed = 10 * time.Second
 
 // NewKinds returns the kinds read through c, in one namespace or, if that is empty, in all. Before a kind is watched, live is
 // asked whether it can be: an informer of a kind that may not be listed would try for ever and say nothing. Of the objects empty
@@ -52,7 +63,7 @@ func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace stri
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty,
 		known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{},
-		beginning: map[schema.GroupVersionKind]bool{},
+		beginning: map[schema.GroupVersionKind]bool{}, absent: map[schema.GroupVersionKind]absence{},
 	}
 }
 
@@ -74,10 +85,28 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 	if informer := k.informer(kind); informer != nil {
 		return informer.HasSynced(), nil
 	}
-	if _, err := k.list(ctx, kind); err != nil {
+	if err := k.listable(ctx, kind); err != nil {
 		return false, err
 	}
 	return k.begin(ctx, kind)
+}
+
+// listable asks the API server whether kind can be listed, if it did not just say that it cannot.
+func (k *Kinds[T]) listable(ctx context.Context, kind schema.GroupVersionKind) error {
+	k.mu.Lock()
+	is, known := k.absent[kind]
+	k.mu.Unlock()
+	if known && time.Since(is.seen) < believed {
+		return is.err
+	}
+	_, err := k.list(ctx, kind)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.absent, kind)
+	if Missing(err) {
+		k.absent[kind] = absence{err: err, seen: time.Now()}
+	}
+	return err
 }
 
 // begin makes the watchers watch kind. Whoever asks for a kind of which another one is just doing that is told that it is not ready yet.

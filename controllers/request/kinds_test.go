@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -130,5 +132,25 @@ func TestNoRequestsAreLookedForAmongTheKindsOfKubernetes(t *testing.T) {
 	}
 	if diff := cmp.Diff(all[3:], k.InUse()); diff != "" {
 		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}
+
+// A kind that is not installed may be named by thousands of checks, each of which looks for it every half minute.
+func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
+	k := kindsOf(t)
+	asked := 0
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			asked++
+			return &meta.NoKindMatchError{}
+		},
+	})
+	for range 1000 {
+		if _, err := k.Ready(t.Context(), schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}); !Missing(err) {
+			t.Fatalf("got %v, want that the kind is missing", err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the API server was asked %d times, want once", asked)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // wait is long enough for everything that retries, and shorter than the timeouts of a check.
@@ -176,6 +178,9 @@ var tales = []tale{
 				req.SetAnnotations(map[string]string{
 					clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
 				})
+				m := &clusterv1.Machine{}
+				e.must(e.api.Get(e.ctx, client.ObjectKeyFromObject(req), m))
+				req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: m.UID}})
 				e.must(e.api.Create(e.ctx, req))
 			}
 			e.check("check", byTemplate)
