@@ -198,7 +198,10 @@ func (o outcome) delay(w *world) (time.Duration, bool) {
 func nextLook(w *world) time.Time {
 	var next time.Time
 	for i := range w.targets {
-		next = health.Earliest(next, w.targets[i].verdict.Recheck)
+		t := &w.targets[i]
+		if next = health.Earliest(next, t.verdict.Recheck); t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) && !w.inFlight(t) {
+			next = health.Earliest(next, takenBy(t.cycle))
+		}
 	}
 	return next
 }

@@ -14,7 +14,6 @@ import (
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -58,7 +57,6 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *world) {
 		t := &w.targets[i]
 		if is := cycles[t.machine.UID]; is != nil && (t.request == nil || t.request.UID != is.UID) {
 			t.cycle = is
-			w.recheck = health.Earliest(w.recheck, takenBy(is))
 		}
 	}
 }

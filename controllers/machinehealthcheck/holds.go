@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -119,8 +120,10 @@ func notDue(t *target) *look.Hold {
 // powerCycled is the power cycle that t is left to; nil if there is none.
 func powerCycled(w *world, t *target) *look.Hold {
 	switch {
+	case deleting(t.machine):
+		return nil
 	case t.cycle != nil:
-		return &look.Hold{Reason: RemediationUnderWay, Text: cycleText(t), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
+		return &look.Hold{Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
 	case w.remedy.cyclesUnread:
 		return &look.Hold{Reason: NotRead, Text: "It cannot be told which power cycles are under way"}
 	}
@@ -151,6 +154,11 @@ func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
 	case s.grant.Reason == budget.TooFew:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
+	case s.grant.Reason == budget.CoolingDown:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Until: s.storm.Recheck, Ends: "the cooldown is over, at " + s.storm.Recheck.UTC().Format(time.RFC3339)}
+	case s.limits.InFlight == 0:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+			mendv1.MaxInFlightAnnotation)}
 	case s.limits.InFlight != budget.Unlimited && ahead >= s.limits.InFlight && !granted:
 		return &look.Hold{Reason: string(budget.AtWork), Text: queue(s), Ends: "a remediation that is under way is over"}
 	}

@@ -207,7 +207,9 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, er
 		if err != nil {
 			return limits, fmt.Errorf("metadata.annotations[%s]: %w", mendv1.MaxInFlightAnnotation, err)
 		}
-		limits.InFlight = max(a.Of(total), 1)
+		if limits.InFlight = 0; a.Of(100) > 0 { // who asks for none gets none; a small percentage of few is one
+			limits.InFlight = max(a.Of(total), 1)
+		}
 	}
 	return limits, nil
 }

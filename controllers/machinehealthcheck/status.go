@@ -35,6 +35,7 @@ type summary struct {
 	population budget.Population
 	limits     budget.Limits
 	grant      budget.Grant
+	storm      budget.StormStep
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid error
 	// refused is the first error for which a request could not be made, started says that one was.
@@ -117,6 +118,7 @@ func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 			next.Status.ObservedGeneration = next.Generation
 		}
 		setAllowed(next, at(w.now, allowed(w, s)))
+		sayStorm(next, w, s)
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
@@ -174,6 +176,12 @@ func allowed(w *world, s summary) metav1.Condition {
 	case s.grant.ShortCircuited():
 		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
 		c.Message = arithmetic(w.check, s)
+	case s.grant.Reason == budget.CoolingDown:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.CoolingDownReason, cooling(w, s)
+	case s.limits.InFlight == 0:
+		c.Status, c.Reason = metav1.ConditionFalse, mendv1.NoneAtOnceReason
+		c.Message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, w.check.Annotations[mendv1.MaxInFlightAnnotation])
 	case s.grant.Reason == budget.AtWork:
 		c.Message = queue(s)
 	}
@@ -243,6 +251,9 @@ func limitSpelled(check *clusterv1.MachineHealthCheck) string {
 	}
 	if inFlight, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
 		limit += ", " + inFlight + " at once"
+	}
+	if cooldown, set := check.Annotations[mendv1.StormCooldownAnnotation]; set {
+		limit += ", " + cooldown + " of cooldown after a storm"
 	}
 	return limit
 }

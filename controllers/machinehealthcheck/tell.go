@@ -132,7 +132,7 @@ func restriction(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return nil
 	}
-	if c.Reason == mendv1.InvalidLimitReason ||
+	if c.Reason == mendv1.InvalidLimitReason || c.Reason == mendv1.CoolingDownReason ||
 		c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && !strings.Contains(c.Message, noneUnhealthy) {
 		return c
 	}
