@@ -41,6 +41,8 @@ type Kinds[T client.Object] struct {
 
 	mu    sync.Mutex // never held while a watch begins: see begin
 	known map[schema.GroupVersionKind]cache.Informer
+	// latest is the version of a kind that was begun to be watched last.
+	latest map[schema.GroupKind]string
 	// begun is how many of the watchers watch a kind that is not known yet, and beginning says that the next of them is just told.
 	begun     map[schema.GroupVersionKind]int
 	beginning map[schema.GroupVersionKind]bool
@@ -62,7 +64,7 @@ const believed = 10 * time.Second
 func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty,
-		known: map[schema.GroupVersionKind]cache.Informer{}, begun: map[schema.GroupVersionKind]int{},
+		known: map[schema.GroupVersionKind]cache.Informer{}, latest: map[schema.GroupKind]string{}, begun: map[schema.GroupVersionKind]int{},
 		beginning: map[schema.GroupVersionKind]bool{}, absent: map[schema.GroupVersionKind]absence{},
 	}
 }
@@ -125,6 +127,9 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	k.mu.Unlock()
 
 	informer, begun, err := k.watch(ctx, kind, begun)
+	if err == nil {
+		k.dropUnserved(ctx, kind)
+	}
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,8 +137,33 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	if k.begun[kind] = begun; err != nil {
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
-	k.known[kind] = informer
+	k.known[kind], k.latest[kind.GroupKind()] = informer, kind.Version
 	return informer.HasSynced(), nil
+}
+
+// dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever, and
+// counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
+func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKind) {
+	k.mu.Lock()
+	var others []schema.GroupVersionKind
+	for other := range k.known {
+		if other.GroupKind() == kind.GroupKind() && other != kind {
+			others = append(others, other)
+		}
+	}
+	k.mu.Unlock()
+	for _, other := range others {
+		if _, err := k.list(ctx, other); !Missing(err) {
+			continue
+		}
+		obj := k.empty()
+		obj.GetObjectKind().SetGroupVersionKind(other)
+		_ = k.cache.RemoveInformer(ctx, obj) // it fails for objects whose kind is unknown alone, and those are not watched
+		k.mu.Lock()
+		delete(k.known, other)
+		delete(k.begun, other)
+		k.mu.Unlock()
+	}
 }
 
 // watch tells the watchers of kind, but for the first few, which were told before one failed. It returns how many have been told by now.
@@ -168,7 +198,8 @@ func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, optio
 	return list.Items, nil
 }
 
-// InUse returns the kinds of requests that are watched and read, each in one of its versions, in a stable order.
+// InUse returns the kinds of requests that are watched and read, in a stable order; each in one of its versions, which is the one that was begun to be
+// watched last: one that checks have turned away from may not be served for much longer.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,8 +209,14 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 			kinds = append(kinds, kind)
 		}
 	}
+	isLatest := func(kind schema.GroupVersionKind) int {
+		if kind.Version == k.latest[kind.GroupKind()] {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Version, b.Version))
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), isLatest(b)-isLatest(a), strings.Compare(a.Version, b.Version))
 	})
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
