@@ -123,7 +123,9 @@ func powerCycled(w *world, t *target) *look.Hold {
 	case deleting(t.machine):
 		return nil
 	case t.cycle != nil:
-		return &look.Hold{Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
+		return &look.Hold{
+			Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name),
+		}
 	case w.remedy.cyclesUnread:
 		return &look.Hold{Reason: NotRead, Text: "It cannot be told which power cycles are under way"}
 	}
@@ -155,7 +157,8 @@ func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
 	case s.grant.Reason == budget.TooFew:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
 	case s.grant.Reason == budget.CoolingDown:
-		return &look.Hold{Reason: c.Reason, Text: c.Message, Until: s.storm.Recheck, Ends: "the cooldown is over, at " + s.storm.Recheck.UTC().Format(time.RFC3339)}
+		over := "the cooldown is over, at " + s.storm.Recheck.UTC().Format(time.RFC3339)
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Until: s.storm.Recheck, Ends: over}
 	case s.limits.InFlight == 0:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
 			mendv1.MaxInFlightAnnotation)}

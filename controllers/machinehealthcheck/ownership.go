@@ -33,7 +33,8 @@ const (
 // check's, as far as anybody knows.
 func (w *world) ownership(t *target) Ownership {
 	is := OwnershipOf(w.check, t.machine, t.request)
-	if template := t.request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; is == Adoptable && template != w.check.Spec.Remediation.TemplateRef.Name {
+	template := t.request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if is == Adoptable && template != w.check.Spec.Remediation.TemplateRef.Name {
 		for _, other := range w.rivals {
 			if other.template == template && other.selector.Matches(labels.Set(t.machine.Labels)) {
 				return Foreign

@@ -54,7 +54,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Named("machinehealthcheck").
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, wake.FirstAtOnce[client.Object](&r.merging, r.checkAndRivals), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Machine{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
+		Watches(&clusterv1.Machine{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine),
+			builder.WithPredicates(r.written.ignored(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
