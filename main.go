@@ -225,6 +225,9 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	clusters := workload.NewClusters(cc)
+	if err := clusters.ForgetDeleted(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	if o.leave {
 		return leave(ctx, mgr, lock, cc, clusters, o)
 	}

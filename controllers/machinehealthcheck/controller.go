@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -57,6 +58,7 @@ type Reconciler struct {
 	memory     memory
 	written    ownWrites
 	away       away
+	merging    wake.Merging
 	controller controller.Controller
 }
 
@@ -90,6 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.measure(w, s, nil)
 		return r.next(ctx, w, nil, nil)
 	}
+	w.recheck = health.Earliest(w.recheck, s.storm.Recheck)
 	outcomes := r.act(ctx, w, plan(w, s.grant))
 	s.failed, s.refused = failedAndRefused(outcomes)
 	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
@@ -108,8 +111,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // weigh counts the population and grants remediations. Limits that are impossible grant nothing.
 func weigh(w *world) summary {
 	s := summary{population: count(w)}
+	var cooldown *time.Duration
 	if s.limits, s.invalid = limitsOf(w.check, s.population.Total()); s.invalid == nil {
-		s.grant = budget.Decide(s.population, s.limits)
+		cooldown, s.invalid = CooldownOf(w.check)
+	}
+	if s.invalid != nil {
+		s.storm.Storm = stormOf(w.check) // nobody knows how it goes on
+		return s
+	}
+	s.grant = budget.Decide(s.population, s.limits)
+	if s.storm = stormAfter(w, s, cooldown); s.storm.Blocks && !s.grant.ShortCircuited() {
+		s.grant = budget.Grant{Reason: budget.CoolingDown}
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -29,6 +30,8 @@ const (
 	AwaitsClusterAPI = "AwaitsClusterAPI"
 	// WithinTimeout is that of a machine whose time has not run out.
 	WithinTimeout = "WithinTimeout"
+	// RemediationUnderWay is that of a power cycle of the machine that the check did not ask for.
+	RemediationUnderWay = "RemediationUnderWay"
 	// RequestInTheWay is that of a request for the machine that is not this check's.
 	RequestInTheWay = "RequestInTheWay"
 	// NotRead is that of requests, or a template, that cannot be read.
@@ -43,7 +46,7 @@ func holds(w *world, s summary, t *target, granted bool) []look.Hold {
 	}
 	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(w, t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
-		asked = append(asked, inPlace(t), notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
+		asked = append(asked, inPlace(t), powerCycled(w, t), notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
 	}
 	var held []look.Hold
 	for _, h := range asked {
@@ -153,9 +156,24 @@ func limitOf(f health.Finding) string {
 	return f.Limit.String()
 }
 
+// powerCycled is the power cycle that t is left to; nil if there is none.
+func powerCycled(w *world, t *target) *look.Hold {
+	switch {
+	case deleting(t.machine):
+		return nil
+	case t.cycle != nil:
+		return &look.Hold{
+			Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name),
+		}
+	case w.remedy.cyclesUnread:
+		return &look.Hold{Reason: NotRead, Text: "It cannot be told which power cycles are under way"}
+	}
+	return nil
+}
+
 // inTheWay is why no request can be made for t in particular; nil if one can.
 func inTheWay(w *world, t *target) *look.Hold {
-	if t.request == nil || w.ownership(t.request) != Foreign {
+	if t.request == nil || w.ownership(t) != Foreign {
 		return nil
 	}
 	return &look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),
@@ -177,6 +195,12 @@ func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
 	case s.grant.Reason == budget.TooFew:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
+	case s.grant.Reason == budget.CoolingDown:
+		over := "the cooldown is over, at " + s.storm.Recheck.UTC().Format(time.RFC3339)
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Until: s.storm.Recheck, Ends: over}
+	case s.limits.InFlight == 0:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+			mendv1.MaxInFlightAnnotation)}
 	case s.limits.InFlight != budget.Unlimited && ahead >= s.limits.InFlight && !granted:
 		return &look.Hold{Reason: string(budget.AtWork), Text: queue(s), Ends: "a remediation that is under way is over"}
 	}

@@ -22,6 +22,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -34,6 +35,7 @@ type summary struct {
 	population budget.Population
 	limits     budget.Limits
 	grant      budget.Grant
+	storm      budget.StormStep
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid error
 	// refused is the first error for which a request could not be made, started says that one was.
@@ -116,6 +118,7 @@ func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 			next.Status.ObservedGeneration = next.Generation
 		}
 		setAllowed(next, at(w.now, allowed(w, s)))
+		sayStorm(next, w, s)
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
@@ -173,10 +176,39 @@ func allowed(w *world, s summary) metav1.Condition {
 	case s.grant.ShortCircuited():
 		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
 		c.Message = arithmetic(w.check, s)
+	case s.grant.Reason == budget.CoolingDown:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.CoolingDownReason, cooling(w, s)
+	case s.limits.InFlight == 0:
+		c.Status, c.Reason = metav1.ConditionFalse, mendv1.NoneAtOnceReason
+		c.Message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, w.check.Annotations[mendv1.MaxInFlightAnnotation])
 	case s.grant.Reason == budget.AtWork:
 		c.Message = queue(s)
 	}
+	if left := leftToCycles(w); c.Status == metav1.ConditionTrue && left != "" {
+		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	}
 	return c
+}
+
+// maxNames is how many machines a message names; the rest are counted.
+const maxNames = 10
+
+// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not ask for; empty if there is none.
+func leftToCycles(w *world) string {
+	var left []string
+	for i := range w.targets {
+		if t := &w.targets[i]; t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) {
+			left = append(left, fmt.Sprintf("%s to %s %s", t.machine.Name, t.cycle.Kind, t.cycle.Name))
+		}
+	}
+	switch n := len(left); {
+	case n == 0:
+		return ""
+	case n > maxNames:
+		return fmt.Sprintf("Left to a power cycle that is under way: %s and %d more", strings.Join(left[:maxNames], ", "), n-maxNames)
+	}
+	return "Left to a power cycle that is under way: " + strings.Join(left, ", ")
 }
 
 // queue says how many wait because of how many are remediated at once.
@@ -219,6 +251,9 @@ func limitSpelled(check *clusterv1.MachineHealthCheck) string {
 	}
 	if inFlight, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
 		limit += ", " + inFlight + " at once"
+	}
+	if cooldown, set := check.Annotations[mendv1.StormCooldownAnnotation]; set {
+		limit += ", " + cooldown + " of cooldown after a storm"
 	}
 	return limit
 }

@@ -76,7 +76,7 @@ func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
 			t.Fatal(kind, ready, err)
 		}
 	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{of("v1", "A"), of("v1", "B")}, k.InUse()); diff != "" {
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("v2", "A"), of("v1", "B")}, k.InUse()); diff != "" {
 		t.Errorf("InUse() (-want +got):\n%s", diff)
 	}
 }
@@ -191,5 +191,64 @@ func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A kind that is not installed may be named by thousands of checks, each of which looks for it every half minute.
+func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
+	k := kindsOf(t)
+	asked := 0
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			asked++
+			return &meta.NoKindMatchError{}
+		},
+	})
+	for range 1000 {
+		if _, err := k.Ready(t.Context(), schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}); !Missing(err) {
+			t.Fatalf("got %v, want that the kind is missing", err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the API server was asked %d times, want once", asked)
+	}
+}
+
+// A provider is upgraded and serves a new version alone, and the checks name that one. What is cached of the old version stays as it was.
+func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
+	of := func(version string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Thing"}
+	}
+	k := kindsOf(t, of("v1"), of("v2"))
+	served := map[string]bool{"v1": true, "v2": true}
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			if kind := list.GetObjectKind().GroupVersionKind(); !served[kind.Version] {
+				return &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
+			}
+			return nil
+		},
+	})
+	ready := func(version string) error {
+		_, err := k.Ready(t.Context(), of(version))
+		return err
+	}
+	if err := ready("v1"); err != nil {
+		t.Fatal(err)
+	}
+	served["v1"] = false
+	if err := ready("v2"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("v2")}, k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+	if err := ready("v1"); !Missing(err) {
+		t.Errorf("the version that is not served is ready: %v", err)
+	}
+	served["v1"] = true
+	delete(k.absent, of("v1")) // as after a while
+	if err := ready("v1"); err != nil {
+		t.Errorf("it is served again, and %v", err)
 	}
 }

@@ -212,5 +212,6 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropStopped()
 	c.nodes[cluster] = nodes
 }

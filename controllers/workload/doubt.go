@@ -32,8 +32,8 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	informer := c.nodes[cluster]
-	if informer != nil && informer.IsStopped() {
-		delete(c.nodes, cluster) // of a connection that is no more; its memory is let go
+	if informer != nil && informer.IsStopped() { // of a connection that is no more
+		c.dropStopped()
 		informer = nil
 	}
 	filled := informer != nil && informer.HasSynced()

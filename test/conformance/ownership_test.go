@@ -74,7 +74,7 @@ var _ = Describe("Whose a request is", func() {
 		s := newScene(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
-		foreign := s.byHand(ctx, "a", clonedFrom("another-template"))
+		foreign := s.byHand(ctx, "a", nil)
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a", "b")
 

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -135,6 +136,9 @@ func (s *scene) byHand(ctx context.Context, machine string, annotations map[stri
 	GinkgoHelper()
 	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
 	r.SetAnnotations(annotations)
+	r.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine, UID: s.get(ctx, machine).UID,
+	}})
 	r.Object["spec"] = map[string]any{}
 	Expect(here.Create(ctx, r)).To(Succeed())
 	return r

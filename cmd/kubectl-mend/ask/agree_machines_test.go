@@ -258,6 +258,11 @@ func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
 				next = health.Earliest(next, f.Due)
 			}
 		}
+		for _, h := range t.Holds {
+			if t.State == health.Unhealthy && h.Reason == machinehealthcheck.RemediationUnderWay { // nobody has taken the power cycle on
+				first = health.Earliest(first, h.Until)
+			}
+		}
 	}
 	if !begins && !next.Equal(said.Next.At) {
 		p.Errorf("%s: next is said to be %+v, and the first machine becomes unhealthy at %s", said, said.Next, next)
