@@ -137,8 +137,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
 	fs.Var(&o.nodeHealthChecks, "node-health-checks",
-		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong, or medik8s' operator runs. "+
-			"on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
+		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong, "+
+			"or medik8s' operator runs. on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
 	fs.IntVar(&o.nodeCheckConcurrency, "nodehealthcheck-concurrency", 10, "Number of NodeHealthChecks to process at the same time.")
 	fs.StringVar(&o.nodeLeaseNamespace, "node-lease-namespace", nhcv1.DefaultLeaseNamespace,
 		"Namespace of the leases by which NodeHealthChecks and node maintenance keep out of each other's way. It is created if it is missing.")

@@ -47,8 +47,8 @@ var remote = map[string]bool{
 
 // Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Whoever writes the condition
 // has that time to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the
-// controllers that write conditions of Machines begin with all objects at once. It is an older condition that needs it: one that stays as it is
-// is written anew by nobody, so nothing tells that it was looked at.
+// controllers that write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, nobody
+// writes it anew, so nothing tells that somebody looked.
 const Settling = time.Minute
 
 // Signal is one condition as last reported.

@@ -247,7 +247,7 @@ func Late(d health.Doubt) string {
 
 // Doubted is what does not count in v, with the reasons.
 func Doubted(v health.Verdict) []Doubt {
-	var all []Doubt
+	all := make([]Doubt, 0, len(v.Void))
 	for _, void := range v.Void {
 		is := Doubt{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
 		switch {

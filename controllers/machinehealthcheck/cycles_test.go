@@ -41,7 +41,8 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 		"one that is over and just was made": {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(noon); onItsWayOut(r) }, false},
 	} {
 		r := &request.Metadata{}
-		if tc.given(r); underWay(r, noon) != tc.want {
+		tc.given(r)
+		if underWay(r, noon) != tc.want {
 			t.Errorf("%s: under way is %t", name, !tc.want)
 		}
 	}

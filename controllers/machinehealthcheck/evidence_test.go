@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	capierrors "sigs.k8s.io/cluster-api/api/deprecated/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -154,15 +154,22 @@ func (j *judging) withInfra() *judging {
 	return j
 }
 
+// failed has the machine fail for good, as core writes it.
 func (j *judging) failed(reason, message string) *judging {
-	var is clusterv1.MachineV1Beta1DeprecatedStatus
+	status := map[string]any{}
 	if reason != "" {
-		is.FailureReason = ptr.To(capierrors.MachineStatusError(reason))
+		status["failureReason"] = reason
 	}
 	if message != "" {
-		is.FailureMessage = &message
+		status["failureMessage"] = message
 	}
-	j.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &is}
+	content, err := json.Marshal(map[string]any{"status": map[string]any{"deprecated": map[string]any{"v1beta1": status}}})
+	if err == nil {
+		err = json.Unmarshal(content, j.machine)
+	}
+	if err != nil {
+		panic(err) // a map of strings can be encoded
+	}
 	return j
 }
 

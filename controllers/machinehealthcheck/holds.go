@@ -69,8 +69,11 @@ func inPlace(t *target) *look.Hold {
 	if !updating(t) {
 		return nil
 	}
-	return &look.Hold{Reason: BeingUpdated, Ends: "its update is over", Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
-		"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation}
+	return &look.Hold{
+		Reason: BeingUpdated, Ends: "its update is over",
+		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
+			clusterv1.RemediateMachineAnnotation,
+	}
 }
 
 func overlapped(t *target) *look.Hold {

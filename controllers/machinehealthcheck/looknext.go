@@ -32,10 +32,15 @@ func nextOf(w *world, t *target, is *look.Target) look.Step {
 			return look.Step{Text: h.Person, Person: true}
 		}
 	}
-	if len(is.Holds) > 0 {
-		return look.Step{Text: "nothing, " + until(&is.Holds[0])}
+	return nothingUntil(is.Holds)
+}
+
+// nothingUntil says until when nothing happens.
+func nothingUntil(holds []look.Hold) look.Step {
+	if len(holds) == 0 {
+		return look.Step{}
 	}
-	return look.Step{}
+	return look.Step{Text: "nothing, " + until(&holds[0])}
 }
 
 // begunNext is what happens next to t, whose remediation begins or has begun.

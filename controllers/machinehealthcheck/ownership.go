@@ -12,7 +12,8 @@ import (
 // foreignRequest is why none is made for t.
 func foreignRequest(w *world, t *target) string {
 	if !request.IsFor(t.request, t.machine) {
-		return fmt.Sprintf("%s %s exists and is for another Machine: it does not name the UID %s of this one", w.remedy.kind.Kind, t.request.Name, t.machine.UID)
+		return fmt.Sprintf("%s %s exists and is for another Machine: it does not name the UID %s of this one",
+			w.remedy.kind.Kind, t.request.Name, t.machine.UID)
 	}
 	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
 }

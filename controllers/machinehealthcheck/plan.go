@@ -171,12 +171,16 @@ func externalStep(w *world, s step) step {
 		s.say.external = waiting
 	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
-	default: // it is not its turn yet; that it was refused when it was, stands until it is tried again
-		if c := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition); c != nil && failureOfOurs(c) && w.remedy.known && t.refused.IsZero() {
-			s.say.external = removed // what it was is over
-		}
+	case w.remedy.known && t.refused.IsZero() && saidFailed(t.machine): // it is not its turn yet, and what kept it is over
+		s.say.external = removed
 	}
 	return s
+}
+
+// saidFailed reports whether m says that no request could be made for it.
+func saidFailed(m *clusterv1.Machine) bool {
+	c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
+	return c != nil && failureOfOurs(c)
 }
 
 // limitsOf turns the spec's limits into numbers. The error names the field.

@@ -41,7 +41,7 @@ func TestAManagerWithARequestAndManyChecksBecomesReady(t *testing.T) {
 	}
 	mgr, c := managerOf(t, objects, patience, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			time.Sleep(listing) // as long as it takes to list the machines of one cluster
+			<-time.After(listing) // as long as it takes to list the machines of one cluster
 			return nil
 		},
 	})
@@ -154,7 +154,7 @@ type ownKind struct {
 }
 
 func (ownKind) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
-	time.Sleep(100 * time.Millisecond)
+	<-time.After(100 * time.Millisecond)
 	return []*metav1.APIResourceList{{GroupVersion: "kubemend.io/v1alpha1", APIResources: []metav1.APIResource{
 		{Name: "hostremediations", Kind: "HostRemediation"}, {Name: "hostremediationtemplates", Kind: "HostRemediationTemplate"},
 	}}}, nil

@@ -9,6 +9,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -43,15 +44,13 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	want := []string{"Asked the owner to remediate first", "Asked the owner to remediate second",
 		"Deleted HostRemediation first: no target needs it any more", "Deleted HostRemediation second: no target needs it any more"}
 	var told []string
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline) && len(told) < len(want); time.Sleep(10 * time.Millisecond) {
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Second, true, func(ctx context.Context) (bool, error) {
 		list, err := api.EventsV1().Events("ns").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		told = textsOf(list.Items)
-	}
-	if !slices.Equal(told, want) {
-		t.Errorf("told are %q, want %q", told, want)
+		return len(told) >= len(want), err
+	})
+	if err != nil || !slices.Equal(told, want) {
+		t.Errorf("told are %q, want %q (%v)", told, want, err)
 	}
 }
 

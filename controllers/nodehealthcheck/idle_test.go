@@ -93,7 +93,8 @@ func TestALeaseThatWentWithItsNodeIsTakenAgainWhileTheRemediationGoesOn(t *testi
 	k.create(node("b", nil))
 	k.turn("b", corev1.ConditionTrue)
 	k.pass("nhc")
-	if k.wants("it is back"); len(k.leases()) != 0 {
+	k.wants("it is back")
+	if len(k.leases()) != 0 {
 		t.Error("the node is healthy, and still leased")
 	}
 }

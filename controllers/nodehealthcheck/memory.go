@@ -115,7 +115,9 @@ func (m *memory) copyOf(check string) *memory {
 	defer m.mu.Unlock()
 	own := &memory{began: m.began, written: written{marks: maps.Clone(m.written.marks)}, checks: map[string]*remembered{}}
 	if is, known := m.checks[check]; known { // what passes observe with is replaced as a whole, and never changed
-		own.checks[check] = &remembered{streaks: is.streaks, judged: is.judged, counts: is.counts, delayed: is.delayed, looked: is.looked, counted: is.counted, refused: is.refused}
+		own.checks[check] = &remembered{
+			streaks: is.streaks, judged: is.judged, counts: is.counts, delayed: is.delayed, looked: is.looked, counted: is.counted, refused: is.refused,
+		}
 	}
 	return own
 }

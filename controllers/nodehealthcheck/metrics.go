@@ -87,7 +87,9 @@ type ongoing struct {
 // measure exports what a pass saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	name, p := w.check.Name, s.population
-	for state, n := range map[string]int{"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect, "recovering": p.Recovering, "unjudged": p.Unjudged} {
+	for state, n := range map[string]int{
+		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect, "recovering": p.Recovering, "unjudged": p.Unjudged,
+	} {
 		targetsByState.WithLabelValues(name, state).Set(float64(n))
 	}
 	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})

@@ -100,7 +100,10 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	w := &world{
+		memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec),
+		unreadable: map[schema.GroupKind]bool{},
+	}
 	r.observeContact(w)
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {

@@ -44,8 +44,8 @@ type step struct {
 
 // idle reports whether s changes nothing, says nothing and waits for nothing.
 func (s step) idle() bool {
-	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume)+len(s.stop)+len(s.adopt) == 0 && !s.delayed && len(s.giveUp) == 0 && s.start < 0 && s.lease == keepLease &&
-		!s.unconfirm && s.skipped == nil && s.recheck.IsZero()
+	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume)+len(s.stop)+len(s.adopt)+len(s.giveUp) == 0 &&
+		!s.delayed && s.start < 0 && s.lease == keepLease && !s.unconfirm && s.skipped == nil && s.recheck.IsZero()
 }
 
 // plan decides the step of every target. Steps that change nothing are left out.

@@ -22,7 +22,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 	const no, unknown, yes = corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionTrue
 	delayed := func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: time.Hour} }
 	byHand := func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: -1} }
-	at := func(s *nhcv1.NodeHealthCheckSpec) {}
+	at := func(*nhcv1.NodeHealthCheckSpec) {}
 	for name, tc := range map[string]struct {
 		spec  func(*nhcv1.NodeHealthCheckSpec)
 		turns turns

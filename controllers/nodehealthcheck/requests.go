@@ -250,10 +250,10 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 		return nil, nil
 	}
 	err := r.Management.Get(ctx, ref.key, m, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("read machine %s of %s %s: %w", ref.key, obj.GetKind(), obj.GetName(), err)
-	}
-	if err != nil || m.UID != ref.uid {
+	case m.UID != ref.uid: // also if it is gone
 		return nil, nil
 	}
 	return m, nil

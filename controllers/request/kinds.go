@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -49,6 +50,7 @@ type Kinds[T client.Object] struct {
 	begun     map[schema.GroupVersionKind]int
 	beginning map[schema.GroupVersionKind]bool
 	absent    map[schema.GroupVersionKind]absence
+	clock     clock.PassiveClock
 }
 
 // absence is that a kind is not installed.
@@ -67,7 +69,7 @@ func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace stri
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty, polled: map[schema.GroupVersionKind]bool{},
 		known: map[schema.GroupVersionKind]cache.Informer{}, latest: map[schema.GroupKind]string{}, begun: map[schema.GroupVersionKind]int{},
-		beginning: map[schema.GroupVersionKind]bool{}, absent: map[schema.GroupVersionKind]absence{},
+		beginning: map[schema.GroupVersionKind]bool{}, absent: map[schema.GroupVersionKind]absence{}, clock: clock.RealClock{},
 	}
 }
 
@@ -103,7 +105,7 @@ func (k *Kinds[T]) listable(ctx context.Context, kind schema.GroupVersionKind) e
 	k.mu.Lock()
 	is, known := k.absent[kind]
 	k.mu.Unlock()
-	if known && time.Since(is.seen) < believed {
+	if known && k.clock.Since(is.seen) < believed {
 		return is.err
 	}
 	_, err := k.list(ctx, kind)
@@ -111,7 +113,7 @@ func (k *Kinds[T]) listable(ctx context.Context, kind schema.GroupVersionKind) e
 	defer k.mu.Unlock()
 	delete(k.absent, kind)
 	if Missing(err) {
-		k.absent[kind] = absence{err: err, seen: time.Now()}
+		k.absent[kind] = absence{err: err, seen: k.clock.Now()}
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 package wake
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -55,7 +55,7 @@ func TestChecksAreMergedEachByItself(t *testing.T) {
 func TestQuietChecksAreForgotten(t *testing.T) {
 	var m Merging
 	for i := range 1000 {
-		m.wait(called(fmt.Sprint(i)), noon)
+		m.wait(called(strconv.Itoa(i)), noon)
 	}
 	m.wait(called("last"), noon.Add(time.Hour))
 	if len(m.looks) != 1 {

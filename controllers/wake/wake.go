@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -22,11 +23,11 @@ func Merged[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T
 	return on[T](checks, func(q queue, check reconcile.Request) { q.AddAfter(check, MergeWindow) })
 }
 
-// FirstAtOnce maps the object of an event to checks, as Merged does, but of a check that was quiet the first event is looked at at once. m is what
-// all events of one controller are merged by.
+// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is looked at without waiting. m is
+// what all events of one controller are merged by. Events come in real time, whatever clock the checks are judged by.
 func FirstAtOnce[T client.Object](m *Merging, checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
 	return on[T](checks, func(q queue, check reconcile.Request) {
-		if wait := m.wait(check, time.Now()); wait > 0 {
+		if wait := m.wait(check, clock.RealClock{}.Now()); wait > 0 {
 			q.AddAfter(check, wait)
 		} else {
 			q.Add(check)

@@ -1,13 +1,13 @@
 package explain
 
 import (
+	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	capierrors "sigs.k8s.io/cluster-api/api/deprecated/errors"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -65,8 +65,8 @@ func reachedAgain(ago time.Duration) func(*scene) {
 
 func failedForGood(s *scene) {
 	s.ready("w1", corev1.ConditionTrue, "KubeletReady", time.Hour)
-	m := s.machines["w1"]
-	m.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{
-		FailureReason: ptr.To(capierrors.CreateMachineError), FailureMessage: ptr.To("no host is left"),
-	}}
+	const status = `{"status":{"deprecated":{"v1beta1":{"failureReason":"CreateError","failureMessage":"no host is left"}}}}`
+	if err := json.Unmarshal([]byte(status), s.machines["w1"]); err != nil {
+		panic(err)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -142,7 +143,7 @@ func TestUpdate(t *testing.T) {
 			with(dying(object("Reboot", "default", "node-1", "1")), node1()), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1,
 		},
 		"another selector while the request is being deleted since a moment, and its node is gone": {
-			with(dies(object("Reboot", "default", "node-1", "1"), time.Now())), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1,
+			with(dies(object("Reboot", "default", "node-1", "1"), clock.RealClock{}.Now())), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1,
 		},
 		"another selector while the remediator of a node that is gone clings to its request": {
 			with(dying(object("Reboot", "default", "node-1", "1"))), check(), check(remediating("1"), selecting("storage")), "",

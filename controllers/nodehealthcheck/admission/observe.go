@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -79,7 +79,8 @@ func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing)
 // forgotten reports whether the node of a request is gone, and its remediator clings to it for longer than is waited for. That may last for ever, and must
 // not keep a check as it is for ever. What cannot be found out is not forgotten.
 func (v NodeHealthCheck) forgotten(ctx context.Context, req *request.Metadata, node string) bool {
-	if req.DeletionTimestamp == nil || time.Since(req.DeletionTimestamp.Time) < request.ClingingFor {
+	now := clock.RealClock{}.Now() // whoever asks the webhook does so now
+	if req.DeletionTimestamp == nil || now.Sub(req.DeletionTimestamp.Time) < request.ClingingFor {
 		return false
 	}
 	return apierrors.IsNotFound(v.Live.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{}))
