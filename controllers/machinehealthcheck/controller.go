@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.measure(w, s, nil)
 		return r.next(ctx, w, nil, nil)
 	}
-	w.recheck = health.Earliest(w.recheck, s.storm.Recheck)
+	w.recheck = health.Earliest(health.Earliest(w.recheck, s.storm.Recheck), afterBurst(w, s))
 	outcomes := r.act(ctx, w, plan(w, s.grant))
 	s.failed, s.refused = failedAndRefused(outcomes)
 	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })

@@ -28,6 +28,7 @@ type remembered struct {
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
+	bad      map[types.UID]bool      // machines that were not healthy in the last pass
 }
 
 // begun is a remediation that a pass of this process began.
@@ -103,7 +104,9 @@ func (m *memory) pass(w *world) map[types.UID]string {
 		m.checks = map[types.NamespacedName]*remembered{}
 	}
 	key := client.ObjectKeyFromObject(w.check)
-	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{}}
+	is := &remembered{
+		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{}, bad: unhealthyIn(w),
+	}
 	was, found := m.checks[key]
 	m.checks[key] = is
 	if found {

@@ -64,6 +64,8 @@ type target struct {
 	refused time.Time
 	// begun says that a pass of this process began a remediation which the caches do not show yet.
 	begun bool
+	// sudden says that nothing begins in this pass: it may be the first of a burst of changes, of which the limits do not know yet.
+	sudden bool
 	// elder is the name of an older check that selects the machine too and acts on it.
 	elder string
 }
@@ -78,6 +80,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, err
 	}
 	r.memory.recall(w)
+	r.memory.awaitBurst(w)
 	return w, nil
 }
 

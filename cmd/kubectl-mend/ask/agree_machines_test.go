@@ -21,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -111,7 +112,11 @@ func (p *machinePlay) pass(check string) *look.Check {
 	p.Helper()
 	said, before := p.ask(check), p.objects(check)
 	p.recorder.events = nil
-	result, err := p.reconciler.Reconcile(quiet(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: check}})
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: check}}
+	result, err := p.reconciler.Reconcile(quiet(), req)
+	if err == nil && result.RequeueAfter == wake.MergeWindow { // nothing begins before the changes that come together have all come
+		result, err = p.reconciler.Reconcile(quiet(), req)
+	}
 	if err != nil {
 		p.Fatalf("pass over %s: %v", check, err)
 	}
