@@ -147,6 +147,7 @@ func (s *scene) byHand(ctx context.Context, machine string, annotations map[stri
 // keep gives the request for a machine a finalizer, as a provider does that has to clean up; empty removes it.
 func (s *scene) keep(ctx context.Context, machine string, finalizers ...string) {
 	GinkgoHelper()
+	Eventually(s.uid(ctx, machine)).ShouldNot(BeEmpty()) // the machine says so before it is made
 	r := s.request(ctx, machine)
 	before := r.DeepCopy()
 	r.SetFinalizers(finalizers)
