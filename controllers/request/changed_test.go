@@ -3,6 +3,7 @@ package request
 import (
 	"context"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -22,7 +23,7 @@ func TestWhatAProviderWritesIntoTheStatusWakesNobody(t *testing.T) {
 		"its finalizers":      {func(m *Metadata) { m.Finalizers = []string{"provider"} }, true},
 		"its annotations":     {func(m *Metadata) { m.Annotations = map[string]string{"a": "b"} }, true},
 		"its labels":          {func(m *Metadata) { m.Labels = map[string]string{"a": "b"} }, true},
-		"it is being deleted": {func(m *Metadata) { m.DeletionTimestamp = &metav1.Time{} }, true},
+		"it is being deleted": {func(m *Metadata) { m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
 		"it is another one":   {func(m *Metadata) { m.UID = "another" }, true},
 		"its owners":          {func(m *Metadata) { m.OwnerReferences = []metav1.OwnerReference{{Name: "m"}} }, true},
 		"its specification":   {func(m *Metadata) { m.Generation = 2 }, true},

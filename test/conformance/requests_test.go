@@ -71,7 +71,7 @@ var _ = Describe("Requests", func() {
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		uid := s.uid(ctx, "a")()
+		uid := s.made(ctx, "a")
 
 		s.changeCheck(ctx, "check", by("reboot-harder"))
 		generation := s.getCheck(ctx, "check").Generation
@@ -223,7 +223,7 @@ var _ = Describe("Requests", func() {
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		uid := s.uid(ctx, "a")()
+		uid := s.made(ctx, "a")
 		s.keep(ctx, "a", "test.kubemend.io/keep")
 
 		Expect(here.Delete(ctx, s.request(ctx, "a"))).To(Succeed())

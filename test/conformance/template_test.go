@@ -113,6 +113,14 @@ func (s *scene) uid(ctx context.Context, machine string) func() string {
 	}
 }
 
+// made waits until there is a request for a machine, which says so before, and returns its UID.
+func (s *scene) made(ctx context.Context, machine string) string {
+	GinkgoHelper()
+	var uid string
+	Eventually(func() string { uid = s.uid(ctx, machine)(); return uid }).ShouldNot(BeEmpty())
+	return uid
+}
+
 // requested returns the names of the machines for which there is a Metal3Remediation that nobody has deleted.
 func (s *scene) requested(ctx context.Context) func() []string { return s.requestedOf(ctx, metal3) }
 
@@ -147,7 +155,7 @@ func (s *scene) byHand(ctx context.Context, machine string, annotations map[stri
 // keep gives the request for a machine a finalizer, as a provider does that has to clean up; empty removes it.
 func (s *scene) keep(ctx context.Context, machine string, finalizers ...string) {
 	GinkgoHelper()
-	Eventually(s.uid(ctx, machine)).ShouldNot(BeEmpty()) // the machine says so before it is made
+	s.made(ctx, machine)
 	r := s.request(ctx, machine)
 	before := r.DeepCopy()
 	r.SetFinalizers(finalizers)
