@@ -105,13 +105,17 @@ func (r *Reconciler) enter(ctx context.Context, w *world, o *outcome) (leave fun
 		}
 		leave = func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }
 	}
-	sure, err := r.confirm(ctx, w, o.target)
-	if !sure {
-		o.again = err == nil
-		o.refuse(err)
-		leave()
+	doubt, err := r.confirm(ctx, w, o.target)
+	switch {
+	case err == nil && doubt == "":
+		return leave, true
+	case err == nil && r.memory.of(w.check.Name).failed >= doubtful:
+		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
 	}
-	return leave, sure
+	o.again = err == nil
+	o.refuse(err)
+	leave()
+	return leave, false
 }
 
 // ask makes the request of a step.

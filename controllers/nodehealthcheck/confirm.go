@@ -16,29 +16,33 @@ import (
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
 // confirm makes sure, past the caches, of what the first request for t is made by. A watch that was broken may take half a minute to be made again, in which
-// the cache shows the world as it was. If it is not sure the next pass decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (bool, error) {
+// the cache shows the world as it was. If it is not sure it says why, and the next pass decides anew.
+func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (doubt string, err error) {
 	node := &corev1.Node{}
-	err := r.Live.Get(ctx, client.ObjectKey{Name: t.name}, node)
+	err = r.Live.Get(ctx, client.ObjectKey{Name: t.name}, node)
 	if request.Missing(err) {
-		return false, nil
+		return "the node is gone", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read node %s: %w", t.name, err)
+		return "", fmt.Errorf("read node %s: %w", t.name, err)
 	}
 	verdict := health.Judge(factsOf(node, t.streaks, nil), w.policy, w.now)
 	switch {
-	case node.UID != t.node.UID, verdict.State != health.Unhealthy, node.Labels[nhcv1.ExcludeLabel] == nhcv1.ExcludeValue:
-		return false, nil
+	case node.UID != t.node.UID:
+		return "the node is another one", nil
+	case verdict.State != health.Unhealthy:
+		return "the node is " + verdict.State.String(), nil
+	case node.Labels[nhcv1.ExcludeLabel] == nhcv1.ExcludeValue:
+		return "the node is excluded", nil
 	case controlPlane(t.node):
 		return r.confirmTurn(ctx, w)
 	}
-	return true, nil
+	return "", nil
 }
 
 // confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
 // then be gone.
-func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (bool, error) {
+func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -47,14 +51,18 @@ func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
+			return "", fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
 			is := &list.Items[i]
 			if seen := w.requests.byName[keyOf(kind.GroupKind(), is.Namespace, is.Name)]; seen == nil || seen.GetUID() != is.UID {
-				return false, nil
+				return fmt.Sprintf("there is %s %s for a node of the control plane", kind.Kind, client.ObjectKeyFromObject(is)), nil
 			}
 		}
 	}
-	return true, nil
+	return "", nil
 }
+
+// doubtful is how many passes in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
+// it is told that nothing is begun, and why.
+const doubtful = 7

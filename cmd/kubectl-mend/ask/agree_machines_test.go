@@ -21,9 +21,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
