@@ -220,11 +220,12 @@ func run(ctx context.Context, o *options) error {
 	if err := addChecks(mgr); err != nil {
 		return err
 	}
-	cc, err := connect(ctx, mgr, o)
+	cc, kubeconfigs, err := connect(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
 	clusters := workload.NewClusters(cc)
+	clusters.Kubeconfigs = kubeconfigs
 	if err := clusters.ForgetDeleted(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -376,13 +377,14 @@ func addChecks(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 
 // connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, error) {
+func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, *workload.Kubeconfigs, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
-		return nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
+		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
+	kubeconfigs := &workload.Kubeconfigs{Reader: secrets, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache"))}
 	cc, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient:     secrets,
+		SecretClient:     kubeconfigs,
 		WatchFilterValue: o.watchFilter,
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: machinehealthcheck.SlimMetadata,
@@ -393,7 +395,7 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 		Client: clustercache.ClientOptions{QPS: o.clusterQPS, Burst: o.clusterBurst, UserAgent: userAgent},
 	}, controller.Options{MaxConcurrentReconciles: o.cacheConcurrency})
 	if err != nil {
-		return nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
+		return nil, nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	return cc, nil
+	return cc, kubeconfigs, nil
 }

@@ -97,19 +97,20 @@ const (
 
 // Reasons of the conditions above, and of RemediationAllowed.
 const (
-	ReachableReason       = "Reachable"       // never lost since the check was first reconciled
-	ReachableAgainReason  = "ReachableAgain"  // back after an outage; start-up timeouts begin anew
-	UnreachableReason     = "Unreachable"     // the connection was tried and is down
-	NotInitializedReason  = "NotInitialized"  // the control plane never was up, there is nobody to ask
-	ExclusiveReason       = "Exclusive"       // no machine is selected twice
-	OverlapReason         = "Overlap"         // at least one machine is selected twice
-	TemplateFoundReason   = "TemplateFound"   // the remediation template exists
-	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist, or may not be listed
-	ClusterNotFoundReason = "ClusterNotFound" // RemediationAllowed=False: spec.clusterName names nothing
-	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
-	NoneAtOnceReason      = "NoneAtOnce"      // RemediationAllowed=False: MaxInFlightAnnotation is 0
-	StormReason           = "Storm"           // StormCooldown=False: too many machines are not healthy
-	CoolingDownReason     = "CoolingDown"     // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
+	ReachableReason         = "Reachable"         // never lost since the check was first reconciled
+	ReachableAgainReason    = "ReachableAgain"    // back after an outage; start-up timeouts begin anew
+	UnreachableReason       = "Unreachable"       // the connection was tried and is down
+	KubeconfigRefusedReason = "KubeconfigRefused" // the kubeconfig names a file, a program or a proxy
+	NotInitializedReason    = "NotInitialized"    // the control plane never was up, there is nobody to ask
+	ExclusiveReason         = "Exclusive"         // no machine is selected twice
+	OverlapReason           = "Overlap"           // at least one machine is selected twice
+	TemplateFoundReason     = "TemplateFound"     // the remediation template exists
+	TemplateMissingReason   = "TemplateMissing"   // the remediation template, or its kind, does not exist, or may not be listed
+	ClusterNotFoundReason   = "ClusterNotFound"   // RemediationAllowed=False: spec.clusterName names nothing
+	InvalidLimitReason      = "InvalidLimit"      // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
+	NoneAtOnceReason        = "NoneAtOnce"        // RemediationAllowed=False: MaxInFlightAnnotation is 0
+	StormReason             = "Storm"             // StormCooldown=False: too many machines are not healthy
+	CoolingDownReason       = "CoolingDown"       // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
@@ -130,6 +131,7 @@ const (
 	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
+	EventKubeconfigRefused      = "KubeconfigRefused"          // on the Cluster: its kubeconfig names a file, a program or a proxy
 	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, Cluster API core acts on it again
 	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
 	EventLeftBehind             = "LeftBehind"                 // on the Cluster: kubemend leaves, and could not look at its nodes

@@ -323,6 +323,9 @@ func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The first connection to the workload cluster is being made"
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
+		if w.link.Refused != nil {
+			c.Reason = mendv1.KubeconfigRefusedReason
+		}
 	}
 	if was != nil && was.Status == c.Status {
 		c.LastTransitionTime = was.LastTransitionTime
@@ -330,6 +333,9 @@ func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
 	if c.Status == metav1.ConditionFalse {
 		c.Message = fmt.Sprintf("The workload cluster has been out of reach since %s; machines are unjudged as far as their nodes are concerned, "+
 			"and nothing is started or ended because of them", c.LastTransitionTime.UTC().Format(time.RFC3339))
+		if w.link.Refused != nil {
+			c.Message = fmt.Sprintf("Secret %s-%s: %s. %s", w.cluster.Name, secret.Kubeconfig, w.link.Refused, c.Message)
+		}
 	}
 	return c
 }

@@ -48,6 +48,8 @@ const lost = 2
 // Clusters gives views of workload clusters. It is safe for concurrent use.
 type Clusters struct {
 	cache clustercache.ClusterCache
+	// Kubeconfigs are those that the cache connects by. It may be nil.
+	Kubeconfigs *Kubeconfigs
 
 	mu     sync.Mutex
 	fenced func(cluster client.ObjectKey) // see OnFenced
@@ -73,6 +75,8 @@ type View struct {
 	Link Link
 	// Recheck is how long to wait before looking again if no event comes; zero if one will.
 	Recheck time.Duration
+	// Refused is why nobody connects to the cluster, if that is because of its kubeconfig.
+	Refused *RefusedError
 
 	nodes Store
 }
@@ -119,8 +123,18 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 		c.settle(cluster)
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
-	return d.view(now, connected, health), nil
+	v := d.view(now, connected, health)
+	if c.Kubeconfigs != nil && !connected {
+		if v.Refused = c.Kubeconfigs.Refused(cluster); v.Refused != nil {
+			v.Link, v.Recheck = Down, refusedInterval
+		}
+	}
+	return v, nil
 }
+
+// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and tells
+// nobody.
+const refusedInterval = 30 * time.Second
 
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
 const singly = 5

@@ -43,6 +43,9 @@ func (c *Clusters) forget(obj any) {
 	if !ok {
 		return
 	}
+	if c.Kubeconfigs != nil {
+		c.Kubeconfigs.forget(client.ObjectKeyFromObject(cluster))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.doubts, client.ObjectKeyFromObject(cluster))
