@@ -220,12 +220,10 @@ func run(ctx context.Context, o *options) error {
 	if err := addChecks(mgr); err != nil {
 		return err
 	}
-	cc, kubeconfigs, err := connect(ctx, mgr, o)
+	cc, clusters, err := connect(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
-	clusters := workload.NewClusters(cc)
-	clusters.Kubeconfigs = kubeconfigs
 	if err := clusters.ForgetDeleted(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -377,7 +375,7 @@ func addChecks(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 
 // connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, *workload.Kubeconfigs, error) {
+func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, *workload.Clusters, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
@@ -397,5 +395,7 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	return cc, kubeconfigs, nil
+	clusters := workload.NewClusters(cc)
+	clusters.Kubeconfigs = kubeconfigs
+	return cc, clusters, nil
 }

@@ -17,7 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/cluster-api/controllers/remote"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -116,7 +117,11 @@ func TestNoKubeconfigMakesTheManagerReadRunOrAskAnything(t *testing.T) {
 // connect connects by the kubeconfig of c1, as ClusterCache does.
 func connect(t *testing.T, secrets client.Reader, server *httptest.Server) {
 	t.Helper()
-	config, err := remote.RESTConfig(t.Context(), "test", secrets, c1)
+	content, err := kubeconfig.FromSecret(t.Context(), secrets, c1)
+	if err != nil {
+		return
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
 		return
 	}

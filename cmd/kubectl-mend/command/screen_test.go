@@ -57,7 +57,8 @@ func hostileWorld(_ context.Context, _ snapshot.Scope) (*snapshot.World, error) 
 		ObjectMeta: meta("e"), Reason: obey, Note: obey, ReportingController: "kubemend.io/" + obey, Type: "Warning", EventTime: metav1.NewMicroTime(recordedAt),
 		Regarding: corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: "ns", Name: "m", UID: "uid"},
 	}
-	return w, w.Add(cluster, m, check, lease, event)
+	err := w.Add(cluster, m, check, lease, event)
+	return w, err
 }
 
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {

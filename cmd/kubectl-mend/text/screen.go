@@ -2,9 +2,10 @@ package text
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"unicode"
@@ -45,7 +46,13 @@ const escape = "\x1b["
 
 // ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that nobody can
 // write it into a cluster beforehand. A terminal that saw it would pass over it.
-var ink = escape + strconv.Itoa(1_000_000_000+rand.IntN(1_000_000_000)) + ";"
+var ink = escape + strconv.FormatUint(uint64(binary.NativeEndian.Uint32(random())), 10) + ";"
+
+func random() []byte {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // it never fails
+	return b
+}
 
 // inked makes the escape sequences of s, of which there must be none of others, those of a Painter.
 func inked(s string) string { return strings.ReplaceAll(s, escape, ink) }
