@@ -224,9 +224,6 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := clusters.ForgetDeleted(ctx, mgr.GetCache()); err != nil {
-		return err
-	}
 	if o.leave {
 		return leave(ctx, mgr, lock, cc, clusters, o)
 	}
@@ -397,5 +394,5 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 	}
 	clusters := workload.NewClusters(cc)
 	clusters.Kubeconfigs = kubeconfigs
-	return cc, clusters, nil
+	return cc, clusters, clusters.ForgetDeleted(ctx, mgr.GetCache())
 }
