@@ -394,5 +394,6 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 	}
 	clusters := workload.NewClusters(cc)
 	clusters.Kubeconfigs = kubeconfigs
-	return cc, clusters, clusters.ForgetDeleted(ctx, mgr.GetCache())
+	err = clusters.ForgetDeleted(ctx, mgr.GetCache())
+	return cc, clusters, err
 }
