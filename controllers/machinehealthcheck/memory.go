@@ -6,12 +6,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have
@@ -19,7 +21,11 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]*remembered
+	unread map[schema.GroupKind]unread // kinds of power cycles, of all checks
 }
+
+// unread is that a kind could not be read since then, and at last.
+type unread struct{ since, last time.Time }
 
 type remembered struct {
 	cluster  string
@@ -84,6 +90,26 @@ func (m *memory) recall(w *world) {
 		}
 	}
 	last.begun, last.refused = unseen, refused
+}
+
+// unreadUntil notes whether a kind of power cycles could be read now, and returns until when that holds up machines if it could not. If nobody
+// has tried for longer than the retries of a check are apart, nobody knows since when.
+func (m *memory) unreadUntil(kind schema.GroupKind, failed bool, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, before := m.unread[kind]
+	if !failed {
+		delete(m.unread, kind)
+		return time.Time{}
+	}
+	if !before || now.After(is.last.Add(2*wake.RetryAtMost)) {
+		is.since = now
+	}
+	if is.last = now; m.unread == nil {
+		m.unread = map[schema.GroupKind]unread{}
+	}
+	m.unread[kind] = is
+	return is.since.Add(taken)
 }
 
 // reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.

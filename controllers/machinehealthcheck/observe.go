@@ -123,6 +123,7 @@ func (r *Reconciler) survey(ctx context.Context, w *world) error {
 	}
 	r.observeRemedy(ctx, w)
 	r.judge(ctx, w)
+	r.observeCycles(ctx, w)
 	return nil
 }
 
