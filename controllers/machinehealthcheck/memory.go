@@ -34,7 +34,9 @@ type remembered struct {
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
-	bad      map[types.UID]bool      // machines that were not healthy in the last pass
+	bad      map[types.UID]time.Time // since when machines are not healthy that were not in the last pass
+	stormy   bool                    // too many machines were unhealthy in the last pass, or too few
+	calm     time.Time               // when that ended; zero if this process has not seen it end
 }
 
 // begun is a remediation that a pass of this process began.
@@ -122,8 +124,8 @@ func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	return conditionOf(check, mendv1.WorkloadClusterReachable)
 }
 
-// pass remembers w and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
-func (m *memory) pass(w *world) map[types.UID]string {
+// pass remembers w, and what it comes to, and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
+func (m *memory) pass(w *world, s summary) map[types.UID]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
@@ -131,10 +133,11 @@ func (m *memory) pass(w *world) map[types.UID]string {
 	}
 	key := client.ObjectKeyFromObject(w.check)
 	is := &remembered{
-		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{}, bad: unhealthyIn(w),
+		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{},
 	}
 	was, found := m.checks[key]
 	m.checks[key] = is
+	is.noteBurst(w, s, was)
 	if found {
 		is.begun, is.refused, is.failed, is.inFlight = was.begun, was.refused, was.failed, was.inFlight
 	}
