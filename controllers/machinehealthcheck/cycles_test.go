@@ -55,7 +55,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
-	m, other := a("m", health.Unhealthy), a("n", health.Unhealthy)
+	m, other := a("m", health.Unhealthy, onMetal), a("n", health.Unhealthy, onMetal)
 	byHand := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "by-hand", OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
 	}}
@@ -68,7 +68,8 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	}
 	w := aWorld(m, other).oneAtOnce()
 	r.observeRemedy(t.Context(), w)
-	if len(w.trouble) > 0 || w.remedy.cyclesUnread {
+	r.observeCycles(t.Context(), w)
+	if len(w.trouble) > 0 || !w.remedy.cyclesUnread.IsZero() {
 		t.Fatalf("the power cycles are not known: %v", w.trouble)
 	}
 	s := weigh(w)

@@ -19,10 +19,16 @@ func frozen(w *world, m *clusterv1.Machine) bool {
 }
 
 // resumed is when Cluster API took m up again after a pause; zero if it never was paused. Core writes Paused=False on every machine when it first
-// sees it, which ends no pause: nothing was written before.
+// sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a backup with its
+// status: all that was written before was not true of this machine, and counts from when that was made.
 func resumed(m *clusterv1.Machine) time.Time {
 	c := conditionOf(m, clusterv1.PausedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.LastTransitionTime.Sub(m.CreationTimestamp.Time) <= health.Settling {
+	switch {
+	case c == nil || c.Status != metav1.ConditionFalse:
+		return time.Time{}
+	case c.LastTransitionTime.Before(&m.CreationTimestamp):
+		return m.CreationTimestamp.Time
+	case c.LastTransitionTime.Sub(m.CreationTimestamp.Time) <= health.Settling:
 		return time.Time{}
 	}
 	return c.LastTransitionTime.Time

@@ -99,6 +99,8 @@ func TestEvidenceHasAnAuthorAndATime(t *testing.T) {
 		"that word when it had the time to be written anew":                           {noInfra(2*h).node("True", h).paused("False", 6*m), health.Unhealthy},
 		"a provider's word that is newer than the pause":                              {noInfra(5*m).node("True", h).paused("False", h), health.Unhealthy},
 		"a machine that never was paused":                                             {noInfra(23*h).node("True", h).paused("False", 23*h-time.Second), health.Unhealthy},
+		"a machine that was restored from a backup with what was said before":         {noInfra(48*h).node("True", m).paused("False", 72*h).made(30 * time.Second), health.Suspect},
+		"that word when it is as old as the machine that was restored":                {noInfra(48*h).node("True", m).paused("False", 72*h).made(7 * m), health.Unhealthy},
 		"a Cluster that is paused":                                                    {noInfra(2*h).node("True", h).pausedCluster(), health.Unjudged},
 		"a node that is silent since the end of an outage in which nothing was known": {unread(55*m).node("Unknown", 10*time.Second).outage(15 * time.Second), health.Suspect},
 		"a node that could not say during an outage that it is well":                  {unread(0).node("Unknown", 61*m).nodeRule("Unknown", 5*m).outage(5 * time.Second), health.Suspect},
@@ -115,6 +117,12 @@ func TestEvidenceHasAnAuthorAndATime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// made makes the machine one that was made that long ago.
+func (j *judging) made(since time.Duration) *judging {
+	j.machine.CreationTimestamp = metav1.NewTime(ago(since))
+	return j
 }
 
 func (j *judging) outOfReach() *judging {

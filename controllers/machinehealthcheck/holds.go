@@ -168,8 +168,11 @@ func powerCycled(w *world, t *target) *look.Hold {
 		return &look.Hold{
 			Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name),
 		}
-	case w.remedy.cyclesUnread:
-		return &look.Hold{Reason: NotRead, Text: "It cannot be told which power cycles are under way"}
+	case w.cyclesUnread(t):
+		return &look.Hold{
+			Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: w.remedy.cyclesUnread,
+			Ends: "they can be read, or " + taken.String() + " after that first failed",
+		}
 	}
 	return nil
 }

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have
@@ -19,7 +21,11 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]*remembered
+	unread map[schema.GroupKind]unread // kinds of power cycles, of all checks
 }
+
+// unread is that a kind could not be read since then, and at last.
+type unread struct{ since, last time.Time }
 
 type remembered struct {
 	cluster  string
@@ -28,7 +34,9 @@ type remembered struct {
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
-	bad      map[types.UID]bool      // machines that were not healthy in the last pass
+	bad      map[types.UID]time.Time // since when machines are not healthy that were not in the last pass
+	stormy   bool                    // too many machines were unhealthy in the last pass, or too few
+	calm     time.Time               // when that ended; zero if this process has not seen it end
 }
 
 // begun is a remediation that a pass of this process began.
@@ -86,6 +94,26 @@ func (m *memory) recall(w *world) {
 	last.begun, last.refused = unseen, refused
 }
 
+// unreadUntil notes whether a kind of power cycles could be read now, and returns until when that holds up machines if it could not. If nobody
+// has tried for longer than the retries of a check are apart, nobody knows since when.
+func (m *memory) unreadUntil(kind schema.GroupKind, failed bool, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, before := m.unread[kind]
+	if !failed {
+		delete(m.unread, kind)
+		return time.Time{}
+	}
+	if !before || now.After(is.last.Add(2*wake.RetryAtMost)) {
+		is.since = now
+	}
+	if is.last = now; m.unread == nil {
+		m.unread = map[schema.GroupKind]unread{}
+	}
+	m.unread[kind] = is
+	return is.since.Add(taken)
+}
+
 // reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.
 func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	m.mu.Lock()
@@ -96,8 +124,8 @@ func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	return conditionOf(check, mendv1.WorkloadClusterReachable)
 }
 
-// pass remembers w and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
-func (m *memory) pass(w *world) map[types.UID]string {
+// pass remembers w, and what it comes to, and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
+func (m *memory) pass(w *world, s summary) map[types.UID]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
@@ -105,10 +133,11 @@ func (m *memory) pass(w *world) map[types.UID]string {
 	}
 	key := client.ObjectKeyFromObject(w.check)
 	is := &remembered{
-		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{}, bad: unhealthyIn(w),
+		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{},
 	}
 	was, found := m.checks[key]
 	m.checks[key] = is
+	is.noteBurst(w, s, was)
 	if found {
 		is.begun, is.refused, is.failed, is.inFlight = was.begun, was.refused, was.failed, was.inFlight
 	}

@@ -64,8 +64,9 @@ type target struct {
 	refused time.Time
 	// begun says that a pass of this process began a remediation which the caches do not show yet.
 	begun bool
-	// sudden says that nothing begins in this pass: it may be the first of a burst of changes, of which the limits do not know yet.
-	sudden bool
+	// sudden is until when nothing begins: what was seen may be the first of a burst of changes, of which the limits do not know yet. Zero if
+	// that is over.
+	sudden time.Time
 	// elder is the name of an older check that selects the machine too and acts on it.
 	elder string
 }
@@ -123,6 +124,7 @@ func (r *Reconciler) survey(ctx context.Context, w *world) error {
 	}
 	r.observeRemedy(ctx, w)
 	r.judge(ctx, w)
+	r.observeCycles(ctx, w)
 	return nil
 }
 

@@ -273,7 +273,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w)
+	m.pass(w, summary{})
 	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 
 	if s := weigh(pass()); s.grant.Start != 0 || s.population.InFlight != 1 {

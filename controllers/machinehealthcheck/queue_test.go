@@ -201,7 +201,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w)
+	m.pass(w, summary{})
 	first := plan(w, weigh(w).grant)[0]
 	if !first.start || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)

@@ -36,8 +36,8 @@ type remedy struct {
 	known bool
 	// syncing says that it will be known soon: the first list of a kind is under way.
 	syncing bool
-	// cyclesUnread is true while it cannot be told which power cycles are under way. Then nothing is begun.
-	cyclesUnread bool
+	// cyclesUnread is until when nothing is begun for machines on hosts, as it cannot be told which power cycles are under way; zero if it can.
+	cyclesUnread time.Time
 	// missing says why there is no template; empty if there is one.
 	missing string
 	// unread says that whoever looks may not read what the controller may: the template, or the requests.
@@ -65,7 +65,6 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {
 			w.trouble = append(w.trouble, err)
 		}
 	}
-	r.observeCycles(ctx, w)
 	r.observeStrays(ctx, w)
 }
 

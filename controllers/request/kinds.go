@@ -88,8 +88,8 @@ func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Re
 // for the first list: until that was read it returns false, and the events of the objects in it wake the watchers. The error
 // satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	if informer := k.informer(kind); informer != nil {
-		return informer.HasSynced(), nil
+	if informer, busy := k.informer(kind); informer != nil || busy { // others ask for it, thousands perhaps, while a controller starts
+		return informer != nil && informer.HasSynced(), nil
 	}
 	if err := k.listable(ctx, kind); err != nil {
 		return false, err
@@ -189,10 +189,11 @@ func (k *Kinds[T]) watch(ctx context.Context, kind schema.GroupVersionKind, begu
 	return informer, begun, nil
 }
 
-func (k *Kinds[T]) informer(kind schema.GroupVersionKind) cache.Informer {
+// informer returns the informer of a kind, nil if it is not known yet, and whether a watch of it is just beginning.
+func (k *Kinds[T]) informer(kind schema.GroupVersionKind) (informer cache.Informer, busy bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.known[kind]
+	return k.known[kind], k.beginning[kind]
 }
 
 // list asks the API server itself for one object of a kind.
