@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -61,6 +62,11 @@ func afterBurst(w *world, s summary) time.Time {
 		}
 	}
 	return next
+}
+
+// anySudden reports whether nothing begins for a machine because of what may be a burst.
+func anySudden(w *world) bool {
+	return slices.ContainsFunc(w.targets, func(t target) bool { return !t.sudden.IsZero() })
 }
 
 // limited reports whether more unhealthy machines could forbid to remediate any.

@@ -29,6 +29,9 @@ var cycleKinds = [][]schema.GroupVersionKind{
 // taken is how long a power cycle counts as under way before anybody has put a finalizer on it, and how long one may be that cannot be read.
 const taken = 10 * time.Minute
 
+// clinging is how long a power cycle that is being deleted holds its machine. Its controller gives the host back in minutes, if it runs.
+const clinging = time.Hour
+
 // errListing is that the first list of a kind is under way.
 var errListing = errors.New("its first list is under way")
 
@@ -124,17 +127,22 @@ func (r *Reconciler) cyclesOf(ctx context.Context, w *world, versions []schema.G
 	return nil, failed
 }
 
-// underWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again.
+// underWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again, which must not take
+// for ever once it is being deleted.
 func underWay(req *request.Metadata, now time.Time) bool {
-	return heldByFinalizer(req) || now.Before(takenBy(req))
+	return heldByFinalizer(req) && req.DeletionTimestamp.IsZero() || now.Before(takenBy(req))
 }
 
 func heldByFinalizer(req *request.Metadata) bool {
 	return slices.Contains(req.Finalizers, mendv1.HostRemediationFinalizer) || slices.Contains(req.Finalizers, infrav1.RemediationFinalizer)
 }
 
-// takenBy is until when a power cycle counts as under way although nobody has taken it on; zero if that does not matter.
+// takenBy is until when a power cycle counts as under way although nobody has taken it on, or although it is being deleted; zero if that does not
+// matter.
 func takenBy(req *request.Metadata) time.Time {
+	if heldByFinalizer(req) && !req.DeletionTimestamp.IsZero() {
+		return req.DeletionTimestamp.Add(clinging)
+	}
 	if _, begun := req.Annotations[mendv1.PowerCycleAnnotation]; begun || heldByFinalizer(req) || !req.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}

@@ -33,8 +33,12 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 		given func(*request.Metadata)
 		want  bool
 	}{
-		"one whose finalizer is there":       {func(r *request.Metadata) { r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
-		"one that is being deleted with it":  {func(r *request.Metadata) { onItsWayOut(r); r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
+		"one whose finalizer is there":      {func(r *request.Metadata) { r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
+		"one that is being deleted with it": {func(r *request.Metadata) { onItsWayOut(r); r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
+		"one that clings to its finalizer": {func(r *request.Metadata) {
+			r.DeletionTimestamp = &metav1.Time{Time: ago(time.Hour)}
+			r.Finalizers = []string{mendv1.HostRemediationFinalizer}
+		}, false},
 		"one that nobody has taken on yet":   {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Minute)) }, true},
 		"one that nobody ever took on":       {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Hour)) }, false},
 		"one that is over":                   {func(r *request.Metadata) { r.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{}"} }, false},
@@ -90,5 +94,27 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	}
 	if seen(w, s, &w.targets[1], nil).Holds[0].Reason == RemediationUnderWay {
 		t.Error("the other machine is left to it as well")
+	}
+}
+
+func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy, beingCycled))
+	onItsWayOut(w.targets[0].cycle)
+	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
+	deadline := ago(time.Second).Add(time.Hour)
+	if h := powerCycled(w, &w.targets[0]); !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
+		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
+	}
+	if next := nextLook(w); !next.Equal(deadline) {
+		t.Errorf("the next look is at %s, want %s", next, deadline)
+	}
+}
+
+// Nothing tells that nobody has taken a power cycle on.
+func TestACheckIsLookedAtAgainWhenAPowerCycleThatNobodyTakesOnCountsNoMore(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy, beingCycled))
+	w.targets[0].cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
+	if next, want := nextLook(w), noon.Add(9*time.Minute); !next.Equal(want) {
+		t.Errorf("the next look is at %s, want %s", next, want)
 	}
 }

@@ -165,9 +165,13 @@ func powerCycled(w *world, t *target) *look.Hold {
 	case deleting(t.machine):
 		return nil
 	case t.cycle != nil:
-		return &look.Hold{
+		h := &look.Hold{
 			Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name),
 		}
+		if !t.cycle.DeletionTimestamp.IsZero() {
+			h.Person = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", t.cycle.Kind, t.cycle.Name)
+		}
+		return h
 	case w.cyclesUnread(t):
 		return &look.Hold{
 			Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: w.remedy.cyclesUnread,

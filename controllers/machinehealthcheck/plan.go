@@ -171,16 +171,17 @@ func externalStep(w *world, s step) step {
 		s.say.external = waiting
 	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
-	case w.remedy.known && t.refused.IsZero() && saidFailed(t.machine): // it is not its turn yet, and what kept it is over
+	case w.remedy.known && t.sudden.IsZero() && saidNoTemplate(t.machine): // it is not its turn yet, and what kept it is over
 		s.say.external = removed
 	}
 	return s
 }
 
-// saidFailed reports whether m says that no request could be made for it.
-func saidFailed(m *clusterv1.Machine) bool {
+// saidNoTemplate reports whether m says that there was no template to make a request from. What says that a request was refused stands until it is
+// tried again: it is how a refusal outlives a restart.
+func saidNoTemplate(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
-	return c != nil && failureOfOurs(c)
+	return c != nil && c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 }
 
 // limitsOf turns the spec's limits into numbers. The error names the field.

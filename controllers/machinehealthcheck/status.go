@@ -288,7 +288,7 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remedy.missing)
 	}
 	switch {
-	case s.refused == nil && (s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0):
+	case s.refused == nil && (s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !anySudden(w)):
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	case s.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
