@@ -115,6 +115,7 @@ func (p *machinePlay) pass(check string) *look.Check {
 	req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: check}}
 	result, err := p.reconciler.Reconcile(quiet(), req)
 	if err == nil && result.RequeueAfter == wake.MergeWindow { // nothing begins before the changes that come together have all come
+		p.at(p.clock.Now().Add(wake.MergeWindow))
 		result, err = p.reconciler.Reconcile(quiet(), req)
 	}
 	if err != nil {
