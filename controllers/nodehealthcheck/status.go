@@ -88,7 +88,8 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: t.name, Remediations: remediationsOf(w, t, o)}
 	switch {
 	case len(entry.Remediations) > 0:
-	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
+	case t.missing:
+	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil), !t.selected:
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = t.wellSince(w, o) // also of one that is gone: what comes back under its name begins at the first step, too
