@@ -149,7 +149,11 @@ func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 		}
 	}
 	for _, f := range o.resume {
-		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: nil, mendv1.RelapsedAnnotation: moment(w.now)}))
+		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
+		if w.classic() && f.recovered {
+			set[mendv1.RelapsedAnnotation] = moment(w.now)
+		}
+		o.try(r.note(ctx, w, f, set))
 	}
 	for _, f := range o.delay {
 		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))

@@ -31,14 +31,15 @@ type remembered struct {
 	streaks map[types.UID]streaks
 	// counts is since when the time of a request's step does, if not since its creation. delayed is to when outages are in that, looked says that
 	// there was a pass.
-	counts  map[types.UID]time.Time
-	delayed time.Time
-	looked  bool
-	judged  time.Time // when its nodes were judged last; zero if the last pass did not get to that
-	begun   map[types.UID]ongoing
-	counted map[types.UID]bool   // requests that were counted as old
-	refused map[string]time.Time // nodes, to when a request for them was refused last
-	unread  time.Time            // since when a kind is not read yet; zero if all are
+	counts    map[types.UID]time.Time
+	delayed   time.Time
+	looked    bool
+	judged    time.Time // when its nodes were judged last; zero if the last pass did not get to that
+	begun     map[types.UID]ongoing
+	counted   map[types.UID]bool   // requests that were counted as old
+	recovered map[types.UID]bool   // requests, to whether they had succeeded when their node was seen well
+	refused   map[string]time.Time // nodes, to when a request for them was refused last
+	unread    time.Time            // since when a kind is not read yet; zero if all are
 }
 
 // begin notes that passes are made from now on, unless they were before, and returns since when.
@@ -117,6 +118,7 @@ func (m *memory) copyOf(check string) *memory {
 	if is, known := m.checks[check]; known { // what passes observe with is replaced as a whole, and never changed
 		own.checks[check] = &remembered{
 			streaks: is.streaks, judged: is.judged, counts: is.counts, delayed: is.delayed, looked: is.looked, counted: is.counted, refused: is.refused,
+			recovered: is.recovered,
 		}
 	}
 	return own

@@ -126,6 +126,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	}
 	w.judge()
 	w.memory.recall(w)
+	w.memory.recover(w)
 	w.memory.delay(w)
 	r.observeMachines(ctx, w)
 	w.observeMissing()

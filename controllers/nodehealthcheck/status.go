@@ -93,7 +93,7 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = t.wellSince(w, o) // also of one that is gone: what comes back under its name begins at the first step, too
-	if o.delayed {
+	if o.delayed || t.awaitsRepeat(w, o) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
