@@ -125,7 +125,7 @@ func (m *memory) delay(w *world) {
 		t := &w.targets[i]
 		outages := w.outages
 		if !is.looked {
-			outages = unrenewed(t.lease, holderOf(w.check), w.now)
+			outages = unrenewed(t.lease, holderOf(w.check), w.outages, w.now)
 		}
 		for _, f := range t.requests {
 			if at, known := is.counts[f.obj.GetUID()]; known && at.After(f.begun) {
@@ -144,15 +144,19 @@ func (m *memory) delay(w *world) {
 	is.counts, is.delayed, is.looked = begun, w.now, true
 }
 
-// unrenewed is the time since lease was renewed, if holder should have done that again meanwhile.
-func unrenewed(lease *coordinationv1.Lease, holder string, now time.Time) []outage {
+// restartSlack is by how much a lease may be renewed later than it should be: passes take a while.
+const restartSlack = 5 * time.Second
+
+// unrenewed is the time in which nobody could work, as a process sees it that begins: all of the time since lease was renewed, if holder should have done
+// that again meanwhile; else of what this process has seen itself what came after that. What was before it holder has given back.
+func unrenewed(lease *coordinationv1.Lease, holder string, seen []outage, now time.Time) []outage {
 	if !heldBy(lease, holder) || lease.Spec.RenewTime == nil {
-		return nil
+		return seen
 	}
 	term := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second - leaseBuffer
 	renewed := lease.Spec.RenewTime.Time
-	if now.Sub(renewed) <= term/2+leaseBuffer {
-		return nil
+	if now.Sub(renewed) > term/2+restartSlack {
+		return []outage{{renewed, now}}
 	}
-	return []outage{{renewed, now}}
+	return slices.DeleteFunc(slices.Clone(seen), func(o outage) bool { return !o.to.After(renewed) })
 }
