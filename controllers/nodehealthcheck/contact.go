@@ -98,12 +98,24 @@ func (c *Contact) past() []outage {
 func (r *Reconciler) observeContact(w *world) {
 	w.outages = r.Contact.past()
 	since := r.memory.begin(w.now)
+	if awaited := w.awaitedSince(); !awaited.IsZero() && !w.now.Before(awaited.Add(3*r.Grace)) {
+		since = time.Time{} // who is started again and again before they had time would wait without end
+	}
 	if n := len(w.outages); n > 0 && w.outages[n-1].to.After(since) {
 		since = w.outages[n-1].to
 	}
 	if at := since.Add(r.Grace); w.now.Before(at) {
 		w.settled, w.recheck = at, health.Earliest(w.recheck, at)
 	}
+}
+
+// awaitedSince is since when the check waits for kubelets, if it says that it does, whoever began to.
+func (w *world) awaitedSince() time.Time {
+	c := conditionOf(w.check, nhcv1.RemediationAllowedCondition)
+	if c == nil || c.Reason != nhcv1.KubeletsAwaitedReason {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
 }
 
 // unsettled is what keeps anything new from beginning until kubelets have had time to report.

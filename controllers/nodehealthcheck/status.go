@@ -235,7 +235,12 @@ func sayAllowed(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	if hold := s.hold(); hold.Reason != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Text
 	}
+	was := meta.FindStatusCondition(st.Conditions, c.Type)
+	another := was != nil && c.Reason == nhcv1.KubeletsAwaitedReason && was.Reason != c.Reason
 	set(w, st, c)
+	if another { // it is waited for them since now, whatever was the matter before
+		was.LastTransitionTime = metav1.NewTime(w.now.Truncate(time.Second))
+	}
 }
 
 func truth(b bool) metav1.ConditionStatus {
