@@ -39,6 +39,8 @@ type outcome struct {
 	gaveUp         bool
 	// untold is the error for which a remediator could not be told to stop.
 	untold error
+	// untellable are requests that may not be told to stop.
+	untellable []*found
 	// again says that somebody else was faster, and that the next pass will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
@@ -149,13 +151,23 @@ func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 		}
 	}
 	for _, f := range o.resume {
-		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: nil, mendv1.RelapsedAnnotation: moment(w.now)}))
+		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
+		if w.classic() && f.recovered {
+			set[mendv1.RelapsedAnnotation] = moment(w.now)
+		}
+		o.try(r.note(ctx, w, f, set))
 	}
 	for _, f := range o.delay {
 		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))
 	}
 	for _, f := range o.stop {
-		o.try(r.note(ctx, w, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}))
+		err := r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)})
+		if apierrors.IsForbidden(err) {
+			o.untellable = append(o.untellable, f)
+		}
+		if !w.classic() || !apierrors.IsForbidden(err) {
+			o.try(err)
+		}
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -59,21 +60,27 @@ func TestNodesThatARemediationTookAwayCountForTheThreshold(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsGoneCountsNoMoreWhenItsRemediationIsOver(t *testing.T) {
+func TestANodeThatIsGoneCountsUntilItIsMissedForTooLong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*rack)
 		total   int
 	}{
-		"its remediator says that it has succeeded": {func(k *rack) { k.answers("Replace", nhcv1.SucceededCondition, "True") }, 9},
+		"its remediator says that it has succeeded": {func(k *rack) { k.answers("Replace", nhcv1.SucceededCondition, "True") }, 10},
 		"its remediator has not let go of it yet": {func(k *rack) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
+		}, 10},
+		"its remediator has not let go of it for long": {func(k *rack) {
+			k.atWork()
+			k.answers("Replace", nhcv1.SucceededCondition, "True")
+			k.pass("nhc")
+			k.after(request.ClingingFor)
 		}, 10},
 		"its remediator never lets go of it": {func(k *rack) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
 			k.pass("nhc")
-			k.after(request.ClingingFor)
+			k.after(controlplane.ReplacementPatience)
 		}, 9},
 		"it goes on": {func(*rack) {}, 10},
 	} {

@@ -98,12 +98,24 @@ func (c *Contact) past() []outage {
 func (r *Reconciler) observeContact(w *world) {
 	w.outages = r.Contact.past()
 	since := r.memory.begin(w.now)
+	if awaited := w.awaitedSince(); !awaited.IsZero() && !w.now.Before(awaited.Add(3*r.Grace)) {
+		since = time.Time{} // who is started again and again before they had time would wait without end
+	}
 	if n := len(w.outages); n > 0 && w.outages[n-1].to.After(since) {
 		since = w.outages[n-1].to
 	}
 	if at := since.Add(r.Grace); w.now.Before(at) {
 		w.settled, w.recheck = at, health.Earliest(w.recheck, at)
 	}
+}
+
+// awaitedSince is since when the check waits for kubelets, if it says that it does, whoever began to.
+func (w *world) awaitedSince() time.Time {
+	c := conditionOf(w.check, nhcv1.RemediationAllowedCondition)
+	if c == nil || c.Reason != nhcv1.KubeletsAwaitedReason {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
 }
 
 // unsettled is what keeps anything new from beginning until kubelets have had time to report.
@@ -125,7 +137,7 @@ func (m *memory) delay(w *world) {
 		t := &w.targets[i]
 		outages := w.outages
 		if !is.looked {
-			outages = unrenewed(t.lease, holderOf(w.check), w.now)
+			outages = unrenewed(t.lease, holderOf(w.check), w.outages, w.now)
 		}
 		for _, f := range t.requests {
 			if at, known := is.counts[f.obj.GetUID()]; known && at.After(f.begun) {
@@ -144,15 +156,19 @@ func (m *memory) delay(w *world) {
 	is.counts, is.delayed, is.looked = begun, w.now, true
 }
 
-// unrenewed is the time since lease was renewed, if holder should have done that again meanwhile.
-func unrenewed(lease *coordinationv1.Lease, holder string, now time.Time) []outage {
+// restartSlack is by how much a lease may be renewed later than it should be: passes take a while.
+const restartSlack = 5 * time.Second
+
+// unrenewed is the time in which nobody could work, as a process sees it that begins: all of the time since lease was renewed, if holder should have done
+// that again meanwhile; else of what this process has seen itself what came after that. What was before it holder has given back.
+func unrenewed(lease *coordinationv1.Lease, holder string, seen []outage, now time.Time) []outage {
 	if !heldBy(lease, holder) || lease.Spec.RenewTime == nil {
-		return nil
+		return seen
 	}
 	term := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second - leaseBuffer
 	renewed := lease.Spec.RenewTime.Time
-	if now.Sub(renewed) <= term/2+leaseBuffer {
-		return nil
+	if now.Sub(renewed) > term/2+restartSlack {
+		return []outage{{renewed, now}}
 	}
-	return []outage{{renewed, now}}
+	return slices.DeleteFunc(slices.Clone(seen), func(o outage) bool { return !o.to.After(renewed) })
 }

@@ -53,6 +53,8 @@ func (t *target) wellSince(w *world, o *outcome) *metav1.Time {
 		return nil
 	}
 	switch {
+	case t.missing:
+		return ptr.To(metav1.NewTime(t.missedSince.Truncate(time.Second)))
 	case t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil:
 		return t.listed.ConditionsHealthyTimestamp
 	case !t.wellOrGone():

@@ -41,7 +41,7 @@ func (s *step) orphaned(w *world) {
 
 // stops has the remediator of f told to stop, if it holds on to f: Self Node Remediation lets go of what is about a Node that is gone only then.
 func (s *step) stops(f *found) {
-	if len(f.obj.GetFinalizers()) > 0 && !f.told && !f.guessed {
+	if len(f.obj.GetFinalizers()) > 0 && !f.told && !f.guessed && !f.untellable {
 		s.stop = append(s.stop, f)
 	}
 }

@@ -21,7 +21,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	is := look.Target{
 		Ref: look.Ref{Kind: "Node", Name: t.name}, Node: t.name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
-		Begins: s.start >= 0, Underway: underway(w, t), InFlight: t.remediated(), UnderwaySince: since(t),
+		Begins: s.start >= 0, Underway: underway(w, t), InFlight: t.inFlight(), UnderwaySince: since(t),
 	}
 	if m := t.machine.obj; m != nil {
 		is.Machine = &look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
@@ -168,6 +168,9 @@ func answer(w *world, t *target, s step) string {
 		add("The node is well, its requests are kept until a person confirms that")
 	case s.delayed:
 		add("The node is well, its requests are kept for the healthy delay of " + waitOf(w).String())
+	}
+	if t.missing && !t.remediated() {
+		add("A remediation took the node away, and no new one has come in its place")
 	}
 	for _, f := range t.requests {
 		for _, text := range f.saying() {

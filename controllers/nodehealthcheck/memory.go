@@ -31,14 +31,16 @@ type remembered struct {
 	streaks map[types.UID]streaks
 	// counts is since when the time of a request's step does, if not since its creation. delayed is to when outages are in that, looked says that
 	// there was a pass.
-	counts  map[types.UID]time.Time
-	delayed time.Time
-	looked  bool
-	judged  time.Time // when its nodes were judged last; zero if the last pass did not get to that
-	begun   map[types.UID]ongoing
-	counted map[types.UID]bool   // requests that were counted as old
-	refused map[string]time.Time // nodes, to when a request for them was refused last
-	unread  time.Time            // since when a kind is not read yet; zero if all are
+	counts     map[types.UID]time.Time
+	delayed    time.Time
+	looked     bool
+	judged     time.Time // when its nodes were judged last; zero if the last pass did not get to that
+	begun      map[types.UID]ongoing
+	counted    map[types.UID]bool   // requests that were counted as old
+	untellable map[types.UID]bool   // requests that may not be told to stop
+	recovered  map[types.UID]bool   // requests, to whether they had succeeded when their node was seen well
+	refused    map[string]time.Time // nodes, to when a request for them was refused last
+	unread     time.Time            // since when a kind is not read yet; zero if all are
 }
 
 // begin notes that passes are made from now on, unless they were before, and returns since when.
@@ -117,6 +119,7 @@ func (m *memory) copyOf(check string) *memory {
 	if is, known := m.checks[check]; known { // what passes observe with is replaced as a whole, and never changed
 		own.checks[check] = &remembered{
 			streaks: is.streaks, judged: is.judged, counts: is.counts, delayed: is.delayed, looked: is.looked, counted: is.counted, refused: is.refused,
+			recovered: is.recovered, untellable: is.untellable,
 		}
 	}
 	return own
@@ -125,19 +128,22 @@ func (m *memory) copyOf(check string) *memory {
 // recall gives the requests and targets of w what is remembered of them, and forgets about the others.
 func (m *memory) recall(w *world) {
 	is := m.of(w.check.Name)
-	counted, refused := map[types.UID]bool{}, map[string]time.Time{}
+	counted, untellable, refused := map[types.UID]bool{}, map[types.UID]bool{}, map[string]time.Time{}
 	for i := range w.targets {
 		t := &w.targets[i]
 		for _, f := range t.requests {
 			if f.counted = is.counted[f.obj.GetUID()]; f.counted {
 				counted[f.obj.GetUID()] = true
 			}
+			if f.untellable = is.untellable[f.obj.GetUID()]; f.untellable {
+				untellable[f.obj.GetUID()] = true
+			}
 		}
 		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(wake.RetryAtMost)) {
 			t.refused, refused[t.name] = true, at
 		}
 	}
-	is.counted, is.refused = counted, refused
+	is.counted, is.untellable, is.refused = counted, untellable, refused
 }
 
 // remember notes what a pass did.
@@ -146,6 +152,9 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	for i := range outcomes {
 		for _, f := range outcomes[i].flagged {
 			is.counted[f.obj.GetUID()] = true
+		}
+		for _, f := range outcomes[i].untellable {
+			is.untellable[f.obj.GetUID()] = true
 		}
 		if outcomes[i].refused != nil {
 			is.refused[outcomes[i].target.name] = w.now

@@ -85,6 +85,9 @@ type target struct {
 	machine machine
 	// refused says that no request for it could be made a moment ago.
 	refused bool
+	// missing says that a remediation took the node away and nothing has replaced it yet, since missedSince.
+	missing     bool
+	missedSince time.Time
 	// terminating says that it is left to the MachineHealthCheck that ends such nodes, however it is.
 	terminating bool
 }
@@ -123,8 +126,10 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	}
 	w.judge()
 	w.memory.recall(w)
+	w.memory.recover(w)
 	w.memory.delay(w)
 	r.observeMachines(ctx, w)
+	w.observeMissing()
 	r.observeUpgrade(ctx, w)
 	r.observeMembers(ctx, w)
 	return w, nil
@@ -164,11 +169,11 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 
 // observeUnfinished reads the nodes that the check has not done with, but for those that are known already.
 func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[string]bool) error {
-	for _, name := range w.unfinished() {
+	unfinished := w.unfinished()
+	for i, name := range slices.Concat(unfinished, w.listed()) {
 		if known[name] {
 			continue
 		}
-		known[name] = true
 		node := &corev1.Node{}
 		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
@@ -176,7 +181,10 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[
 		}
 		if err != nil {
 			node = nil
+		} else if i >= len(unfinished) {
+			continue // it is there, and nothing is to be done about it
 		}
+		known[name] = true
 		w.targets = append(w.targets, target{name: name, node: node})
 	}
 	return nil
@@ -186,6 +194,17 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[
 func (w *world) unfinished() []string {
 	return slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)),
 		slices.Collect(maps.Keys(w.requests.leftovers)), w.leased())
+}
+
+// listed are the nodes that the status lists for more than that they are bad.
+func (w *world) listed() []string {
+	var names []string
+	for i := range w.check.Status.UnhealthyNodes {
+		if n := &w.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // attach gives every target what is known of it.
@@ -236,6 +255,9 @@ func (w *world) awaits(kind schema.GroupVersionKind, ready bool) {
 func (t *target) startable() bool {
 	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.begun()
 }
+
+// inFlight reports whether a remediation of t goes on, as far as the limits are concerned.
+func (t *target) inFlight() bool { return t.remediated() || t.missing }
 
 // remediated reports whether there are requests for t.
 func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
 )
 
 // otherMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
@@ -25,9 +26,9 @@ import (
 // go by the node that they name, or are named like, in all namespaces.
 func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.Node) (others, error) {
 	of := others{busy: map[string]string{}, away: map[string]replacement{}, replaced: map[string]replacement{}}
-	there := map[string]bool{} // nodes, and whether they are members
+	there, ready := map[string]bool{}, map[string]bool{} // nodes, and whether they are members, and ready
 	for i := range nodes {
-		there[nodes[i].Name] = controlPlane(&nodes[i])
+		there[nodes[i].Name], ready[nodes[i].Name] = controlPlane(&nodes[i]), nodeReady(&nodes[i])
 	}
 	machines, err := r.memberMachines(ctx, w, &of)
 	if err != nil {
@@ -49,7 +50,9 @@ func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.
 		}
 		by := fmt.Sprintf("%s %s", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj))
 		if exists {
-			of.busy[node] = by
+			if !ready[node] || !f.idleFor(controlplane.ReplacementPatience, w.now) {
+				of.busy[node] = by
+			}
 			return
 		}
 		forgotten, err := r.forgotten(ctx, f, w.now)
@@ -87,6 +90,11 @@ func (r *Reconciler) forgotten(ctx context.Context, f *found, now time.Time) (bo
 	}
 	there, err := r.ownerThere(ctx, f.obj)
 	return !there, err
+}
+
+// idleFor reports whether f was deleted so long ago that nobody is at work on it any more, whoever holds on to it.
+func (f *found) idleFor(d time.Duration, now time.Time) bool {
+	return f.leaving() && !now.Before(f.obj.GetDeletionTimestamp().Add(d))
 }
 
 // goneSince is since when the node called name is known to be gone.

@@ -32,6 +32,10 @@ type found struct {
 	counted bool
 	// guessed says that nothing says which node it is about: it is listed under its own name.
 	guessed bool
+	// untellable says that its remediator was to be told to stop, and that this is forbidden.
+	untellable bool
+	// recovered says that it had succeeded when its node was seen well.
+	recovered bool
 	// machine says that it is about a Machine that is there, and stays; only known if its node is gone.
 	machine bool
 	// over says that it is being deleted because the node was well, or gone, since, and that nothing is done about the node since then.

@@ -88,11 +88,12 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: t.name, Remediations: remediationsOf(w, t, o)}
 	switch {
 	case len(entry.Remediations) > 0:
-	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
+	case t.missing:
+	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil), !t.selected:
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = t.wellSince(w, o) // also of one that is gone: what comes back under its name begins at the first step, too
-	if o.delayed {
+	if o.delayed || t.awaitsRepeat(w, o) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
@@ -234,7 +235,12 @@ func sayAllowed(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	if hold := s.hold(); hold.Reason != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Text
 	}
+	was := meta.FindStatusCondition(st.Conditions, c.Type)
+	another := was != nil && c.Reason == nhcv1.KubeletsAwaitedReason && was.Reason != c.Reason
 	set(w, st, c)
+	if another { // it is waited for them since now, whatever was the matter before
+		was.LastTransitionTime = metav1.NewTime(w.now.Truncate(time.Second))
+	}
 }
 
 func truth(b bool) metav1.ConditionStatus {

@@ -4,10 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
@@ -34,7 +31,7 @@ func stepFor(w *world, s summary, t *target) step {
 	case t.verdict.State == health.Unjudged:
 		next.leased(w) // what was begun stays as it is
 	default:
-		next.resumed()
+		next.resumed(w)
 		next.leased(w)
 		if t.verdict.State == health.Unhealthy {
 			next.relapsed(w)
@@ -122,34 +119,6 @@ func (s *step) healthy(w *world) {
 		}
 	}
 	s.leased(w)
-}
-
-// resumed: the node is not well, so a healthy delay that was begun was begun in vain, and begins anew when it is well again. That it was well is
-// in the annotation by which the delay was begun, or, where a person ends the delay, in the status alone.
-func (s *step) resumed() {
-	wasWell := s.target.listed != nil && ptr.Deref(s.target.listed.HealthyDelayed, false)
-	for _, f := range s.target.requests {
-		if _, begun := f.obj.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; (begun || wasWell) && !f.leaving() {
-			s.resume = append(s.resume, f)
-		}
-	}
-}
-
-// relapsed: the remediation has succeeded, after that the node was seen well, and now it is bad once more. Where no step follows another one, nobody
-// would do anything about it; so what has succeeded ends, and the node begins anew. With a ladder the next step's turn comes by time.
-//
-// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
-// it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
-func (s *step) relapsed(w *world) {
-	if !w.classic() {
-		return
-	}
-	for _, f := range s.target.requests {
-		answer, at := f.condition(nhcv1.SucceededCondition)
-		if answer == escalation.Yes && !at.IsZero() && !f.leaving() && f.annotated(mendv1.RelapsedAnnotation).After(at) {
-			s.end = append(s.end, f)
-		}
-	}
 }
 
 // leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When

@@ -136,21 +136,21 @@ func count(w *world) budget.Population {
 		if !t.counts(w.now) {
 			continue
 		}
-		if t.remediated() {
+		if t.inFlight() {
 			p.InFlight++
 		}
 		p.Count(classOf(t))
-		if t.verdict.State == health.Unhealthy && !t.remediated() {
+		if t.verdict.State == health.Unhealthy && !t.inFlight() {
 			p.Waiting++
 		}
 	}
 	return p
 }
 
-// counts reports whether the limits are about t. A node that is gone is selected by nothing; while a remediation that may have taken it away goes on,
-// it is missing all the same: or else each replacement would lower the number of which the next ones may take their share.
+// counts reports whether the limits are about t. A node that is gone is selected by nothing; it counts all the same while a remediation that may have
+// taken it away goes on, and after that while it is missing.
 func (t *target) counts(now time.Time) bool {
-	return t.selected || t.node == nil && (len(t.unseen) > 0 || slices.ContainsFunc(t.requests, func(f *found) bool {
+	return t.selected || t.node == nil && (t.missing || len(t.unseen) > 0 || slices.ContainsFunc(t.requests, func(f *found) bool {
 		return !f.guessed && !f.clings(now)
 	}))
 }
