@@ -85,8 +85,9 @@ type Leaver struct {
 	told   map[string]bool                // what was said of what cannot be done
 	waits  map[string]bool                // what the log said last is waited for
 
-	mu   sync.Mutex
-	left error
+	mu     sync.Mutex
+	looked bool  // once at least
+	left   error // as of the last look
 }
 
 // NeedLeaderElection makes the manager start it in every replica.
@@ -94,7 +95,6 @@ func (*Leaver) NeedLeaderElection() bool { return false }
 
 // Start looks and acts until ctx ends.
 func (l *Leaver) Start(ctx context.Context) error {
-	l.say(errors.New("it was not looked yet"))
 	begun := false
 	for {
 		leads, next := l.leads(), soon
@@ -182,17 +182,20 @@ func remaining(steps []step) []error {
 func (l *Leaver) say(left error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = left
+	l.looked, l.left = true, left
 }
 
 // mostNamed is how many traces an answer names.
 const mostNamed = 20
 
-// Ready is a check of readiness: its error names what is left.
+// Ready is a check of readiness: its error names what is left. Nothing is known before the first look, so it is not ready until then.
 func (l *Leaver) Ready(*http.Request) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left == nil {
+	switch {
+	case !l.looked: // the manager answers before it starts us
+		return errors.New("left behind: it was not looked yet")
+	case l.left == nil:
 		return nil
 	}
 	lines := strings.Split(l.left.Error(), "\n")

@@ -237,6 +237,18 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 }
 
+// A manager answers for its readiness before it starts what it runs. Whoever deletes what is installed as soon as it is ready would leave claims behind.
+func TestAManagerThatHasNotLookedYetIsNotReady(t *testing.T) {
+	l, _, _ := leaverOf(t, nil)
+	if err := l.Ready(nil); err == nil {
+		t.Error("it is ready before it has looked")
+	}
+	l.say(l.pass(t.Context(), true))
+	if err := l.Ready(nil); err != nil {
+		t.Errorf("it has looked, and nothing is left: %v", err)
+	}
+}
+
 // heldBy makes the lease by which replicas agree be somebody's.
 func heldBy(holder string) func(*Leaver) {
 	return func(l *Leaver) { l.Lock = &Lock{holder: holder, Clock: l.Clock} }

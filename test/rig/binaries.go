@@ -60,7 +60,7 @@ func (b binaries) find(p program) (string, error) {
 		case !building:
 			return "", fmt.Errorf("find %s, a program of the rig: %w: run make %s", p, err, p.target())
 		}
-		time.Sleep(askEvery)
+		<-time.After(askEvery)
 	}
 }
 
