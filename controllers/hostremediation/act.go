@@ -263,7 +263,7 @@ func (rec *record) claim(w *world) {
 }
 
 // holds reports whether the host is held off after the step, or is to be. In a pause clusterctl may be waiting to move the remediation: it goes on
-// waiting until the host was seen to be let go. Else what is about to be let go may be moved, for that is remembered.
+// waiting until the host was seen to be released. Else the remediation of a host that is about to be released may be moved, for that is remembered.
 func holds(w *world, step powercycle.Step) bool {
 	return step.Do == powercycle.HoldOff || w.facts.Held && (step.Do != powercycle.Release || w.facts.Paused)
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -55,61 +54,6 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 	}
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("the owner of the machine was not asked: %v", c)
-	}
-}
-
-// N10, W21.
-func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
-	k := rackOf(t)
-	gomock.InOrder(k.holdsOff(), k.releases(), k.holdsOff())
-
-	k.pass()
-	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
-	status := k.pass()
-	rem := k.remediation()
-	if _, blocked := rem.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked || len(k.host.Annotations) != 0 {
-		t.Errorf("while paused the remediation has %v, its host %v", rem.Annotations, k.host.Annotations)
-	}
-	if want := "Attempt 1 of 2: The remediation is paused (by its annotation cluster.x-k8s.io/paused)"; status.Message != want || status.Deadline != nil {
-		t.Errorf("it says %q until %v, want %q without an end", status.Message, status.Deadline, want)
-	}
-	k.wait(24 * time.Hour)
-	k.edit(func(rem *mendv1.HostRemediation) { delete(rem.Annotations, clusterv1.PausedAnnotation) })
-	if got := k.pass(); got.Attempt != 1 || got.Step != string(powercycle.PoweringOff) {
-		t.Errorf("after the pause it is in %s, attempt %d; want it to power the host off, still in its first attempt", got.Step, got.Attempt)
-	}
-}
-
-func TestInAPauseTheMoveIsBlockedUntilTheHostWasLetGo(t *testing.T) {
-	k := rackOf(t)
-	blocked := func() bool { _, is := k.remediation().Annotations[clusterctlv1.BlockMoveAnnotation]; return is }
-	releases := k.releases().Do(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) {
-		if !blocked() {
-			t.Error("clusterctl may move the remediation before its host was let go")
-		}
-	})
-	gomock.InOrder(k.holdsOff(), k.fences(), releases, k.unfences())
-
-	k.pass()
-	k.power(false)
-	k.pass()
-	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
-	k.pass()
-	k.seen.Drained = true
-	k.pass()
-	if blocked() {
-		t.Error("the host was let go, and the remediation is kept from moving")
-	}
-}
-
-func TestOneThatIsPausedBeforeItHasBegunIsLeftAsItIs(t *testing.T) {
-	k := rackOf(t, func(rem *mendv1.HostRemediation) { rem.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
-	status := k.pass()
-	if rem := k.remediation(); len(rem.Finalizers) != 0 || len(rem.Annotations) != 1 {
-		t.Errorf("it has finalizers %v and annotations %v", rem.Finalizers, rem.Annotations)
-	}
-	if want := "The remediation is paused (by its annotation cluster.x-k8s.io/paused)"; status.Message != want {
-		t.Errorf("it says %q, want %q", status.Message, want)
 	}
 }
 
