@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,9 @@ func (o *outside) make(ctx context.Context, fresh *clusterv1.Machine, by types.U
 		return fmt.Errorf("create machine %s: %w", fresh.Name, err)
 	}
 	key := client.ObjectKeyFromObject(fresh)
-	o.in(o.ReplacementTakes, func(ctx context.Context) error {
+	now := o.clock.Now()
+	early := now.Sub(now.Truncate(time.Second)) // machines are made at whole seconds, from which on checks wait for their node
+	o.in(o.ReplacementTakes-early, func(ctx context.Context) error {
 		delete(o.replacing, by)
 		return o.join(ctx, key)
 	})
