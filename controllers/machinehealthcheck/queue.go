@@ -63,7 +63,8 @@ func saidRequested(m *clusterv1.Machine) bool {
 
 // startable reports whether a remediation of t waits for nothing but to be granted.
 func (w *world) startable(t *target) bool {
-	if t.verdict.State != health.Unhealthy || !t.sudden.IsZero() || deleting(t.machine) || updating(t) || t.elder != "" || w.inFlight(t) || t.cycle != nil || w.cyclesUnread(t) {
+	if t.verdict.State != health.Unhealthy || !t.sudden.IsZero() || deleting(t.machine) || updating(t) || t.elder != "" ||
+		w.inFlight(t) || t.cycle != nil || w.cyclesUnread(t) {
 		return false
 	}
 	return !w.remedy.external || (w.remedy.known && w.remedy.missing == "" && t.request == nil)
