@@ -17,7 +17,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 	type seen struct {
 		states []health.State
 		begun  int
-		at     time.Duration // in milliseconds; zero for a merge window after the pass before
+		at     int // in milliseconds; zero for a merge window after the pass before
 	}
 	for name, tc := range map[string]struct {
 		limit  string
@@ -60,7 +60,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 				w := aWorld().limited(tc.limit)
 				w.check.Status = check.Status
 				if now = now.Add(wake.MergeWindow); pass.at > 0 {
-					now = noon.Add(pass.at * time.Millisecond)
+					now = noon.Add(time.Duration(pass.at) * time.Millisecond)
 				}
 				w.now = now
 				for j, state := range pass.states {

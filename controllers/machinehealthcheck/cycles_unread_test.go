@@ -85,7 +85,8 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Holds)
 	}
 	virtual := aWorld(a("virtual", health.Unhealthy))
-	if r.lookForCycles(t, virtual); len(virtual.trouble) > 0 {
+	r.lookForCycles(t, virtual)
+	if len(virtual.trouble) > 0 {
 		t.Errorf("a check without bare metal is in trouble: %v", virtual.trouble)
 	}
 }
@@ -94,12 +95,12 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 	kinds := &brokenKinds{kind: "Metal3Remediation"}
 	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
 	w := aWorld(a("metal", health.Unhealthy, onMetal))
-	at := func(minutes time.Duration) map[string]bool {
-		w.now = noon.Add(minutes * time.Minute)
+	at := func(minutes int) map[string]bool {
+		w.now = noon.Add(time.Duration(minutes) * time.Minute)
 		w.recheck = time.Time{}
 		return r.lookForCycles(t, w)
 	}
-	for minute := range time.Duration(10) {
+	for minute := range 10 {
 		if at(minute)["metal"] {
 			t.Fatalf("its remediation begins after %d minutes", minute)
 		}

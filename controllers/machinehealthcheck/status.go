@@ -123,7 +123,8 @@ func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
-	sayTemplate(next, w, s)
+	sayTemplate(next, w)
+	sayRequests(next, w, s)
 	if !claimed(next) {
 		conditions.Set(next, at(w.now, metav1.Condition{
 			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
@@ -275,8 +276,8 @@ func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), s.limits.AtMost)
 }
 
-// sayTemplate writes what became of the template and of requests made from it.
-func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+// sayTemplate writes what became of the template, and sayRequests of the requests made from it.
+func sayTemplate(next *clusterv1.MachineHealthCheck, w *world) {
 	if !w.remedy.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
@@ -287,13 +288,6 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remedy.missing)
 	}
-	switch {
-	case s.refused == nil && (s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !anySudden(w)):
-		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
-	case s.refused != nil:
-		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
-	}
 	if !w.remedy.external || !w.remedy.known && w.remedy.missing == "" {
 		return
 	}
@@ -302,6 +296,17 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.TemplateMissingReason, noTemplate(w)
 	}
 	conditions.Set(next, at(w.now, c))
+}
+
+func sayRequests(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !anySudden(w)
+	switch {
+	case s.refused != nil:
+		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
+	case allMade:
+		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
+	}
 }
 
 func noTemplate(w *world) string { return "No request can be made: " + w.remedy.missing }

@@ -155,20 +155,7 @@ func answer(w *world, t *target, s step) string {
 	if len(t.requests)+len(t.gone) > 0 && len(s.end) == 0 {
 		add(s.climb.Why)
 	}
-	switch {
-	case len(t.unseen) > 0:
-		add("What has become of its requests cannot be read")
-	case len(s.end) > 0 && t.node == nil:
-		add("The node is gone, its requests are deleted")
-	case len(s.end) > 0 && t.verdict.State == health.Unhealthy:
-		add("The remediation has succeeded, and the node has become bad once more: its request is deleted, and it begins anew")
-	case len(s.end) > 0:
-		add("The node is well, its requests are deleted")
-	case s.delayed && waitOf(w) < 0:
-		add("The node is well, its requests are kept until a person confirms that")
-	case s.delayed:
-		add("The node is well, its requests are kept for the healthy delay of " + waitOf(w).String())
-	}
+	add(fateOfRequests(w, t, s))
 	if t.missing && !t.remediated() {
 		add("A remediation took the node away, and no new one has come in its place")
 	}
@@ -178,6 +165,25 @@ func answer(w *world, t *target, s step) string {
 		}
 	}
 	return strings.Join(says, ". ")
+}
+
+// fateOfRequests says what becomes of the requests for t, and why; nothing while they go on.
+func fateOfRequests(w *world, t *target, s step) string {
+	switch {
+	case len(t.unseen) > 0:
+		return "What has become of its requests cannot be read"
+	case len(s.end) > 0 && t.node == nil:
+		return "The node is gone, its requests are deleted"
+	case len(s.end) > 0 && t.verdict.State == health.Unhealthy:
+		return "The remediation has succeeded, and the node has become bad once more: its request is deleted, and it begins anew"
+	case len(s.end) > 0:
+		return "The node is well, its requests are deleted"
+	case s.delayed && waitOf(w) < 0:
+		return "The node is well, its requests are kept until a person confirms that"
+	case s.delayed:
+		return "The node is well, its requests are kept for the healthy delay of " + waitOf(w).String()
+	}
+	return ""
 }
 
 // waitOf is the healthy delay; below zero a person ends it.

@@ -118,7 +118,8 @@ func (p *machinePlay) pass(check string) *look.Check {
 		now := p.clock.Now()
 		p.clock.SetTime(now.Add(wake.MergeWindow))
 		result, err = p.reconciler.Reconcile(quiet(), req)
-		if p.clock.SetTime(now); result.RequeueAfter > 0 {
+		p.clock.SetTime(now)
+		if result.RequeueAfter > 0 {
 			result.RequeueAfter += wake.MergeWindow
 		}
 	}
