@@ -124,6 +124,22 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 	}
 }
 
+func TestNoFurtherStepBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
+	k := watching(t, ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
+	k.bad("b")
+	k.pass("nhc")
+	k.answers("Reboot", nhcv1.SucceededCondition, "False")
+	k.cutOff(10 * time.Minute)
+	k.pass("nhc")
+	k.wants("the first step has failed, and nobody could report", "Reboot/b")
+	k.after(grace - time.Second)
+	k.pass("nhc")
+	k.wants("kubelets have a second left", "Reboot/b")
+	k.after(time.Second)
+	k.pass("nhc")
+	k.wants("b has not reported", "Reboot/b", "Replace/b")
+}
+
 func TestAnOutageThatIsShortHoldsNothingUp(t *testing.T) {
 	k := watching(t, classic)
 	k.turn("b", corev1.ConditionUnknown)

@@ -208,6 +208,14 @@ func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
 			k.remove(k.node("m0"))
 			k.pass("nhc")
 		}, controlplane.ReplacementPatience},
+		"its Machine stays, and its remediator never lets go of it": {func(k *rack) {
+			k.ofMachine()
+			k.atWork()
+			k.answers("Reboot", nhcv1.SucceededCondition, "False")
+			k.create(machine.DeepCopy())
+			k.remove(k.node("m0"))
+			k.pass("nhc")
+		}, controlplane.ReplacementPatience},
 	} {
 		for _, other := range []string{"nhc", "another"} {
 			t.Run(name+", and check "+other+" asks", func(t *testing.T) {
@@ -224,10 +232,14 @@ func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
 				k.bad("m0")
 				k.pass("nhc")
 				tc.happens(k)
+				end := k.clock.Now().Add(tc.wait)
 				k.bad("m1")
 				k.pass(other)
 				k.wants("m0 may be coming back", "Reboot/m0")
-				k.after(tc.wait)
+				k.after(end.Sub(k.clock.Now()) - time.Second)
+				k.pass(other)
+				k.wants("m0 may still be coming back", "Reboot/m0")
+				k.after(time.Second)
 				k.pass(other)
 				k.wants("it has not", "Reboot/m0", "Reboot/m1")
 			})
