@@ -227,11 +227,11 @@ func run(ctx context.Context, o *options) error {
 	if o.leave {
 		return leave(ctx, mgr, lock, cc, clusters, o)
 	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, o); err != nil {
-		return err
-	}
 	services, err := servicesOf(mgr, cc, clusters, o)
 	if err != nil {
+		return err
+	}
+	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, o); err != nil {
 		return err
 	}
 	if err := errors.Join(announce(mgr, services, o), services.SetupWithManager(mgr)); err != nil {

@@ -52,6 +52,9 @@ type Reconciler struct {
 	Unclaimed Unclaimed
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check must have; empty for all.
 	WatchFilterValue string
+	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for kinds that are
+	// not installed, again and again while a machine on a host is unhealthy.
+	Installed func(ctx context.Context, crd string) (bool, error)
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
 

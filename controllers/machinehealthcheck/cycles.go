@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,6 +112,9 @@ func (r *Reconciler) cyclesOf(ctx context.Context, w *world, versions []schema.G
 			return r.requestsOf(ctx, w, kind) // it is read already: not in two versions
 		}
 	}
+	if there, err := r.installed(ctx, versions[0].GroupKind()); err != nil || !there {
+		return nil, err
+	}
 	var failed error
 	for _, kind := range versions {
 		ready, err := r.Kinds.Ready(ctx, kind)
@@ -125,6 +129,14 @@ func (r *Reconciler) cyclesOf(ctx context.Context, w *world, versions []schema.G
 		}
 	}
 	return nil, failed
+}
+
+// installed reports whether a kind of power cycles may be installed.
+func (r *Reconciler) installed(ctx context.Context, kind schema.GroupKind) (bool, error) {
+	if r.Installed == nil {
+		return true, nil
+	}
+	return r.Installed(ctx, strings.ToLower(kind.Kind)+"s."+kind.Group)
 }
 
 // underWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again, which must not take

@@ -71,6 +71,27 @@ func (r *Reconciler) lookForCycles(t *testing.T, w *world) map[string]bool {
 	return begins
 }
 
+func TestAKindThatIsNotInstalledIsNotAskedFor(t *testing.T) {
+	kinds := &brokenKinds{kind: "Metal3Remediation"}
+	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts(), Installed: func(_ context.Context, crd string) (bool, error) {
+		return crd == "hostremediations.kubemend.io", nil
+	}}
+	w := aWorld(a("metal", health.Unhealthy, onMetal))
+	if begins := r.lookForCycles(t, w); !begins["metal"] || len(w.trouble) > 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want the machine remediated, since there are no Metal3Remediations", begins, w.trouble)
+	}
+	r.Installed = func(_ context.Context, crd string) (bool, error) {
+		return crd == "metal3remediations.infrastructure.cluster.x-k8s.io", nil
+	}
+	if begins := r.lookForCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want Metal3Remediations asked for that are installed", begins, w.trouble)
+	}
+	r.Installed = func(context.Context, string) (bool, error) { return false, errors.New("no answer") }
+	if begins := r.lookForCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want nothing begun while it is not known", begins, w.trouble)
+	}
+}
+
 func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testing.T) {
 	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation"}, Requests: cyclesOfHosts()}
 	w := aWorld(a("metal", health.Unhealthy, onMetal), a("virtual", health.Unhealthy))
