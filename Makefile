@@ -78,7 +78,7 @@ TEST_FLAGS = -count=1 -vet=off '-ldflags=-s -w'
 
 # Everything outside test/, the checks of the code itself directly in test/, and what else needs no control plane. The fault campaigns, in the folders
 # below test/faults, compute for half a minute and are left to `make test`.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/conformance/nodes ./test/crd ./test/faults ./test/rules ./test/schemas
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/test/') ./test/conformance/nodes ./test/crd ./test/faults ./test/rules ./test/schemas ./test/seeds
 
 include test/rig/rig.mk
 
@@ -269,6 +269,7 @@ release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a rele
 	$(call release-build,clusterctl,addon-components.yaml)
 	$(call release-build,default,kubemend.yaml)
 	$(call release-build,standalone,kubemend-standalone.yaml)
+	$(call release-build,node-health-checks,kubemend-node-health-checks.yaml)
 	$(call release-build,observability,kubemend-observability.yaml)
 	cp metadata.yaml templates/*.yaml $(RELEASE)
 	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml

@@ -14,11 +14,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/serving"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
-func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) error {
+func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, services *serving.Reconciler, o *options) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
@@ -29,7 +30,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	recorder := mgr.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Clusters: clusters,
-		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{},
+		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed,
 		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
 	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
 		return err

@@ -43,6 +43,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/leaving"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/migration"
@@ -94,6 +95,7 @@ type options struct {
 	nodeHealthChecks     serving.Choice
 	nodeCheckConcurrency int
 	nodeLeaseNamespace   string
+	nodeGrace            time.Duration
 	defaultNodeCheck     nodehealthcheck.Template
 
 	skipMigration []string
@@ -135,11 +137,14 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
 	fs.Var(&o.nodeHealthChecks, "node-health-checks",
-		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong. "+
-			"on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
+		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong, "+
+			"or medik8s' operator runs. on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
 	fs.IntVar(&o.nodeCheckConcurrency, "nodehealthcheck-concurrency", 10, "Number of NodeHealthChecks to process at the same time.")
 	fs.StringVar(&o.nodeLeaseNamespace, "node-lease-namespace", nhcv1.DefaultLeaseNamespace,
 		"Namespace of the leases by which NodeHealthChecks and node maintenance keep out of each other's way. It is created if it is missing.")
+	fs.DurationVar(&o.nodeGrace, "node-monitor-grace-period", 50*time.Second,
+		"How long kubelets have to report after the manager was started, or became the leader, or the API server was out of reach, before a "+
+			"NodeHealthCheck begins a remediation. What the flag of the kube-controller-manager of this name says, whose default it has.")
 	fs.Var(&o.defaultNodeCheck, "default-node-health-check-template",
 		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+nodehealthcheck.DefaultName+
 			", which is made at start if there is none at all. If empty, none is made.")
@@ -215,19 +220,18 @@ func run(ctx context.Context, o *options) error {
 	if err := addChecks(mgr); err != nil {
 		return err
 	}
-	cc, err := connect(ctx, mgr, o)
+	cc, clusters, err := connect(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
-	clusters := workload.NewClusters(cc)
 	if o.leave {
 		return leave(ctx, mgr, lock, cc, clusters, o)
 	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, o); err != nil {
-		return err
-	}
 	services, err := servicesOf(mgr, cc, clusters, o)
 	if err != nil {
+		return err
+	}
+	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, o); err != nil {
 		return err
 	}
 	if err := errors.Join(announce(mgr, services, o), services.SetupWithManager(mgr)); err != nil {
@@ -368,13 +372,14 @@ func addChecks(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 
 // connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, error) {
+func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, *workload.Clusters, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
-		return nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
+		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
+	kubeconfigs := &workload.Kubeconfigs{Reader: secrets, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache"))}
 	cc, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient:     secrets,
+		SecretClient:     kubeconfigs,
 		WatchFilterValue: o.watchFilter,
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: machinehealthcheck.SlimMetadata,
@@ -385,7 +390,10 @@ func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.Cl
 		Client: clustercache.ClientOptions{QPS: o.clusterQPS, Burst: o.clusterBurst, UserAgent: userAgent},
 	}, controller.Options{MaxConcurrentReconciles: o.cacheConcurrency})
 	if err != nil {
-		return nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
+		return nil, nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	return cc, nil
+	clusters := workload.NewClusters(cc)
+	clusters.Kubeconfigs = kubeconfigs
+	err = clusters.ForgetDeleted(ctx, mgr.GetCache())
+	return cc, clusters, err
 }

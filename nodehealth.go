@@ -26,8 +26,11 @@ import (
 // It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
 // of requests it reads more than metadata.
 func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *options) (*serving.Service, error) {
+	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
+	watched := *mgr.GetHTTPClient() // the same connections
+	watched.Transport = contact.Around(watched.Transport)
 	own, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: nodehealthcheck.Slim,
+		HTTPClient: &watched, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: nodehealthcheck.Slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:          {Transform: nodehealthcheck.SlimNode},
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.nodeLeaseNamespace: {}}},
@@ -57,13 +60,15 @@ func nodeHealthService(mgr ctrl.Manager, services *serving.Reconciler, o *option
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
 	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(request.AskAPIServer(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
 		Kinds: kinds, Watches: kinds,
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: services.Installed,
-		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{},
+		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
+		Contact: contact, Grace: o.nodeGrace,
 		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod, Leaving: o.leave,
 	}
 	if o.webhookCertDir != "" {

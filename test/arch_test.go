@@ -51,7 +51,7 @@ var layers = []layer{
 	{
 		name: "adapter",
 		folders: []string{
-			"controllers/consistency", "controllers/look", "controllers/machines", "controllers/presence", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
+			"controllers/consistency", "controllers/console", "controllers/look", "controllers/machines", "controllers/presence", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

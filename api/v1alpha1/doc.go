@@ -31,9 +31,18 @@ const (
 	// MadeByNodeCheckUIDLabel is set on a remediation request to the UID of the NodeHealthCheck that made it.
 	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
 
+	// RelapsedAnnotation is set on a remediation request of a NodeHealthCheck to the moment at which its node, which had become healthy, was
+	// found to be bad again (RFC 3339): what has succeeded before that has to be tried anew.
+	RelapsedAnnotation = "kubemend.io/relapsed"
+
 	// MaxInFlightAnnotation on a MachineHealthCheck limits how many of its remediations may be
-	// under way at once: a number, or a percentage of its targets, rounded down but never below 1.
+	// under way at once: a number, or a percentage of its targets, rounded down but never below 1. With 0, or 0%, none begins.
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
+
+	// StormCooldownAnnotation on a MachineHealthCheck is for how long few enough of its machines have to have been not healthy, after they were too
+	// many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck has
+	// spec.stormCooldownDuration for that.)
+	StormCooldownAnnotation = "kubemend.io/storm-cooldown"
 )
 
 // What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way, but for
@@ -80,20 +89,28 @@ const (
 	// RemediationTemplateAvailable says whether the template that the check names can be read. A
 	// check without one does not have this condition.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
+
+	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False while too
+	// many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
+	StormCooldown = "StormCooldown"
 )
 
 // Reasons of the conditions above, and of RemediationAllowed.
 const (
-	ReachableReason       = "Reachable"       // never lost since the check was first reconciled
-	ReachableAgainReason  = "ReachableAgain"  // back after an outage; start-up timeouts begin anew
-	UnreachableReason     = "Unreachable"     // the connection was tried and is down
-	NotInitializedReason  = "NotInitialized"  // the control plane never was up, there is nobody to ask
-	ExclusiveReason       = "Exclusive"       // no machine is selected twice
-	OverlapReason         = "Overlap"         // at least one machine is selected twice
-	TemplateFoundReason   = "TemplateFound"   // the remediation template exists
-	TemplateMissingReason = "TemplateMissing" // the remediation template, or its kind, does not exist, or may not be listed
-	ClusterNotFoundReason = "ClusterNotFound" // RemediationAllowed=False: spec.clusterName names nothing
-	InvalidLimitReason    = "InvalidLimit"    // RemediationAllowed=False: a limit in the spec is impossible
+	ReachableReason         = "Reachable"         // never lost since the check was first reconciled
+	ReachableAgainReason    = "ReachableAgain"    // back after an outage; start-up timeouts begin anew
+	UnreachableReason       = "Unreachable"       // the connection was tried and is down
+	KubeconfigRefusedReason = "KubeconfigRefused" // the kubeconfig names a file, a program or a proxy
+	NotInitializedReason    = "NotInitialized"    // the control plane never was up, there is nobody to ask
+	ExclusiveReason         = "Exclusive"         // no machine is selected twice
+	OverlapReason           = "Overlap"           // at least one machine is selected twice
+	TemplateFoundReason     = "TemplateFound"     // the remediation template exists
+	TemplateMissingReason   = "TemplateMissing"   // the remediation template, or its kind, does not exist, or may not be listed
+	ClusterNotFoundReason   = "ClusterNotFound"   // RemediationAllowed=False: spec.clusterName names nothing
+	InvalidLimitReason      = "InvalidLimit"      // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
+	NoneAtOnceReason        = "NoneAtOnce"        // RemediationAllowed=False: MaxInFlightAnnotation is 0
+	StormReason             = "Storm"             // StormCooldown=False: too many machines are not healthy
+	CoolingDownReason       = "CoolingDown"       // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
@@ -114,6 +131,7 @@ const (
 	EventMarkTakenBack          = "UnhealthyMarkRemoved"   // on the BareMetalHost: the machine that was handed over is well after all
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
+	EventKubeconfigRefused      = "KubeconfigRefused"          // on the Cluster: its kubeconfig names a file, a program or a proxy
 	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, Cluster API core acts on it again
 	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
 	EventLeftBehind             = "LeftBehind"                 // on the Cluster: kubemend leaves, and could not look at its nodes

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -9,9 +10,11 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // all ways to log in that a kubeconfig may name
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/command"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // version is set by the linker.
@@ -26,6 +29,7 @@ func main() {
 		debug.SetGCPercent(garbagePercent)
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(text.OnScreen(os.Stderr), nil))) // what libraries log may quote a server
 	os.Exit(command.Run(ctrl.SetupSignalHandler(), command.New(streams, calledAs(os.Args[0]), version), streams))
 }
 

@@ -93,6 +93,8 @@ const (
 	TooFew Reason = "TooFewUnhealthy"
 	// AtWork means that as many remediations are under way as are allowed at once.
 	AtWork Reason = "RemediationsInProgress"
+	// CoolingDown means that too many machines were not healthy until a short time ago.
+	CoolingDown Reason = "CoolingDown"
 )
 
 // Grant is the answer: start this many, and why no more.

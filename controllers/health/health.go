@@ -31,6 +31,26 @@ const InspectionFailed = "InspectionFailed"
 // we cannot see the node either it says nothing about the machine.
 const InternalError = "InternalError"
 
+// NodeReady and NodeHealthy are the conditions of a Machine in which Cluster API repeats what it last saw of its node: NodeReady the node's
+// condition Ready, NodeHealthy that one together with the three pressures. (Cluster API, machine_controller_status.go.) They have no heartbeat:
+// while Cluster API does not look, because it is paused, down or has lost the connection, they stay as they are.
+const (
+	NodeReady   = "NodeReady"
+	NodeHealthy = "NodeHealthy"
+)
+
+// remote are the other conditions of a Machine that somebody wrote who looked into the workload cluster. (KubeadmControlPlane.)
+var remote = map[string]bool{
+	"APIServerPodHealthy": true, "ControllerManagerPodHealthy": true, "SchedulerPodHealthy": true, "EtcdPodHealthy": true,
+	"EtcdMemberHealthy": true, "NodeKubeadmLabelsAndTaintsSet": true,
+}
+
+// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Whoever writes the condition
+// has that time to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the
+// controllers that write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, nobody
+// writes it anew, so nothing tells that somebody looked.
+const Settling = time.Minute
+
 // Signal is one condition as last reported.
 type Signal struct {
 	Source Source
@@ -82,8 +102,16 @@ const (
 type Target struct {
 	// Marked says that an operator asked for remediation by annotation.
 	Marked bool
-	Gate   Gate
-	Node   Node
+	// Failure is what Cluster API says has failed for good, in one sentence; empty if nothing has.
+	Failure string
+	// Paused says that Cluster API has not taken the machine up again since a pause: its conditions are as old as that, and clocks stand still.
+	Paused bool
+	// Resumed is when Cluster API last took the machine up after a pause; zero if it never did.
+	Resumed time.Time
+	// Reached is when the workload cluster was reached again after it had been out of reach; zero if it never was.
+	Reached time.Time
+	Gate    Gate
+	Node    Node
 	// NodeName is empty while the machine has not named a node.
 	NodeName string
 	// AwaitedSince is the moment from which a first node is waited for. It has to be set
@@ -110,7 +138,7 @@ const (
 	Starting
 	// Suspect machines match a rule whose time has not run out.
 	Suspect
-	// Unjudged machines could not be asked. That is never a reason to act and never one to let go.
+	// Unjudged machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act and never one to let go.
 	Unjudged
 	// Unhealthy machines are to be remediated.
 	Unhealthy
@@ -142,6 +170,8 @@ type Reason string
 const (
 	// MarkedByHand is the annotation cluster.x-k8s.io/remediate-machine.
 	MarkedByHand Reason = "MarkedByHand"
+	// MachineFailed is a Machine whose failureReason or failureMessage is set.
+	MachineFailed Reason = "MachineFailed"
 	// MachineCondition is an entry of unhealthyMachineConditions.
 	MachineCondition Reason = "MachineCondition"
 	// NodeDeleted is a node that the machine names and that no longer exists.
@@ -162,20 +192,53 @@ type Finding struct {
 	Due   time.Time
 	// Signal is what a rule matched; zero if the finding is not about a condition.
 	Signal Signal
+	// Late is the doubt for which it counts from later than the last transition of Signal; empty if it does not.
+	Late Doubt
 }
 
 // DueAt reports whether f counts at now.
 func (f Finding) DueAt(now time.Time) bool { return !now.Before(f.Due) }
+
+// Doubt is a reason why something that matches a rule does not count.
+type Doubt string
+
+const (
+	// NotSincePause is the doubt about what was written before a pause, as long as Cluster API has not taken the machine up again.
+	NotSincePause Doubt = "NotSincePause"
+	// NotSinceOutage is the doubt about what was seen in the workload cluster, or of it, before that was out of reach.
+	NotSinceOutage Doubt = "NotSinceOutage"
+	// NodeDiffers is the doubt about a condition that repeats what Cluster API saw of a node, which is otherwise now.
+	NodeDiffers Doubt = "NodeDiffers"
+)
+
+// Void is something that would be held against a machine if it were not in doubt.
+type Void struct {
+	Doubt Doubt
+	// Finding is what it would be. It is never due.
+	Finding Finding
+}
 
 // Verdict is the judgement of one target at one moment.
 type Verdict struct {
 	State State
 	// Findings holds every finding, due or not, in the order of the rules.
 	Findings []Finding
+	// Void holds what matches a rule and does not count; nil nearly always.
+	Void []Void
 	// Gate says what kept an unjudged target from being judged; Open if it was the missing connection.
 	Gate Gate
 	// Recheck is the first moment at which time alone changes the verdict; zero if none does.
 	Recheck time.Time
+}
+
+// Doubted reports whether anything is in doubt for that reason.
+func (v Verdict) Doubted(d Doubt) bool {
+	for i := range v.Void {
+		if v.Void[i].Doubt == d {
+			return true
+		}
+	}
+	return false
 }
 
 // Due returns the findings that count at now.

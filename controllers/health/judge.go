@@ -8,13 +8,15 @@ import (
 // Judge returns the verdict on t at now.
 //
 // The order of the rules is Cluster API's: a mark by hand counts before anything
-// else, then the gates, then the machine's conditions together with one of: the
-// deleted node, the awaited node, the node's conditions.
+// else, then a failure that is final, then the gates, then the machine's conditions
+// together with one of: the deleted node, the awaited node, the node's conditions.
 //
-// It differs in four places. A gate and an unreachable workload cluster make a
+// It differs in five places. A gate and an unreachable workload cluster make a
 // machine Unjudged, never Healthy. Without the workload cluster the machine's own
-// conditions still count, while its node is neither late nor deleted. A condition
-// that only mirrors a lost connection never counts. And a mark by hand does not end
+// conditions still count, unless somebody wrote them who looked into that cluster,
+// while its node is neither late nor deleted. A condition is evidence only if it is
+// known to be true still: see since and doubted. A failure that is final counts, as
+// it did until Cluster API v1.11. And a mark by hand does not end
 // the judging, so that a verdict holds all there is to say; whoever puts it into
 // words for a condition speaks of the mark alone, as Cluster API does.
 func Judge(t Target, p Policy, now time.Time) Verdict {
@@ -22,10 +24,13 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 	if t.Marked {
 		v.Findings = append(v.Findings, markedByHand)
 	}
+	if t.Failure != "" {
+		v.hold(t, Finding{Reason: MachineFailed, Detail: t.Failure})
+	}
 	if t.Gate != Open {
 		v.Gate = t.Gate
 	} else {
-		v.Findings = appendFindings(v.Findings, t, p)
+		v.holdAll(t, p)
 	}
 	for _, f := range v.Findings {
 		if f.DueAt(now) {
@@ -36,6 +41,9 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 		if v.State == Healthy {
 			v.State = Suspect
 		}
+	}
+	if v.State == Healthy && v.Doubted(NotSincePause) {
+		v.State = Unjudged
 	}
 	return v
 }
@@ -57,19 +65,19 @@ var markedByHand = Finding{
 	Detail: "marked for remediation via cluster.x-k8s.io/remediate-machine annotation",
 }
 
-// appendFindings appends what could be held against t, whether due yet or not. It knows no clock:
+// holdAll holds against t what could be, whether due yet or not. It knows no clock:
 // time enters only where a finding is compared with now.
-func appendFindings(fs []Finding, t Target, p Policy) []Finding {
-	fs = appendMatches(fs, OnMachine, t, p)
+func (v *Verdict) holdAll(t Target, p Policy) {
+	v.holdMatches(OnMachine, t, p)
 	switch t.Node {
 	case NodeGone:
-		fs = append(fs, Finding{
+		v.Findings = append(v.Findings, Finding{
 			Reason: NodeDeleted,
 			Detail: NodeDeletedDetail(t.NodeName),
 		})
 	case NodeAwaited:
 		if p.NodeStartup > 0 {
-			fs = append(fs, Finding{
+			v.hold(t, Finding{
 				Reason: NodeStartup,
 				Detail: fmt.Sprintf("Node failed to report startup in %s", p.NodeStartup),
 				Limit:  p.NodeStartup,
@@ -77,40 +85,95 @@ func appendFindings(fs []Finding, t Target, p Policy) []Finding {
 			})
 		}
 	case NodePresent:
-		fs = appendMatches(fs, OnNode, t, p)
+		v.holdMatches(OnNode, t, p)
 	case NodeUnseen:
 	}
-	return fs
+}
+
+// hold holds f, which rests on what Cluster API has written, against t; what was written before a pause waits for Cluster API to look again.
+func (v *Verdict) hold(t Target, f Finding) {
+	if t.Paused {
+		v.Void = append(v.Void, Void{Doubt: NotSincePause, Finding: f})
+		return
+	}
+	v.Findings = append(v.Findings, f)
 }
 
 // NodeDeletedDetail is the detail of a finding of NodeDeleted.
 func NodeDeletedDetail(node string) string { return "Node " + node + " has been deleted" }
 
-// appendMatches appends a finding for each rule about source that a signal of t matches.
-func appendMatches(fs []Finding, source Source, t Target, p Policy) []Finding {
+// holdMatches holds a finding against t for each rule about source that a signal of t matches.
+func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 	for _, r := range p.Rules {
 		if r.Source != source {
 			continue
 		}
 		for _, s := range t.Signals {
-			if r.matches(s) && !mirrorsConnection(s, t.Node) {
-				fs = append(fs, Finding{Reason: reasonOf(source), Detail: r.detail(s), Limit: r.For, Due: s.Since.Add(r.For), Signal: s})
+			if !r.matches(s) || blind(s, t.Node) {
+				continue
+			}
+			from, late := since(s, t)
+			f := Finding{Reason: reasonOf(source), Detail: r.detail(s), Limit: r.For, Due: from.Add(r.For), Signal: s, Late: late}
+			switch {
+			case source == OnNode:
+				v.Findings = append(v.Findings, f)
+			case repeatsNode(s) && !agrees(s, t):
+				v.Void = append(v.Void, Void{Doubt: NodeDiffers, Finding: f})
+			default:
+				v.hold(t, f)
 			}
 		}
 	}
-	return fs
 }
 
 func (r Rule) matches(s Signal) bool {
 	return s.Source == r.Source && s.Type == r.Type && s.Status == r.Status
 }
 
-// mirrorsConnection reports whether s tells of the connection to the workload cluster and not of the machine.
-func mirrorsConnection(s Signal, node Node) bool {
-	if s.Source != OnMachine {
+// blind reports whether s tells that somebody could not look, or was written by somebody who looked where nobody can look now. Neither says
+// anything about the machine.
+func blind(s Signal, node Node) bool {
+	switch {
+	case s.Source != OnMachine:
 		return false
+	case s.Reason == ConnectionDown:
+		return true
+	case node == NodeUnseen:
+		return repeatsNode(s) || remote[s.Type] || s.Reason == InspectionFailed || s.Reason == InternalError
+	case node == NodeAwaited: // there is no node to look at yet; how long it may take to come is a rule of its own
+		return repeatsNode(s) || s.Reason == InspectionFailed
 	}
-	return s.Reason == ConnectionDown || node == NodeUnseen && (s.Reason == InspectionFailed || s.Reason == InternalError)
+	return false
+}
+
+// repeatsNode reports whether s is Cluster API's copy of what we see ourselves.
+func repeatsNode(s Signal) bool {
+	return s.Source == OnMachine && (s.Type == NodeReady || s.Type == NodeHealthy)
+}
+
+// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a pause or
+// of an outage may have been otherwise meanwhile, as nobody looked: it counts from when its writer has surely looked again. What Cluster API
+// has seen of a node counts from when it is true of the node.
+func since(s Signal, t Target) (from time.Time, late Doubt) {
+	from = s.Since
+	if repeatsNode(s) {
+		_, own := nodeSays(s.Type, t)
+		from = later(from, own)
+	} else if s.Source == OnMachine && from.Before(t.Resumed) {
+		from, late = t.Resumed.Add(Settling), NotSincePause
+	}
+	throughOutage := s.Source == OnNode || repeatsNode(s) || remote[s.Type] || s.Status == "Unknown"
+	if throughOutage && from.Before(t.Reached) {
+		from, late = t.Reached.Add(Settling), NotSinceOutage
+	}
+	return from, late
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func (r Rule) detail(s Signal) string {

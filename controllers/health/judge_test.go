@@ -16,7 +16,7 @@ var policy = Policy{
 		{Source: OnNode, Type: "Ready", Status: "Unknown", For: 5 * time.Minute},
 		{Source: OnNode, Type: "Ready", Status: "False", For: 3 * time.Minute},
 		{Source: OnNode, Type: "DiskPressure", Status: "True"},
-		{Source: OnMachine, Type: "NodeHealthy", Status: "Unknown", For: 4 * time.Minute},
+		{Source: OnMachine, Type: "HostHealthy", Status: "Unknown", For: 4 * time.Minute},
 		{Source: OnMachine, Type: "InfrastructureReady", Status: "False", For: 90 * time.Minute},
 	},
 }
@@ -29,13 +29,13 @@ func notReady(since time.Time) Signal {
 }
 func diskFull(since time.Time) Signal { return Signal{OnNode, "DiskPressure", "True", "Full", since} }
 
-func nodeLost(since time.Time) Signal {
-	return Signal{OnMachine, "NodeHealthy", "Unknown", "NodeConditionsFailed", since}
+func hostLost(since time.Time) Signal {
+	return Signal{OnMachine, "HostHealthy", "Unknown", "NoAnswer", since}
 }
 
-// unreadable is nodeLost as Cluster API says it when it could not read the node.
+// unreadable is hostLost as somebody says it who could not read it.
 func unreadable(since time.Time) Signal {
-	s := nodeLost(since)
+	s := hostLost(since)
 	s.Reason = InternalError
 	return s
 }
@@ -44,9 +44,9 @@ func hostDead(since time.Time) Signal {
 	return Signal{OnMachine, "InfrastructureReady", "False", "HostDead", since}
 }
 
-// disconnected is nodeLost as Cluster API says it when only its connection is lost.
+// disconnected is hostLost as somebody says it who lost the connection.
 func disconnected(since time.Time) Signal {
-	s := nodeLost(since)
+	s := hostLost(since)
 	s.Reason = ConnectionDown
 	return s
 }
@@ -151,12 +151,12 @@ func TestConditions(t *testing.T) {
 func TestSeveralConditionsAtOnce(t *testing.T) {
 	const m, hour = time.Minute, time.Hour
 	judgeCases{
-		"the nearest of two moments is the next look":  {with(NodePresent, silent(ago(m)), nodeLost(ago(2*m))), pending(Suspect, 2*m, MachineCondition, NodeCondition)},
-		"it is so whichever comes first":               {with(NodePresent, silent(ago(2*m)), nodeLost(noon)), pending(Suspect, 3*m, MachineCondition, NodeCondition)},
+		"the nearest of two moments is the next look":  {with(NodePresent, silent(ago(m)), hostLost(ago(2*m))), pending(Suspect, 2*m, MachineCondition, NodeCondition)},
+		"it is so whichever comes first":               {with(NodePresent, silent(ago(2*m)), hostLost(noon)), pending(Suspect, 3*m, MachineCondition, NodeCondition)},
 		"one condition that is due is enough":          {with(NodePresent, silent(ago(m)), diskFull(ago(m))), unhealthy(NodeCondition, NodeCondition).until(4 * m)},
-		"what is due later does not undo what is due":  {with(NodePresent, nodeLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
+		"what is due later does not undo what is due":  {with(NodePresent, hostLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
 		"two conditions that are due are two findings": {with(NodePresent, silent(ago(hour)), diskFull(ago(hour))), unhealthy(NodeCondition, NodeCondition)},
-		"findings about the machine come first":        {with(NodePresent, silent(ago(hour)), nodeLost(ago(hour))), unhealthy(MachineCondition, NodeCondition)},
+		"findings about the machine come first":        {with(NodePresent, silent(ago(hour)), hostLost(ago(hour))), unhealthy(MachineCondition, NodeCondition)},
 	}.run(t, policy)
 }
 
@@ -165,16 +165,16 @@ func TestNodes(t *testing.T) {
 	judgeCases{
 		"a deleted node is unhealthy at once":               {with(NodeGone), unhealthy(NodeDeleted)},
 		"its last conditions no longer count":               {with(NodeGone, silent(ago(time.Hour))), unhealthy(NodeDeleted)},
-		"the machine's conditions count beside it":          {with(NodeGone, nodeLost(ago(time.Hour))), unhealthy(MachineCondition, NodeDeleted)},
-		"those that are not due yet are looked at again":    {with(NodeGone, nodeLost(ago(m))), unhealthy(MachineCondition, NodeDeleted).until(3 * m)},
+		"the machine's conditions count beside it":          {with(NodeGone, hostLost(ago(time.Hour))), unhealthy(MachineCondition, NodeDeleted)},
+		"those that are not due yet are looked at again":    {with(NodeGone, hostLost(ago(m))), unhealthy(MachineCondition, NodeDeleted).until(3 * m)},
 		"a node that was there once is never awaited again": {Target{Node: NodeGone, AwaitedSince: noon}, unhealthy(NodeDeleted)},
 
 		"a first node is awaited":                        {awaited(ago(10*m - tick)), pending(Starting, tick, NodeStartup)},
 		"at the very moment it is too late":              {awaited(ago(10 * m)), unhealthy(NodeStartup)},
 		"after its time it is too late":                  {awaited(ago(time.Hour)), unhealthy(NodeStartup)},
 		"conditions of a node that is awaited mean none": {awaited(noon, diskFull(ago(time.Hour))), pending(Starting, 10*m, NodeStartup)},
-		"a starting machine can fail by itself":          {awaited(noon, nodeLost(ago(4*m))), unhealthy(MachineCondition, NodeStartup).until(10 * m)},
-		"a starting machine stays starting while it may": {awaited(noon, nodeLost(noon)), pending(Starting, 4*m, MachineCondition, NodeStartup)},
+		"a starting machine can fail by itself":          {awaited(noon, hostLost(ago(4*m))), unhealthy(MachineCondition, NodeStartup).until(10 * m)},
+		"a starting machine stays starting while it may": {awaited(noon, hostLost(noon)), pending(Starting, 4*m, MachineCondition, NodeStartup)},
 		"a starting machine without connection may wait": {awaited(noon, disconnected(ago(time.Hour))), pending(Starting, 10*m, NodeStartup)},
 		"a node that is there is not late":               {Target{Node: NodePresent, AwaitedSince: ago(time.Hour)}, well()},
 	}.run(t, policy)
@@ -186,8 +186,8 @@ func TestAStartupTimeoutOfZeroWaitsForEver(t *testing.T) {
 	patient.NodeStartup = 0
 	judgeCases{
 		"a first node is never late":          {awaited(ago(1000 * time.Hour)), judged{State: Starting}},
-		"the machine's conditions still wait": {awaited(ago(time.Hour), nodeLost(ago(m))), pending(Starting, 3*m, MachineCondition)},
-		"the machine's conditions still end":  {awaited(ago(time.Hour), nodeLost(ago(4*m))), unhealthy(MachineCondition)},
+		"the machine's conditions still wait": {awaited(ago(time.Hour), hostLost(ago(m))), pending(Starting, 3*m, MachineCondition)},
+		"the machine's conditions still end":  {awaited(ago(time.Hour), hostLost(ago(4*m))), unhealthy(MachineCondition)},
 		"a deleted node is still deleted":     {with(NodeGone), unhealthy(NodeDeleted)},
 	}.run(t, patient)
 }
@@ -200,9 +200,9 @@ func TestMarks(t *testing.T) {
 		"no workload cluster is needed":            {marked(with(NodeUnseen)), unhealthy(MarkedByHand)},
 		"no infrastructure is needed":              {marked(behind(InfrastructureNotReady, with(NodePresent))), unhealthy(MarkedByHand)},
 		"no control plane is needed":               {marked(behind(ControlPlaneNotInitialized, with(NodeUnseen))), unhealthy(MarkedByHand)},
-		"the mark is named before everything else": {marked(with(NodeGone, nodeLost(ago(time.Hour)))), unhealthy(MarkedByHand, MachineCondition, NodeDeleted)},
+		"the mark is named before everything else": {marked(with(NodeGone, hostLost(ago(time.Hour)))), unhealthy(MarkedByHand, MachineCondition, NodeDeleted)},
 		"what is not due yet is looked at again":   {marked(with(NodePresent, silent(noon))), unhealthy(MarkedByHand, NodeCondition).until(5 * m)},
-		"a gate still hides all but the mark":      {marked(behind(InfrastructureNotReady, with(NodeGone, nodeLost(ago(time.Hour))))), unhealthy(MarkedByHand)},
+		"a gate still hides all but the mark":      {marked(behind(InfrastructureNotReady, with(NodeGone, hostLost(ago(time.Hour))))), unhealthy(MarkedByHand)},
 	}.run(t, policy)
 }
 
@@ -215,7 +215,7 @@ func TestGates(t *testing.T) {
 				"a node that is well is not called healthy": {behind(g, with(NodePresent)), unjudged()},
 				"a bad node is not unhealthy":               {behind(g, with(NodePresent, silent(ago(hour)))), unjudged()},
 				"a bad node is not waited for":              {behind(g, with(NodePresent, silent(noon))), unjudged()},
-				"a bad machine is not unhealthy":            {behind(g, with(NodePresent, nodeLost(ago(hour)))), unjudged()},
+				"a bad machine is not unhealthy":            {behind(g, with(NodePresent, hostLost(ago(hour)))), unjudged()},
 				"a deleted node is not unhealthy":           {behind(g, with(NodeGone)), unjudged()},
 				"a first node is not late":                  {behind(g, awaited(ago(hour))), unjudged()},
 				"a first node is not even awaited":          {behind(g, awaited(noon)), unjudged()},
@@ -240,8 +240,8 @@ func TestWithoutTheWorkloadCluster(t *testing.T) {
 		"a machine cannot be judged":                       {with(NodeUnseen), unjudged()},
 		"its first node is not late":                       {late, unjudged()},
 		"its node's last conditions do not count":          {with(NodeUnseen, silent(ago(time.Hour)), diskFull(ago(time.Hour))), unjudged()},
-		"the machine's own conditions count":               {with(NodeUnseen, nodeLost(ago(4*m))), unhealthy(MachineCondition)},
-		"the machine's own conditions have their timeouts": {with(NodeUnseen, nodeLost(ago(m))), pending(Unjudged, 3*m, MachineCondition)},
+		"the machine's own conditions count":               {with(NodeUnseen, hostLost(ago(4*m))), unhealthy(MachineCondition)},
+		"the machine's own conditions have their timeouts": {with(NodeUnseen, hostLost(ago(m))), pending(Unjudged, 3*m, MachineCondition)},
 		"the machine's own conditions count by themselves": {with(NodeUnseen, hostDead(ago(90*m)), silent(ago(time.Hour))), unhealthy(MachineCondition)},
 		"the lost connection is no condition of a machine": {with(NodeUnseen, disconnected(ago(time.Hour))), unjudged()},
 		"nor is it that Cluster API cannot read the node":  {with(NodeUnseen, unreadable(ago(time.Hour))), unjudged()},
@@ -262,7 +262,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 	}{
 		"a mark": {
 			marked(with(NodePresent)),
-			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", 0, time.Time{}, Signal{}},
+			Finding{MarkedByHand, "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", 0, time.Time{}, Signal{}, ""},
 		},
 		"a machine's condition": {
 			with(NodePresent, hostDead(ago(hour))),
@@ -272,6 +272,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 				90 * time.Minute,
 				in(30 * time.Minute),
 				hostDead(ago(hour)),
+				"",
 			},
 		},
 		"a node's condition": {
@@ -282,6 +283,7 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 				5 * time.Minute,
 				ago(55 * time.Minute),
 				silent(ago(hour)),
+				"",
 			},
 		},
 		"a condition that counts at once": {
@@ -292,15 +294,16 @@ func TestFindingsSpeakAsClusterAPIDoes(t *testing.T) {
 				0,
 				ago(hour),
 				diskFull(ago(hour)),
+				"",
 			},
 		},
 		"a deleted node": {
 			with(NodeGone),
-			Finding{NodeDeleted, "Node node-1 has been deleted", 0, time.Time{}, Signal{}},
+			Finding{NodeDeleted, "Node node-1 has been deleted", 0, time.Time{}, Signal{}, ""},
 		},
 		"a first node that did not appear": {
 			awaited(ago(hour)),
-			Finding{NodeStartup, "Node failed to report startup in 10m0s", 10 * time.Minute, ago(50 * time.Minute), Signal{}},
+			Finding{NodeStartup, "Node failed to report startup in 10m0s", 10 * time.Minute, ago(50 * time.Minute), Signal{}, ""},
 		},
 	}
 	for name, tc := range cases {

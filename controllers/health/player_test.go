@@ -25,6 +25,7 @@ type world struct {
 	events   []event
 	gate     health.Gate
 	cutOff   bool
+	reached  time.Time // when the connection came back
 
 	now   time.Time
 	said  map[string]string // the last line about each name
@@ -128,7 +129,7 @@ func (w *world) judge() bool {
 
 func (w *world) target(m *machine) health.Target {
 	t := health.Target{
-		Marked: m.marked, Gate: w.gate, Node: m.node, AwaitedSince: m.awaitedSince, Signals: m.signals,
+		Marked: m.marked, Gate: w.gate, Node: m.node, AwaitedSince: m.awaitedSince, Signals: m.signals, Reached: w.reached,
 	}
 	if m.node != health.NodeAwaited {
 		t.NodeName = "node-of-" + m.name

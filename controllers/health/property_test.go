@@ -14,9 +14,10 @@ import (
 // rules and signals meet often and moments often coincide.
 var (
 	sources  = rapid.SampledFrom([]Source{OnMachine, OnNode})
-	types    = rapid.SampledFrom([]string{"Ready", "DiskPressure", "NodeHealthy"})
+	types    = rapid.SampledFrom([]string{"Ready", "DiskPressure", "HostHealthy", NodeReady, "EtcdPodHealthy"})
 	statuses = rapid.SampledFrom([]string{"True", "False", "Unknown"})
-	reasons  = rapid.SampledFrom([]string{"SomeReason", ConnectionDown, InternalError})
+	reasons  = rapid.SampledFrom([]string{"SomeReason", ConnectionDown, InternalError, InspectionFailed})
+	seldom   = rapid.Map(rapid.IntRange(0, 9), func(n int) bool { return n == 9 })
 	moments  = rapid.Map(rapid.IntRange(-15, 2), func(m int) time.Time { return in(time.Duration(m) * time.Minute) })
 	waits    = rapid.Map(rapid.IntRange(0, 12), func(m int) time.Duration { return time.Duration(m) * time.Minute })
 )
@@ -49,7 +50,11 @@ func conditionOf(s Signal) condition { return condition{s.Source, s.Type} }
 
 var anyTarget = rapid.Custom(func(t *rapid.T) Target {
 	return Target{
-		Marked: rapid.IntRange(0, 9).Draw(t, "marked") == 9,
+		Marked:  seldom.Draw(t, "marked"),
+		Failure: rapid.SampledFrom([]string{"", "", "", "", "it failed"}).Draw(t, "failure"),
+		Paused:  seldom.Draw(t, "paused"),
+		Resumed: rapid.OneOf(rapid.Just(time.Time{}), moments).Draw(t, "resumed"),
+		Reached: rapid.OneOf(rapid.Just(time.Time{}), moments).Draw(t, "reached"),
 		Gate: rapid.SampledFrom([]Gate{
 			Open, Open, Open, ControlPlaneNotInitialized, InfrastructureNotReady,
 		}).Draw(t, "gate"),
@@ -113,18 +118,18 @@ func TestEveryStateHasItsMeaning(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		v := Judge(target, p, noon)
 		due := len(v.Due(noon)) > 0
-		asked := target.Gate == Open && target.Node != NodeUnseen
+		asked, doubted := target.Gate == Open && target.Node != NodeUnseen, v.Doubted(NotSincePause)
 
 		var means bool
 		switch v.State {
 		case Healthy:
-			means = asked && target.Node == NodePresent && len(v.Findings) == 0 && v.Recheck.IsZero()
+			means = asked && target.Node == NodePresent && len(v.Findings) == 0 && v.Recheck.IsZero() && !doubted
 		case Starting:
 			means = asked && target.Node == NodeAwaited && !due
 		case Suspect:
 			means = asked && target.Node == NodePresent && !due && !v.Recheck.IsZero()
 		case Unjudged:
-			means = !asked && !due
+			means = (!asked || doubted) && !due
 		case Unhealthy:
 			means = due
 		}
@@ -143,15 +148,15 @@ func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 		v := Judge(target, p, noon)
 		switch {
 		case target.Gate != Open:
-			if want := target.Marked; (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
+			if want := target.Marked || failed(target); (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
 				t.Fatalf("behind gate %s: %s", target.Gate, v.State)
 			}
 		case target.Node == NodeUnseen:
-			if want := target.Marked || machineFails(target, p); (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
+			if want := target.Marked || failed(target) || machineFails(target, p); (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
 				t.Fatalf("without connection: %s, want unhealthy: %t", v.State, want)
 			}
 			for _, f := range v.Findings {
-				if f.Reason != MarkedByHand && f.Reason != MachineCondition {
+				if f.Reason != MarkedByHand && f.Reason != MachineFailed && f.Reason != MachineCondition {
 					t.Fatalf("without connection there is a finding about the node: %+v", f)
 				}
 			}
@@ -159,13 +164,62 @@ func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 	})
 }
 
-// machineFails says in other words than Judge whether the machine's own conditions condemn it at noon.
+// failed reports whether Cluster API says, and not only from before a pause, that t has failed for good.
+func failed(t Target) bool { return t.Failure != "" && !t.Paused }
+
+// machineFails says in other words than Judge whether the machine's own conditions condemn it at noon, while its node cannot be seen.
 func machineFails(t Target, p Policy) bool {
 	return slices.ContainsFunc(t.Signals, func(s Signal) bool {
-		mirrors := s.Reason == ConnectionDown || s.Reason == InternalError && t.Node == NodeUnseen
-		return s.Source == OnMachine && !mirrors && slices.ContainsFunc(p.Rules, func(r Rule) bool {
-			return r.Source == OnMachine && r.Type == s.Type && r.Status == s.Status && noon.Sub(s.Since) >= r.For
+		looked := s.Type != NodeReady && s.Type != "EtcdPodHealthy" && s.Reason == "SomeReason"
+		from := s.Since
+		if from.Before(t.Resumed) {
+			from = t.Resumed.Add(time.Minute)
+		}
+		if s.Status == "Unknown" && from.Before(t.Reached) {
+			from = t.Reached.Add(time.Minute)
+		}
+		return s.Source == OnMachine && looked && !t.Paused && slices.ContainsFunc(p.Rules, func(r Rule) bool {
+			return r.Source == OnMachine && r.Type == s.Type && r.Status == s.Status && noon.Sub(from) >= r.For
 		})
+	})
+}
+
+// Evidence has an author and a time: nothing counts that was written before a pause and not since, and no time in which nobody looked.
+func TestTimeInWhichNobodyLookedCountsForNothing(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		for _, f := range Judge(target, p, noon).Due(noon) {
+			s := f.Signal
+			if s == (Signal{}) {
+				continue
+			}
+			if f.Due.Before(s.Since.Add(f.Limit)) {
+				t.Fatalf("counts before its time: %+v", f)
+			}
+			if s.Source == OnMachine && target.Paused {
+				t.Fatalf("counts while Cluster API has not looked since the pause: %+v", f)
+			}
+			seen := s.Source == OnNode || s.Type == NodeReady || s.Type == "EtcdPodHealthy"
+			if seen && s.Since.Before(target.Reached) && noon.Sub(target.Reached) < f.Limit {
+				t.Fatalf("out of reach until %v, and yet %+v", target.Reached, f)
+			}
+			if s.Source == OnMachine && s.Type != NodeReady && s.Since.Before(target.Resumed) && noon.Sub(target.Resumed) < f.Limit {
+				t.Fatalf("paused until %v, and yet %+v", target.Resumed, f)
+			}
+		}
+	})
+}
+
+// What we see ourselves goes before what Cluster API has seen of it.
+func TestANodeThatIsReadyIsNeverCalledNotReady(t *testing.T) {
+	holds(t, func(t *rapid.T, target Target, p Policy) {
+		target.Node = NodePresent
+		target.Signals = slices.DeleteFunc(slices.Clone(target.Signals), func(s Signal) bool { return s.Source == OnNode && s.Type == "Ready" })
+		target.Signals = append(target.Signals, Signal{OnNode, "Ready", "True", "KubeletReady", moments.Draw(t, "ready since")})
+		for _, f := range Judge(target, p, noon).Findings {
+			if s := f.Signal; s.Source == OnMachine && s.Type == NodeReady && s.Status != "True" {
+				t.Fatalf("the node is ready: %+v", f)
+			}
+		}
 	})
 }
 
@@ -181,9 +235,11 @@ func TestALostConnectionIsNeverHeldAgainstAMachine(t *testing.T) {
 
 func TestAnotherSignalNeverHelps(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
-		was := Judge(target, p, noon)
-		target.Signals = slices.Insert(slices.Clone(target.Signals),
-			rapid.IntRange(0, len(target.Signals)).Draw(t, "at"), anySignal.Draw(t, "another"))
+		was, another := Judge(target, p, noon), anySignal.Draw(t, "another")
+		if another.Source == OnNode && another.Type == "Ready" {
+			t.Skip("it may show that what Cluster API saw of the node is over")
+		}
+		target.Signals = slices.Insert(slices.Clone(target.Signals), rapid.IntRange(0, len(target.Signals)).Draw(t, "at"), another)
 		is := Judge(target, p, noon)
 		if was.State == Unhealthy && is.State != Unhealthy {
 			t.Fatalf("another signal made an unhealthy target %s", is.State)
@@ -213,7 +269,7 @@ func TestTheOrderOfSignalsDoesNotShow(t *testing.T) {
 }
 
 func TestFindingsAreOrderedAsTheRulesAre(t *testing.T) {
-	rank := map[Reason]int{MarkedByHand: 0, MachineCondition: 1, NodeDeleted: 2, NodeStartup: 2, NodeCondition: 2}
+	rank := map[Reason]int{MarkedByHand: 0, MachineFailed: 1, MachineCondition: 2, NodeDeleted: 3, NodeStartup: 3, NodeCondition: 3}
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		fs := Judge(target, p, noon).Findings
 		if !slices.IsSortedFunc(fs, func(a, b Finding) int { return rank[a.Reason] - rank[b.Reason] }) {
@@ -227,7 +283,7 @@ func TestSignalsAndRulesAreReadAndNeitherKeptNorChanged(t *testing.T) {
 		signals, rules := slices.Clone(target.Signals), slices.Clone(p.Rules)
 		v := Judge(target, p, noon)
 		want := v
-		want.Findings = slices.Clone(v.Findings)
+		want.Findings, want.Void = slices.Clone(v.Findings), slices.Clone(v.Void)
 		if !slices.Equal(signals, target.Signals) || !slices.Equal(rules, p.Rules) {
 			t.Fatalf("Judge() changed what it was given: %+v, %+v", target.Signals, p.Rules)
 		}

@@ -114,7 +114,7 @@ func replace(name, by string) func(*world) {
 }
 
 func cutOff(w *world)    { w.cutOff = true }
-func reconnect(w *world) { w.cutOff = false }
+func reconnect(w *world) { w.cutOff, w.reached = false, w.now }
 
 func closeGate(g health.Gate) func(*world) { return func(w *world) { w.gate = g } }
 

@@ -53,7 +53,7 @@ func (l *Leaver) act(ctx context.Context, s step) error {
 // under way the maker's mark is taken, and nothing else.
 var marks = map[what]struct{ annotations, labels []string }{
 	checkRequest:     {[]string{mendv1.MadeByAnnotation}, []string{mendv1.MadeByUIDLabel}},
-	nodeCheckRequest: {[]string{mendv1.MadeByNodeCheckAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel}},
+	nodeCheckRequest: {[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel}},
 	remediation:      {annotations: []string{mendv1.PowerCycleAnnotation}},
 	hostMark:         {annotations: []string{mendv1.MarkedForAnnotation}},
 }

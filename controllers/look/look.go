@@ -92,6 +92,17 @@ type Finding struct {
 	// Due is when it counts; zero if at once. Counts says that this has come.
 	Due    time.Time `json:"due,omitzero"`
 	Counts bool      `json:"counts"`
+	// Late says why it counts only from Since on, and not from when the condition turned, as a clause; empty if it does.
+	Late string `json:"late,omitempty"`
+}
+
+// Doubt is something that would be held against a machine if it were known to be so still.
+type Doubt struct {
+	Reason health.Doubt `json:"reason"`
+	// Text is the sentence that the condition would have.
+	Text string `json:"text"`
+	// Why is why it does not count, as a clause.
+	Why string `json:"why"`
 }
 
 // Start is one of the moments of which the latest is from when on a machine's first node is waited for.
@@ -123,7 +134,7 @@ type Check struct {
 
 	Population budget.Population `json:"population"`
 	Limits     budget.Limits     `json:"limits"`
-	// Limit is the limit as the spec has it, such as "maxUnhealthy 40%".
+	// Limit is the limit as the spec has it, such as "unhealthyLessThanOrEqualTo 40%".
 	Limit string `json:"limit"`
 	// Remaining is how many more may turn bad before nothing is started any more.
 	Remaining int `json:"remaining"`
@@ -157,6 +168,8 @@ type Target struct {
 	// Class is where the limits count it; empty if they do not.
 	Class    budget.Class `json:"class,omitempty"`
 	Findings []Finding    `json:"findings,omitempty"`
+	// Doubted are what else would be held against it, and does not count.
+	Doubted []Doubt `json:"doubted,omitempty"`
 	// Starts are the moments that start-up is counted from, only while a first node is waited for.
 	Starts []Start `json:"starts,omitempty"`
 	// Left says why the target is not judged at all: its user wants it left alone. Empty if it is.
@@ -210,7 +223,7 @@ type Remediation struct {
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
-		is := Finding{Reason: f.Reason, Text: f.Detail, Due: f.Due, Counts: f.DueAt(now)}
+		is := Finding{Reason: f.Reason, Text: f.Detail, Due: f.Due, Counts: f.DueAt(now), Late: Late(f.Late)}
 		if !f.Due.IsZero() {
 			is.Since = f.Due.Add(-f.Limit)
 			is.Limit = metav1.Duration{Duration: f.Limit}
@@ -218,6 +231,34 @@ func Findings(v health.Verdict, now time.Time) []Finding {
 		found = append(found, is)
 	}
 	return found
+}
+
+// Late is why a finding counts from later than from when the condition turned, as a clause; empty if there is no doubt.
+func Late(d health.Doubt) string {
+	switch d {
+	case health.NotSincePause:
+		return health.Settling.String() + " after a pause in which nobody wrote it anew"
+	case health.NotSinceOutage:
+		return health.Settling.String() + " after an outage in which nobody could see it"
+	case health.NodeDiffers:
+	}
+	return ""
+}
+
+// Doubted is what does not count in v, with the reasons.
+func Doubted(v health.Verdict) []Doubt {
+	all := make([]Doubt, 0, len(v.Void))
+	for _, void := range v.Void {
+		is := Doubt{Reason: void.Doubt, Text: void.Finding.Detail, Why: "its node says otherwise now"}
+		switch {
+		case void.Finding.Reason == health.NodeStartup:
+			is.Why = "its time stands still, as Cluster API has not looked at the machine since a pause"
+		case void.Doubt == health.NotSincePause:
+			is.Why = "it was written before a pause, and Cluster API has not looked at the machine since"
+		}
+		all = append(all, is)
+	}
+	return all
 }
 
 // Soonest is the first of the next things that time alone makes happen to targets, with the name of the one that it happens to; zero if there

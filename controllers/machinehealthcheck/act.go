@@ -32,7 +32,7 @@ type outcome struct {
 	released *request.Metadata
 	// again says that somebody else was faster, and that the next pass will see what they did.
 	again bool
-	// refused is the error for which no request could be made.
+	// refused is the error for which no request could be made, be it known before or not.
 	refused error
 	err     error
 }
@@ -60,11 +60,15 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 	return outcomes
 }
 
-// carryOut acts on the request first and speaks of it afterwards. A crash in between is mended by the next pass, which
+// carryOut acts on a request that exists first and speaks of it afterwards. A crash in between is mended by the next pass, which
 // finds the request by its name.
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	switch {
+	case s.create:
+		return r.begin(ctx, w, s, o)
+	case s.refused != nil:
+		o.refused, o.err = s.refused, s.refused
 	case s.drop:
 		if o.err = r.Requests.Delete(ctx, s.target.request); o.err != nil {
 			s.say.external = 0 // the machine is healthy all the same, and it is said; that the request is over is not
@@ -72,30 +76,38 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	case s.adopt:
 		// The request and the machine are spoken of apart: that one is not ours yet does not make the other less bad.
 		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check))
-	case s.create:
-		o.refused = r.request(ctx, w, s.target.machine)
-		o.requested = o.refused == nil
-		if errors.Is(o.refused, request.ErrAppeared) {
-			o.again, o.refused = true, nil
-			if s, o.err = r.appeared(ctx, w, s); o.err != nil {
-				return o
-			}
-		}
-		if o.refused != nil {
-			o.err = o.refused
-			s.say.external, s.say.why = creationFailed, o.refused.Error()
-		}
 	}
-	return r.speak(ctx, w, s, o)
+	o, _ = r.speak(ctx, w, s, s.target.machine, o)
+	return o
 }
 
-// request makes the remediation request for m.
-func (r *Reconciler) request(ctx context.Context, w *world, m *clusterv1.Machine) error {
-	req, err := w.requestFor(m)
-	if err != nil {
-		return err
+// begin makes a request after it was said, with the optimistic lock of the Machine: of one that has changed since it was read, because its user
+// wants it left alone or it is being deleted, no remediation begins. If no request can be made after all, that is said next. Of a machine for which
+// none could be made before, that stands until one is made.
+func (r *Reconciler) begin(ctx context.Context, w *world, s step, o outcome) outcome {
+	before := s
+	if was := conditionOf(s.target.machine, clusterv1.MachineExternallyRemediatedCondition); was != nil && failureOfOurs(was) {
+		before.say.external = 0
 	}
-	return r.Requests.Create(ctx, req)
+	before.say.lock = true
+	o, saved := r.speak(ctx, w, before, s.target.machine, o)
+	if !saved {
+		return o
+	}
+	o.refused = r.Requests.Create(ctx, s.request)
+	o.requested = o.refused == nil
+	if errors.Is(o.refused, request.ErrAppeared) {
+		o.again, o.refused = true, nil
+		if s, o.err = r.appeared(ctx, w, s); o.err != nil {
+			return o
+		}
+	}
+	if o.refused != nil {
+		o.err = o.refused
+		s.say.external, s.say.why = creationFailed, o.refused.Error()
+	}
+	o, _ = r.speak(ctx, w, s, o.said, o)
+	return o
 }
 
 // appeared is s for a machine whose request the cache does not show yet: what there is to say of the two together.
@@ -105,7 +117,7 @@ func (r *Reconciler) appeared(ctx context.Context, w *world, s step) (step, erro
 	if t.request, err = r.Requests.Find(ctx, w.remedy.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
 		return s, err
 	}
-	s.say = unhealthyStep(w, &t, false, false).say
+	s.say = unhealthyStep(w, &t, nil, false).say
 	return s, nil
 }
 
@@ -122,9 +134,8 @@ func maker(check *clusterv1.MachineHealthCheck) request.Maker {
 	return request.Maker{Name: check.Name, UID: check.UID}
 }
 
-// speak writes what s has to say into the machine's conditions.
-func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) outcome {
-	m := s.target.machine
+// speak writes what s has to say into the conditions of m, the machine of s as it was last read or written, and reports whether it stands there.
+func (r *Reconciler) speak(ctx context.Context, w *world, s step, m *clusterv1.Machine, o outcome) (outcome, bool) {
 	var next *clusterv1.Machine
 	if s.letGo {
 		next = letGo(m)
@@ -132,7 +143,7 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 		next = s.say.after(m, s.target.verdict.Due(w.now), w.now)
 	}
 	if next == nil {
-		return o
+		return o, true
 	}
 	r.written.begin(m)
 	err := machines.PatchConditions(ctx, r.Client, next)
@@ -146,8 +157,11 @@ func (r *Reconciler) speak(ctx context.Context, w *world, s step, o outcome) out
 		o.said, o.at = next, r.Clock.Now()
 		o.requested = o.requested || (s.start && s.say.handOver)
 	}
-	return o
+	return o, err == nil
 }
+
+// attempted reports whether o was to begin a remediation.
+func (o outcome) attempted() bool { return o.start || o.step.refused != nil }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
 func (o outcome) newlyUnhealthy() bool {
@@ -184,7 +198,10 @@ func (o outcome) delay(w *world) (time.Duration, bool) {
 func nextLook(w *world) time.Time {
 	var next time.Time
 	for i := range w.targets {
-		next = health.Earliest(next, w.targets[i].verdict.Recheck)
+		t := &w.targets[i]
+		if next = health.Earliest(next, t.verdict.Recheck); t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) && !w.inFlight(t) {
+			next = health.Earliest(next, takenBy(t.cycle))
+		}
 	}
 	return next
 }

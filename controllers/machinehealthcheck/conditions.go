@@ -23,6 +23,7 @@ type saying struct {
 	forget   bool // OwnerRemediated=False, left over from before, goes
 	external externalSaying
 	why      string // the message of an external failure
+	lock     bool   // it is written also if it stands there already, so that it fails if the machine has changed
 }
 
 type healthSaying int
@@ -112,7 +113,7 @@ func (s saying) after(m *clusterv1.Machine, due []health.Finding, now time.Time)
 		dropOwnerRemediated(next)
 	}
 	s.sayExternal(next, now)
-	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
+	if !s.lock && equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil
 	}
 	return next
@@ -216,6 +217,8 @@ func failureOf(due []health.Finding) failure {
 	reasonOf := map[health.Reason]failure{
 		health.MarkedByHand: {reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
 			v1beta1Reason: clusterv1.HasRemediateMachineAnnotationV1Beta1Reason},
+		health.MachineFailed: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
+			v1beta1Reason: clusterv1.MachineHasFailureV1Beta1Reason},
 		health.MachineCondition: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
 			v1beta1Reason: clusterv1.UnhealthyMachineConditionV1Beta1Reason},
 		health.NodeDeleted: {reason: clusterv1.MachineHealthCheckNodeDeletedReason,

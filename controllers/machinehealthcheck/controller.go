@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/request"
 	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -51,16 +52,22 @@ type Reconciler struct {
 	Unclaimed Unclaimed
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check must have; empty for all.
 	WatchFilterValue string
+	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for kinds that are
+	// not installed, again and again while a machine on a host is unhealthy.
+	Installed func(ctx context.Context, crd string) (bool, error)
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
 
 	memory     memory
 	written    ownWrites
+	away       away
+	merging    wake.Merging
 	controller controller.Controller
 }
 
 // Clusters are the workload clusters. (package workload)
 type Clusters interface {
+	Doubt(cluster client.ObjectKey, now time.Time)
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
 	NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error)
 }
@@ -88,6 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.measure(w, s, nil)
 		return r.next(ctx, w, nil, nil)
 	}
+	w.recheck = health.Earliest(health.Earliest(w.recheck, s.storm.Recheck), afterBurst(w, s))
 	outcomes := r.act(ctx, w, plan(w, s.grant))
 	s.failed, s.refused = failedAndRefused(outcomes)
 	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
@@ -106,8 +114,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // weigh counts the population and grants remediations. Limits that are impossible grant nothing.
 func weigh(w *world) summary {
 	s := summary{population: count(w)}
+	var cooldown *time.Duration
 	if s.limits, s.invalid = limitsOf(w.check, s.population.Total()); s.invalid == nil {
-		s.grant = budget.Decide(s.population, s.limits)
+		cooldown, s.invalid = CooldownOf(w.check)
+	}
+	if s.invalid != nil {
+		s.storm.Storm = stormOf(w.check) // nobody knows how it goes on
+		return s
+	}
+	s.grant = budget.Decide(s.population, s.limits)
+	if s.storm = stormAfter(w, s, cooldown); s.storm.Blocks && !s.grant.ShortCircuited() {
+		s.grant = budget.Grant{Reason: budget.CoolingDown}
 	}
 	return s
 }
@@ -116,10 +133,12 @@ func weigh(w *world) summary {
 // is ours to write. Whatever ends that state is watched.
 func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) (ctrl.Result, error) {
 	r.forget(key)
-	var err error
-	if w != nil {
-		err = r.recordStatus(ctx, w, r.aside(w))
+	if w == nil {
+		r.away.back(key)
+		return ctrl.Result{}, nil
 	}
+	r.away.leave(key)
+	err := r.recordStatus(ctx, w, r.aside(w))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
 	}

@@ -53,7 +53,8 @@ type nodes struct {
 }
 
 // observeNodes looks at the nodes of all targets in the cache, and asks the workload cluster itself about those that are
-// missing there: a cache may be behind, and a node that is called deleted is never waited for.
+// missing there: a cache may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine
+// that is being deleted: it goes with it.
 func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 	n := nodes{link: w.link, gone: map[string]bool{}}
 	if w.link.Link != workload.Up {
@@ -64,7 +65,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 		m := w.targets[i].machine
 		name := m.Status.NodeRef.Name
 		switch {
-		case name == "" || w.link.Node(name) != nil:
+		case name == "" || w.link.Node(name) != nil || deleting(m):
 		case saidNodeDeleted(m) && !w.mayStart(&w.targets[i]):
 			n.gone[name] = true
 		default:
@@ -126,6 +127,10 @@ func factsOf(w *world, m *clusterv1.Machine, n nodes, scratch []health.Signal) h
 	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
 	facts := health.Target{
 		Marked:       marked,
+		Failure:      finalFailure(m),
+		Paused:       frozen(w, m),
+		Resumed:      resumed(m),
+		Reached:      w.starts[2].At,
 		NodeName:     m.Status.NodeRef.Name,
 		AwaitedSince: awaitedSince(w, m),
 	}
@@ -182,13 +187,15 @@ func awaitedSince(w *world, m *clusterv1.Machine) time.Time {
 
 // startsOf are the moments of which the latest is from when on the first node of m is waited for: the machine's creation, and those at which
 // the control plane was initialized, the cluster's infrastructure and the machine's own became ready. (Cluster API.) While the workload
-// cluster was out of reach no node could be seen to start, so the end of an outage counts too. What has not happened yet is zero.
-func startsOf(w *world, m *clusterv1.Machine) [5]look.Start {
-	return [5]look.Start{
+// cluster was out of reach no node could be seen to start, and while the machine was paused nobody brought one up, so the end of an outage and
+// of a pause count too. What has not happened yet is zero.
+func startsOf(w *world, m *clusterv1.Machine) [6]look.Start {
+	return [6]look.Start{
 		{What: "the machine was created", At: m.CreationTimestamp.Time},
 		w.starts[0], w.starts[1],
 		{What: "the infrastructure of the machine became ready", At: since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))},
 		w.starts[2],
+		{What: "Cluster API took the machine up again after a pause", At: resumed(m)},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,10 +22,16 @@ const (
 	NotActing = "NotActing"
 	// BeingDeleted is that of a machine that is on its way out.
 	BeingDeleted = "MachineBeingDeleted"
+	// BeingUpdated is that of a machine that is being updated in place.
+	BeingUpdated = "MachineBeingUpdated"
 	// NodeNotSeen is that of a machine whose node cannot be asked for.
 	NodeNotSeen = "NodeNotSeen"
+	// AwaitsClusterAPI is that of a machine that Cluster API has not looked at since a pause.
+	AwaitsClusterAPI = "AwaitsClusterAPI"
 	// WithinTimeout is that of a machine whose time has not run out.
 	WithinTimeout = "WithinTimeout"
+	// RemediationUnderWay is that of a power cycle of the machine that the check did not ask for.
+	RemediationUnderWay = "RemediationUnderWay"
 	// RequestInTheWay is that of a request for the machine that is not this check's.
 	RequestInTheWay = "RequestInTheWay"
 	// NotRead is that of requests, or a template, that cannot be read.
@@ -37,9 +44,9 @@ func holds(w *world, s summary, t *target, granted bool) []look.Hold {
 	if t.verdict.State == health.Healthy && !deleting(t.machine) {
 		return nil // nothing is to begin
 	}
-	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(t)}
+	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(w, t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
-		asked = append(asked, notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
+		asked = append(asked, inPlace(t), powerCycled(w, t), notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
 	}
 	var held []look.Hold
 	for _, h := range asked {
@@ -55,6 +62,18 @@ func leaving(t *target) *look.Hold {
 		return nil
 	}
 	return &look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
+}
+
+// inPlace is that t is being updated in place; nil if it is not, or if a person wants it remediated all the same.
+func inPlace(t *target) *look.Hold {
+	if !updating(t) {
+		return nil
+	}
+	return &look.Hold{
+		Reason: BeingUpdated, Ends: "its update is over",
+		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
+			clusterv1.RemediateMachineAnnotation,
+	}
 }
 
 func overlapped(t *target) *look.Hold {
@@ -93,14 +112,32 @@ func unjudged(w *world, t *target) *look.Hold {
 	case w.reach.Status != metav1.ConditionTrue:
 		return &look.Hold{Reason: w.reach.Reason, Text: w.reach.Message,
 			Person: "See to the connection from the management cluster to the workload cluster"}
+	case t.verdict.Doubted(health.NotSincePause):
+		return awaitsClusterAPI(w)
+	case deleting(t.machine):
+		return nil // nobody looks for its node
 	}
 	return &look.Hold{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
 		t.machine.Status.NodeRef.Name)}
 }
 
+// awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
+// run nobody knows better, and the machine's node is judged all the same.
+func awaitsClusterAPI(w *world) *look.Hold {
+	h := &look.Hold{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
+		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
+	if w.stance > paused {
+		h.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
+	}
+	return h
+}
+
 // notDue is until when t is put up with; nil if it is unhealthy, or if nothing will come due.
-func notDue(t *target) *look.Hold {
+func notDue(w *world, t *target) *look.Hold {
 	if t.verdict.State == health.Unhealthy || t.verdict.Recheck.IsZero() {
+		if t.verdict.State == health.Starting && t.verdict.Doubted(health.NotSincePause) {
+			return awaitsClusterAPI(w)
+		}
 		if t.verdict.State == health.Starting && t.verdict.Recheck.IsZero() {
 			return &look.Hold{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
 		}
@@ -108,7 +145,37 @@ func notDue(t *target) *look.Hold {
 	}
 	for _, f := range t.verdict.Findings {
 		if f.Due.Equal(t.verdict.Recheck) {
-			return &look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", f.Limit, f.Detail), Until: f.Due}
+			return &look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", limitOf(f), f.Detail), Until: f.Due}
+		}
+	}
+	return nil
+}
+
+// limitOf is how long f is put up with, and from when on if that is not when its condition turned.
+func limitOf(f health.Finding) string {
+	if late := look.Late(f.Late); late != "" {
+		return fmt.Sprintf("%s, counted from %s", f.Limit, late)
+	}
+	return f.Limit.String()
+}
+
+// powerCycled is the power cycle that t is left to; nil if there is none.
+func powerCycled(w *world, t *target) *look.Hold {
+	switch {
+	case deleting(t.machine):
+		return nil
+	case t.cycle != nil:
+		h := &look.Hold{
+			Reason: RemediationUnderWay, Text: cycleText(t), Until: takenBy(t.cycle), Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name),
+		}
+		if !t.cycle.DeletionTimestamp.IsZero() {
+			h.Person = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", t.cycle.Kind, t.cycle.Name)
+		}
+		return h
+	case w.cyclesUnread(t):
+		return &look.Hold{
+			Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: w.remedy.cyclesUnread,
+			Ends: "they can be read, or " + taken.String() + " after that first failed",
 		}
 	}
 	return nil
@@ -116,7 +183,7 @@ func notDue(t *target) *look.Hold {
 
 // inTheWay is why no request can be made for t in particular; nil if one can.
 func inTheWay(w *world, t *target) *look.Hold {
-	if t.request == nil || w.ownership(t.request) != Foreign {
+	if t.request == nil || w.ownership(t) != Foreign {
 		return nil
 	}
 	return &look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),
@@ -138,6 +205,12 @@ func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
 	case s.grant.Reason == budget.TooFew:
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
+	case s.grant.Reason == budget.CoolingDown:
+		over := "the cooldown is over, at " + s.storm.Recheck.UTC().Format(time.RFC3339)
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Until: s.storm.Recheck, Ends: over}
+	case s.limits.InFlight == 0:
+		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+			mendv1.MaxInFlightAnnotation)}
 	case s.limits.InFlight != budget.Unlimited && ahead >= s.limits.InFlight && !granted:
 		return &look.Hold{Reason: string(budget.AtWork), Text: queue(s), Ends: "a remediation that is under way is over"}
 	}

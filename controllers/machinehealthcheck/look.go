@@ -75,7 +75,7 @@ func tellCheck(is *look.Check, w *world) {
 	for _, err := range w.trouble {
 		is.Trouble = append(is.Trouble, err.Error())
 	}
-	var starts map[*target]bool
+	var starts map[*target]*turn
 	if w.stance == acting {
 		starts = choose(w, s.grant.Start)
 	}
@@ -90,12 +90,13 @@ func tellCheck(is *look.Check, w *world) {
 }
 
 // seen is what there is to say about a target.
-func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
+func seen(w *world, s summary, t *target, starts map[*target]*turn) look.Target {
 	m := t.machine
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: classOf(t), Findings: look.Findings(t.verdict, w.now),
-		Would: would(w, m), Begins: starts[t] && unusable(w, t) == nil, InFlight: w.inFlight(t),
+		Doubted: look.Doubted(t.verdict),
+		Would:   would(w, m), Begins: starts[t] != nil && starts[t].refused == nil, InFlight: w.inFlight(t),
 	}
 	if t.verdict.State == health.Starting {
 		is.Starts = latestOf(startsOf(w, m))
@@ -112,7 +113,7 @@ func seen(w *world, s summary, t *target, starts map[*target]bool) look.Target {
 		}
 		is.UnderwaySince = since(asked)
 	}
-	is.Holds = holds(w, s, t, starts[t])
+	is.Holds = holds(w, s, t, starts[t] != nil)
 	is.Next = nextOf(w, t, &is)
 	return is
 }
@@ -164,7 +165,7 @@ func answer(w *world, t *target) string {
 }
 
 // latestOf are the starts that have happened, with a mark at the one that counts.
-func latestOf(all [5]look.Start) []look.Start {
+func latestOf(all [6]look.Start) []look.Start {
 	var happened []look.Start
 	last := -1
 	for _, start := range all {

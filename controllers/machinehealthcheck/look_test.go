@@ -173,8 +173,8 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
 		"its owner cannot": {aWorld(a("m", health.Unhealthy, owner, answered(cannot, ""))),
 			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
-		"nobody can be asked":    {aWorld(a("m", health.Unhealthy)), ownerless.Text, true},
-		"nobody was there to be": {aWorld(a("m", health.Unhealthy, askedOwner)), ownerless.Text, true},
+		"nobody can be asked":    {aWorld(a("m", health.Unhealthy, withoutOwner)), ownerless.Text, true},
+		"nobody was there to be": {aWorld(a("m", health.Unhealthy, withoutOwner, askedOwner)), ownerless.Text, true},
 		"its request is answered": {aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
 		"it was handed over, and its owner has put it off": {

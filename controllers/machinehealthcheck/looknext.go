@@ -14,14 +14,14 @@ import (
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
 func nextOf(w *world, t *target, is *look.Target) look.Step {
 	switch {
-	case is.State == health.Unhealthy && deleting(t.machine):
+	case (is.State == health.Unhealthy || is.State == health.Unjudged) && deleting(t.machine):
 		return look.Step{Text: "nothing, " + until(leaving(t))}
 	case is.Begins || is.InFlight:
 		return begunNext(w, t, is)
 	case is.State == health.Healthy:
 		return look.Step{}
 	}
-	if h := notDue(t); h != nil && !h.Until.IsZero() {
+	if h := notDue(w, t); h != nil && !h.Until.IsZero() {
 		return comesDue(w, t, is, h)
 	}
 	if who := actsInstead(w, t); who != "" && is.State == health.Unhealthy {
@@ -32,10 +32,15 @@ func nextOf(w *world, t *target, is *look.Target) look.Step {
 			return look.Step{Text: h.Person, Person: true}
 		}
 	}
-	if len(is.Holds) > 0 {
-		return look.Step{Text: "nothing, " + until(&is.Holds[0])}
+	return nothingUntil(is.Holds)
+}
+
+// nothingUntil says until when nothing happens.
+func nothingUntil(holds []look.Hold) look.Step {
+	if len(holds) == 0 {
+		return look.Step{}
 	}
-	return look.Step{}
+	return look.Step{Text: "nothing, " + until(&holds[0])}
 }
 
 // begunNext is what happens next to t, whose remediation begins or has begun.

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have
@@ -19,7 +21,11 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]*remembered
+	unread map[schema.GroupKind]unread // kinds of power cycles, of all checks
 }
+
+// unread is that a kind could not be read since then, and at last.
+type unread struct{ since, last time.Time }
 
 type remembered struct {
 	cluster  string
@@ -27,6 +33,10 @@ type remembered struct {
 	inFlight map[types.UID]string // machine to the kind of its remediation; nil if that was never seen
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
+	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
+	bad      map[types.UID]time.Time // since when machines are not healthy that were not in the last pass
+	stormy   bool                    // too many machines were unhealthy in the last pass, or too few
+	calm     time.Time               // when that ended; zero if this process has not seen it end
 }
 
 // begun is a remediation that a pass of this process began.
@@ -39,13 +49,17 @@ type begun struct {
 // is remembered: a pass in between would not count it, and begin more than is allowed at once.
 const cachesLag = 30 * time.Second
 
-// remember notes the remediations that a pass began.
+// remember notes the remediations that a pass began, and those that it could not begin.
 func (m *memory) remember(w *world, outcomes []outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.checks[client.ObjectKeyFromObject(w.check)]
 	for _, o := range outcomes {
+		if o.attempted() && o.err != nil {
+			last.refused[o.target.machine.UID] = w.now
+		}
 		if o.requested {
+			delete(last.refused, o.target.machine.UID)
 			last.begun[o.target.machine.UID] = begun{at: w.now, kind: remediationKind(w)}
 			if last.inFlight != nil {
 				last.inFlight[o.target.machine.UID] = remediationKind(w)
@@ -54,26 +68,50 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	}
 }
 
-// recall marks the targets of w whose remediation was begun and is not to be seen yet, and forgets about the others. What was
+// recall marks the targets of w whose remediation was begun and is not to be seen yet, and those for which it could not be begun, and forgets
+// about the others. What was
 // begun with another kind of requests than the check names now is over. Nothing tells that a request was never
 // seen because it was deleted at once, so the check is looked at again when the caches must have caught up.
 func (m *memory) recall(w *world) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
-	if !found || len(last.begun) == 0 {
+	if !found || len(last.begun)+len(last.refused) == 0 {
 		return
 	}
-	unseen := map[types.UID]begun{}
+	unseen, refused := map[types.UID]begun{}, map[types.UID]time.Time{}
 	for i := range w.targets {
 		t := &w.targets[i]
+		if at, tried := last.refused[t.machine.UID]; tried && t.verdict.State == health.Unhealthy {
+			refused[t.machine.UID], t.refused = at, at
+		}
 		b, lately := last.begun[t.machine.UID]
 		if lately && b.kind == remediationKind(w) && w.now.Before(b.at.Add(cachesLag)) && t.verdict.State != health.Healthy && !w.inFlight(t) {
 			unseen[t.machine.UID], t.begun = b, true
 			w.recheck = health.Earliest(w.recheck, b.at.Add(cachesLag))
 		}
 	}
-	last.begun = unseen
+	last.begun, last.refused = unseen, refused
+}
+
+// unreadUntil notes whether a kind of power cycles could be read now, and returns until when that holds up machines if it could not. If nobody
+// has tried for longer than the retries of a check are apart, nobody knows since when.
+func (m *memory) unreadUntil(kind schema.GroupKind, failed bool, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	is, before := m.unread[kind]
+	if !failed {
+		delete(m.unread, kind)
+		return time.Time{}
+	}
+	if !before || now.After(is.last.Add(2*wake.RetryAtMost)) {
+		is.since = now
+	}
+	if is.last = now; m.unread == nil {
+		m.unread = map[schema.GroupKind]unread{}
+	}
+	m.unread[kind] = is
+	return is.since.Add(taken)
 }
 
 // reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.
@@ -86,19 +124,22 @@ func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	return conditionOf(check, mendv1.WorkloadClusterReachable)
 }
 
-// pass remembers w and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
-func (m *memory) pass(w *world) map[types.UID]string {
+// pass remembers w, and what it comes to, and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
+func (m *memory) pass(w *world, s summary) map[types.UID]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
 		m.checks = map[types.NamespacedName]*remembered{}
 	}
 	key := client.ObjectKeyFromObject(w.check)
-	is := &remembered{cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}}
+	is := &remembered{
+		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{},
+	}
 	was, found := m.checks[key]
 	m.checks[key] = is
+	is.noteBurst(w, s, was)
 	if found {
-		is.begun, is.failed, is.inFlight = was.begun, was.failed, was.inFlight
+		is.begun, is.refused, is.failed, is.inFlight = was.begun, was.refused, was.failed, was.inFlight
 	}
 	if !w.remedy.seen() {
 		return nil

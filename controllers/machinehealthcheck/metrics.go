@@ -77,7 +77,7 @@ func Metrics() []prometheus.Collector {
 
 // measure exports what a pass saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
-	before := r.memory.pass(w)
+	before := r.memory.pass(w, s)
 	results, unheard := ended(w, before), begunUnheard(w, before)
 	r.memory.remember(w, outcomes)
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}

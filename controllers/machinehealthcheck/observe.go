@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,8 @@ type world struct {
 	skipped []target // selected, but the user wants them left alone
 
 	remedy remedy
+	// requests are those of the check's namespace, by kind and name, as far as they were listed.
+	requests map[schema.GroupVersionKind]map[string]*request.Metadata
 	// strays are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	strays []*request.Metadata
@@ -55,8 +58,15 @@ type target struct {
 	verdict health.Verdict
 	// request is the one that the provider would act on, whoever made it.
 	request *request.Metadata
+	// cycle is a power cycle of the machine that is under way and that this check did not ask for; nil if there is none.
+	cycle *request.Metadata
+	// refused is when this process last tried to begin a remediation of the machine and could not; zero if it did not, or could.
+	refused time.Time
 	// begun says that a pass of this process began a remediation which the caches do not show yet.
 	begun bool
+	// sudden is until when nothing begins: what was seen may be the first of a burst of changes, of which the limits do not know yet. Zero if
+	// that is over.
+	sudden time.Time
 	// elder is the name of an older check that selects the machine too and acts on it.
 	elder string
 }
@@ -71,6 +81,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, err
 	}
 	r.memory.recall(w)
+	r.memory.awaitBurst(w)
 	return w, nil
 }
 
@@ -113,6 +124,7 @@ func (r *Reconciler) survey(ctx context.Context, w *world) error {
 	}
 	r.observeRemedy(ctx, w)
 	r.judge(ctx, w)
+	r.observeCycles(ctx, w)
 	return nil
 }
 
@@ -128,6 +140,9 @@ func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
 	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 	if w.initialized {
 		key := client.ObjectKeyFromObject(w.cluster)
+		if r.away.back(client.ObjectKeyFromObject(w.check)) {
+			r.Clusters.Doubt(key, w.now)
+		}
 		link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
 		if err != nil {
 			return err
@@ -220,7 +235,8 @@ func conditionOf(obj conditions.Getter, kind string) *metav1.Condition {
 type rival struct {
 	name     string
 	selector labels.Selector
-	elder    bool // older than the check whose pass this is
+	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
+	elder    bool   // older than the check whose pass this is
 }
 
 // observeRivals reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
@@ -236,7 +252,11 @@ func (r *Reconciler) observeRivals(ctx context.Context, w *world) error {
 			continue
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(&other.Spec.Selector); err == nil && !selector.Empty() {
-			w.rivals = append(w.rivals, rival{name: other.Name, selector: selector, elder: older(other, w.check)})
+			is := rival{name: other.Name, selector: selector, elder: older(other, w.check)}
+			if is.template = other.Spec.Remediation.TemplateRef.Name; other.Spec.Remediation.TemplateRef.Kind != w.check.Spec.Remediation.TemplateRef.Kind {
+				is.template = ""
+			}
+			w.rivals = append(w.rivals, is)
 		}
 	}
 	slices.SortFunc(w.rivals, func(a, b rival) int { return cmp.Compare(a.name, b.name) })

@@ -1,18 +1,15 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // step is what one pass does about one machine. It is decided before anything is done.
@@ -21,6 +18,9 @@ type step struct {
 	say    saying
 	// start says that this step begins a remediation.
 	start bool
+	// request is the one that is to be made; nil if none is, or if none can be made of the template, for which refused is the reason.
+	request *unstructured.Unstructured
+	refused error
 	// create, adopt and drop say what happens to the machine's request; at most one of them is set.
 	create, adopt, drop bool
 	// letGo says that the machine is not to be judged any more, and that what was said of it is taken back.
@@ -37,7 +37,7 @@ func count(w *world) budget.Population {
 	var p budget.Population
 	for i := range w.targets {
 		t := &w.targets[i]
-		if w.inFlight(t) {
+		if w.occupies(t) {
 			p.InFlight++
 		}
 		if w.startable(t) {
@@ -63,50 +63,13 @@ var classes = map[health.State]budget.Class{
 
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
-// inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
-// was asked and has neither finished nor was the machine well again. What an owner left behind of a machine that was well
-// since counts for nothing. It is read off the world, so no crash can lose it; only what was begun so lately that the caches
-// may not show it yet is remembered.
-func (w *world) inFlight(t *target) bool {
-	if t.begun {
-		return true
-	}
-	if t.request != nil {
-		return w.ownership(t.request) != Foreign
-	}
-	if w.remedy.unread && saidRequested(t.machine) {
-		return true
-	}
-	return OwnerAsked(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
-}
-
-// OwnerAsked reports whether the owner of m was asked to remediate it, and has not said that it has.
-func OwnerAsked(m *clusterv1.Machine) bool {
-	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
-	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
-}
-
-// saidRequested reports whether m says that there is a request for it, which a check made: for whoever may not read requests.
-func saidRequested(m *clusterv1.Machine) bool {
-	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
-	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
-}
-
-// startable reports whether a remediation of t waits for nothing but to be granted.
-func (w *world) startable(t *target) bool {
-	if t.verdict.State != health.Unhealthy || deleting(t.machine) || t.elder != "" || w.inFlight(t) {
-		return false
-	}
-	return !w.remedy.external || (w.remedy.known && w.remedy.missing == "" && t.request == nil)
-}
-
 // plan decides the step of every target, given how many may start. Steps that change nothing are left out.
 func plan(w *world, grant budget.Grant) []step {
-	granted := choose(w, grant.Start)
+	turns := choose(w, grant.Start)
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]
-		if s := stepFor(w, t, granted[t], grant.ShortCircuited()); !s.idle() {
+		if s := stepFor(w, t, turns[t], grant.ShortCircuited()); !s.idle() {
 			steps = append(steps, s)
 		}
 	}
@@ -118,44 +81,11 @@ func plan(w *world, grant budget.Grant) []step {
 	return steps
 }
 
-// choose returns the targets whose remediation starts now: those marked by hand first, then those that have
-// been due for longest, and by name where that is the same.
-func choose(w *world, start int) map[*target]bool {
-	if start == 0 {
-		return nil
-	}
-	var waiting []*target
-	for i := range w.targets {
-		if t := &w.targets[i]; w.startable(t) {
-			waiting = append(waiting, t)
-		}
-	}
-	slices.SortStableFunc(waiting, func(a, b *target) int {
-		return cmp.Or(-cmp.Compare(byHand(a), byHand(b)), overdue(w, a).Compare(overdue(w, b)), cmp.Compare(a.machine.Name, b.machine.Name))
-	})
-	granted := make(map[*target]bool, start)
-	for _, t := range waiting[:min(start, len(waiting))] {
-		granted[t] = true
-	}
-	return granted
-}
-
-func byHand(t *target) int {
-	for _, f := range t.verdict.Findings {
-		if f.Reason == health.MarkedByHand {
-			return 1
-		}
-	}
-	return 0
-}
-
-func overdue(w *world, t *target) time.Time { return t.verdict.OverdueSince(w.now) }
-
 // stepFor decides what to do about t.
 //
 // A machine of which an older check speaks is not spoken of. A suspect or unjudged machine keeps what was said of
 // it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
-func stepFor(w *world, t *target, granted, shortCircuited bool) step {
+func stepFor(w *world, t *target, granted *turn, shortCircuited bool) step {
 	switch t.verdict.State {
 	case health.Healthy:
 		return healthyStep(w, t)
@@ -172,14 +102,14 @@ func healthyStep(w *world, t *target) step {
 		return s
 	}
 	if t.request != nil && t.request.DeletionTimestamp.IsZero() {
-		s.drop = w.ownership(t.request) == Own
+		s.drop = w.ownership(t) == Own
 		// Only what is ours is deleted, so what is taken over is deleted by the next pass.
-		s.adopt = w.ownership(t.request) == Adoptable && t.elder == ""
+		s.adopt = w.ownership(t) == Adoptable && t.elder == ""
 	}
 	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
-		foreignRequest := t.request != nil && w.ownership(t.request) == Foreign
+		foreignRequest := t.request != nil && w.ownership(t) == Foreign
 		if (foreignRequest || !w.remedy.seen()) && external != nil && !failureOfOurs(external) {
 			s.say.external = 0 // what is said of somebody else's request is not ours; that it was in our way is
 		}
@@ -187,10 +117,10 @@ func healthyStep(w *world, t *target) step {
 	return s
 }
 
-func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
+func unhealthyStep(w *world, t *target, granted *turn, shortCircuited bool) step {
 	s := step{target: t}
-	if t.elder != "" {
-		return s
+	if t.elder != "" || deleting(t.machine) {
+		return s // what was said of a machine that is being deleted says why; that its node goes is no news
 	}
 	if w.remedy.syncing && !failedBefore(t.machine) {
 		// A manager that crashed may have made a request and said nothing. Called bad before that request is seen, the machine would
@@ -198,15 +128,14 @@ func unhealthyStep(w *world, t *target, granted, shortCircuited bool) step {
 		return s
 	}
 	s.say.health = failed
-	if deleting(t.machine) {
-		return s
+	if granted != nil {
+		s.start, s.request, s.refused = granted.refused == nil, granted.request, granted.refused
 	}
-	s.start = granted
-	s.say.forget = leftOver(t.machine) && !w.inFlight(t) && (w.remedy.external || !granted)
+	s.say.forget = !w.inFlight(t) && (leftOver(t.machine) && (w.remedy.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
 	if w.remedy.external {
 		return externalStep(w, s)
 	}
-	s.say.handOver = granted || (w.inFlight(t) && !shortCircuited)
+	s.say.handOver = s.start || (w.inFlight(t) && !shortCircuited)
 	s.say.external = removed // of a template that the check does not name any more
 	return s
 }
@@ -223,11 +152,11 @@ func leftOver(m *clusterv1.Machine) bool {
 func externalStep(w *world, s step) step {
 	t := s.target
 	switch {
-	case t.request != nil && w.ownership(t.request) == Foreign:
+	case t.request != nil && w.ownership(t) == Foreign:
 		s.say.external = creationFailed
 		s.say.why = foreignRequest(w, t)
 	case t.request != nil:
-		s.adopt = w.ownership(t.request) == Adoptable && t.request.DeletionTimestamp.IsZero()
+		s.adopt = w.ownership(t) == Adoptable && t.request.DeletionTimestamp.IsZero()
 		s.say.external = stillWaiting
 		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a pass that ended before it could say so
 			s.say.external = waiting
@@ -235,55 +164,24 @@ func externalStep(w *world, s step) step {
 	case w.remedy.missing != "": // a request that exists needs its template no more
 		s.say.external = templateNotFound
 		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+	case s.refused != nil:
+		s.say.external, s.say.why = creationFailed, s.refused.Error()
 	case s.start:
 		s.create = true
 		s.say.external = waiting
 	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
-	default: // it is not its turn yet
-		if c := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition); c != nil && failureOfOurs(c) && w.remedy.known {
-			s.say.external = removed // what it was is over
-		}
+	case w.remedy.known && t.sudden.IsZero() && saidNoTemplate(t.machine): // it is not its turn yet, and what kept it is over
+		s.say.external = removed
 	}
 	return s
 }
 
-// foreignRequest is why none is made for t.
-func foreignRequest(w *world, t *target) string {
-	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
-}
-
-// Ownership is how a request relates to a check.
-type Ownership int
-
-const (
-	// Foreign is a request that another check made, or somebody unknown from another template.
-	Foreign Ownership = iota
-	// Adoptable is one that was made by nobody known from the same template, or by a check of the same name that was there before.
-	Adoptable
-	// Own is one that this very check made.
-	Own
-)
-
-func (w *world) ownership(req *request.Metadata) Ownership { return OwnershipOf(w.check, req) }
-
-// OwnershipOf finds out how req relates to check.
-//
-// A request without mark that was cloned from the check's own template was made by Cluster API core before the check
-// was claimed. It is taken over, since otherwise nobody would ever end it.
-func OwnershipOf(check *clusterv1.MachineHealthCheck, req *request.Metadata) Ownership {
-	maker, marked := request.MadeBy(req)
-	template := check.Spec.Remediation.TemplateRef
-	switch {
-	case marked && maker.Name == check.Name && maker.UID == check.UID:
-		return Own
-	case marked && maker.Name == check.Name:
-		return Adoptable
-	case !marked && request.ClonedFrom(req, request.TemplateKind(template), template.Name):
-		return Adoptable
-	default:
-		return Foreign
-	}
+// saidNoTemplate reports whether m says that there was no template to make a request from. What says that a request was refused stands until it is
+// tried again: it is how a refusal outlives a restart.
+func saidNoTemplate(m *clusterv1.Machine) bool {
+	c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
+	return c != nil && c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 }
 
 // limitsOf turns the spec's limits into numbers. The error names the field.
@@ -311,7 +209,9 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, er
 		if err != nil {
 			return limits, fmt.Errorf("metadata.annotations[%s]: %w", mendv1.MaxInFlightAnnotation, err)
 		}
-		limits.InFlight = max(a.Of(total), 1)
+		if limits.InFlight = 0; a.Of(100) > 0 { // who asks for none gets none; a small percentage of few is one
+			limits.InFlight = max(a.Of(total), 1)
+		}
 	}
 	return limits, nil
 }

@@ -61,7 +61,11 @@ func TestStepFor(t *testing.T) {
 		"without a grant it is only marked":                                   {aWorld(a("m", health.Unhealthy)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
 		"one that was handed over stays so":                                   {aWorld(a("m", health.Unhealthy, askedOwner)), budget.Grant{}, "says unhealthy, hands over"},
 		"one that was handed over is not asked again while short-circuited":   {aWorld(a("m", health.Unhealthy, askedOwner)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
-		"one that is being deleted is marked and no more":                     {aWorld(a("m", health.Unhealthy, beingDeleted)), grants, "says unhealthy"},
+		"one that is being deleted is not spoken of":                          {aWorld(a("m", health.Unhealthy, beingDeleted)), grants, "nothing"},
+		"one that is deleted by its owner keeps the reason for that":          {aWorld(a("m", health.Unhealthy, askedOwner, beingDeleted)), grants, "nothing"},
+		"one that is being updated in place is only marked":                   {aWorld(a("m", health.Unhealthy, beingUpdated)), grants, "says unhealthy"},
+		"unless a person marks it":                                            {aWorld(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, hands over"},
+		"one whose remediation began before its update stays handed over":     {aWorld(a("m", health.Unhealthy, askedOwner, beingUpdated)), budget.Grant{}, "says unhealthy, hands over"},
 		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, elder("old"))), grants, "nothing"},
 		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, elder("old"))), grants, "nothing"},
 		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, elder("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
@@ -73,22 +77,29 @@ func TestStepFor(t *testing.T) {
 		"the owner that was asked because a request came to nothing stays asked":                 {aWorld(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
 		"an owner that is asked while its machine was called well goes on if there is a request": {aWorld(a("m", health.Unhealthy, wellSince, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
 
-		"an unhealthy machine gets a request":                         {aWorld(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
-		"W2: one that is being deleted gets none":                     {aWorld(a("m", health.Unhealthy, beingDeleted)).external(), grants, "says unhealthy"},
-		"W1: one that has its request needs no other":                 {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
-		"W8: while its request is being deleted there is no other":    {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, onItsWayOut))).external(), grants, "says unhealthy, says waiting"},
-		"W9: a request of another check is not touched":               {aWorld(a("m", health.Unhealthy, requestedBy("other", "x"))).external(), grants, "says unhealthy, says request failed"},
-		"W9: nor deleted on recovery":                                 {aWorld(a("m", health.Healthy, saidTrue, requestedBy("other", "x"))).external(), grants, "nothing"},
-		"one that was made and is not in the caches yet is spoken of": {aWorld(a("m", health.Unhealthy, begunLately)).external(), grants, "says unhealthy, says waiting"},
-		"while requests are listed for the first time, it waits":      {aWorld(a("m", health.Unhealthy)).listing(), grants, "nothing"},
-		"unless it was called bad before":                             {aWorld(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
-		"a request that core made from our template is adopted":       {aWorld(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
-		"one that somebody made from another template is not":         {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "says unhealthy, says request failed"},
-		"also on recovery, so that the next pass may end it":          {aWorld(a("m", health.Healthy, saidTrue, requestedBy("", ""))).external(), grants, "adopts the request"},
-		"but not by a check that leaves the machine to an older one":  {aWorld(a("m", health.Healthy, saidTrue, elder("old"), requestedBy("", ""))).external(), grants, "nothing"},
-		"a request of our predecessor is inherited":                   {aWorld(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
-		"on recovery our request is deleted":                          {aWorld(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
-		"W5: what was said of a request is taken back with recovery":  {aWorld(a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
+		"an unhealthy machine gets a request":                           {aWorld(a("m", health.Unhealthy)).external(), grants, "creates a request, says unhealthy, says waiting"},
+		"W2: one that is being deleted gets none":                       {aWorld(a("m", health.Unhealthy, beingDeleted)).external(), grants, "nothing"},
+		"one that is being updated in place gets none":                  {aWorld(a("m", health.Unhealthy, beingUpdated)).external(), grants, "says unhealthy"},
+		"W1: one that has its request needs no other":                   {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), grants, "says unhealthy, says waiting"},
+		"W8: while its request is being deleted there is no other":      {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, onItsWayOut))).external(), grants, "says unhealthy, says waiting"},
+		"W9: a request of another check is not touched":                 {aWorld(a("m", health.Unhealthy, requestedBy("other", "x"))).external(), grants, "says unhealthy, says request failed"},
+		"W9: nor deleted on recovery":                                   {aWorld(a("m", health.Healthy, saidTrue, requestedBy("other", "x"))).external(), grants, "nothing"},
+		"one that was made and is not in the caches yet is spoken of":   {aWorld(a("m", health.Unhealthy, begunLately)).external(), grants, "says unhealthy, says waiting"},
+		"while requests are listed for the first time, it waits":        {aWorld(a("m", health.Unhealthy)).listing(), grants, "nothing"},
+		"unless it was called bad before":                               {aWorld(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
+		"a request that core made from our template is adopted":         {aWorld(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"also if the check named another template then":                 {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"unless another check of the machine names that one":            {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external().with(rivalWith("another")), grants, "says unhealthy, says request failed"},
+		"one that somebody made from a template of another kind is not": {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplateKind))).external(), grants, "says unhealthy, says request failed"},
+		"one that a Machine of that name has left is not ours":          {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "says unhealthy, says request failed"},
+		"nor deleted on recovery of this one":                           {aWorld(a("m", health.Healthy, saidTrue, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "nothing"},
+		"a power cycle that a person asked for is left alone":           {aWorld(a("m", health.Unhealthy, beingCycled)), grants, "says unhealthy"},
+		"also by a check with a template":                               {aWorld(a("m", health.Unhealthy, beingCycled)).external(), grants, "says unhealthy"},
+		"also on recovery, so that the next pass may end it":            {aWorld(a("m", health.Healthy, saidTrue, requestedBy("", ""))).external(), grants, "adopts the request"},
+		"but not by a check that leaves the machine to an older one":    {aWorld(a("m", health.Healthy, saidTrue, elder("old"), requestedBy("", ""))).external(), grants, "nothing"},
+		"a request of our predecessor is inherited":                     {aWorld(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
+		"on recovery our request is deleted":                            {aWorld(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
+		"W5: what was said of a request is taken back with recovery":    {aWorld(a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +273,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w)
+	m.pass(w, summary{})
 	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 
 	if s := weigh(pass()); s.grant.Start != 0 || s.population.InFlight != 1 {

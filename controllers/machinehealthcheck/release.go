@@ -187,15 +187,20 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
 	}
-	r.Kinds.Notify(c, wake.Merged[*request.Metadata](self))
+	r.Kinds.Notify(c, request.Changed(wake.Merged[*request.Metadata](self)))
 	return mgr.Add(manager.RunnableFunc(r.discover))
 }
 
-// discover looks, once after the start, for requests that were left behind, and tries again until it could look everywhere.
+// discover looks, once after the start, for requests that were left behind, and tries again until it could look everywhere. A group that cannot be
+// discovered is that of an aggregated API whose server is broken, which may be so for months; requests are objects of CRDs.
 func (r *Releaser) discover(ctx context.Context) error {
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, time.Minute, true, func(ctx context.Context) (bool, error) {
 		lists, err := r.Discovery.ServerPreferredResources() // some are listed even if others cannot be
+		if discovery.IsGroupDiscoveryFailedError(err) {
+			log.FromContext(ctx).Info("Looked for requests that were left behind, but not in all groups of the API", "reason", err.Error())
+			err = nil
+		}
 		if err != nil {
 			err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 		}
@@ -230,8 +235,26 @@ func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconc
 	return spokenOf
 }
 
+// spokenOfIn returns the machines of a cluster of which a check may have said something, and those for which there is a request of a check. The latter
+// may be unmarked: what was said of a machine may have been taken back, or it was never said, before the Cluster was paused.
 func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reconcile.Request {
-	return r.spokenOf(ctx, cluster.GetNamespace(), cluster.GetName())
+	spokenOf := r.spokenOf(ctx, cluster.GetNamespace(), cluster.GetName())
+	for _, kind := range r.Kinds.InUse() {
+		requests, err := r.Requests.List(ctx, kind, cluster.GetNamespace())
+		if err != nil {
+			continue // as for spokenOfBy
+		}
+		for _, req := range requests {
+			m := &clusterv1.Machine{}
+			if _, ours := request.MadeBy(req); !ours || r.Client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy) != nil {
+				continue
+			}
+			if m.Spec.ClusterName == cluster.GetName() {
+				spokenOf = append(spokenOf, self(ctx, req)...)
+			}
+		}
+	}
+	return spokenOf
 }
 
 // spokenOf returns the machines of a cluster of which a check has said something that is not good.

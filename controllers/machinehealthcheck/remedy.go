@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
@@ -35,6 +36,8 @@ type remedy struct {
 	known bool
 	// syncing says that it will be known soon: the first list of a kind is under way.
 	syncing bool
+	// cyclesUnread is until when nothing is begun for machines on hosts, as it cannot be told which power cycles are under way; zero if it can.
+	cyclesUnread time.Time
 	// missing says why there is no template; empty if there is one.
 	missing string
 	// unread says that whoever looks may not read what the controller may: the template, or the requests.
@@ -65,6 +68,22 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {
 	r.observeStrays(ctx, w)
 }
 
+// requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a pass. They are shared.
+func (r *Reconciler) requestsOf(ctx context.Context, w *world, kind schema.GroupVersionKind) (map[string]*request.Metadata, error) {
+	if all, listed := w.requests[kind]; listed {
+		return all, nil
+	}
+	all, err := r.Requests.List(ctx, kind, w.check.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if w.requests == nil {
+		w.requests = map[schema.GroupVersionKind]map[string]*request.Metadata{}
+	}
+	w.requests[kind] = all
+	return all, nil
+}
+
 func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := request.TemplateKind(ref)
 	w.remedy = remedy{external: true, ref: ref, kind: request.KindOf(templateKind)}
@@ -76,16 +95,16 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv
 			return err
 		}
 	}
-	templates, err := r.Requests.List(ctx, templateKind, w.check.Namespace)
+	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: w.check.Namespace, Name: ref.Name})
 	if err != nil {
 		return err
 	}
-	if templates[ref.Name] == nil {
+	if !found {
 		if err := confirmMissing(w); err != nil {
 			return err
 		}
 	}
-	requests, err := r.Requests.List(ctx, w.remedy.kind, w.check.Namespace)
+	requests, err := r.requestsOf(ctx, w, w.remedy.kind)
 	if err != nil {
 		return err
 	}
@@ -132,7 +151,7 @@ func confirmMissing(w *world) error {
 // versions of its kind is one request.
 func (r *Reconciler) observeStrays(ctx context.Context, w *world) {
 	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.Requests.List(ctx, kind, w.check.Namespace)
+		requests, err := r.requestsOf(ctx, w, kind)
 		if err != nil {
 			w.trouble = append(w.trouble, err)
 			continue
@@ -140,15 +159,19 @@ func (r *Reconciler) observeStrays(ctx context.Context, w *world) {
 		if len(requests) == 0 {
 			continue
 		}
-		if w.remedy.external && kind.GroupKind() == w.remedy.kind.GroupKind() {
-			for i := range w.targets {
-				delete(requests, w.targets[i].machine.Name)
+		strays := map[string]*request.Metadata{}
+		for name, req := range requests {
+			if maker, marked := request.MadeBy(req); marked && maker.Name == w.check.Name && req.DeletionTimestamp.IsZero() {
+				strays[name] = req
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(requests)) {
-			if maker, marked := request.MadeBy(requests[name]); marked && maker.Name == w.check.Name && requests[name].DeletionTimestamp.IsZero() {
-				w.strays = append(w.strays, requests[name])
+		if w.remedy.external && kind.GroupKind() == w.remedy.kind.GroupKind() {
+			for i := range w.targets {
+				delete(strays, w.targets[i].machine.Name)
 			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(strays)) {
+			w.strays = append(w.strays, strays[name])
 		}
 	}
 }

@@ -13,7 +13,7 @@ const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // SlimMachine is the transform of the machine cache. It drops what nobody here reads: managed fields, copies of the object
 // in annotations, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they
-// are lists that are written back as a whole.
+// are lists that are written back as a whole. So is a failure that is final.
 func SlimMachine(obj any) (any, error) {
 	m, ok := obj.(*clusterv1.Machine)
 	if !ok {
@@ -44,6 +44,13 @@ func SlimMachine(obj any) (any, error) {
 			c.Reason, c.Message = workload.Interned(c.Reason), workload.Interned(c.Message)
 		}
 		slim.SetV1Beta1Conditions(v1beta1)
+	}
+	if finalFailure(m) != "" {
+		if slim.Status.Deprecated == nil {
+			slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
+		}
+		slim.Status.Deprecated.V1Beta1.FailureReason = m.Status.Deprecated.V1Beta1.FailureReason
+		slim.Status.Deprecated.V1Beta1.FailureMessage = m.Status.Deprecated.V1Beta1.FailureMessage
 	}
 	return slim, nil
 }

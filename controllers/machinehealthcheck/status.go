@@ -18,10 +18,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -34,6 +36,7 @@ type summary struct {
 	population budget.Population
 	limits     budget.Limits
 	grant      budget.Grant
+	storm      budget.StormStep
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid error
 	// refused is the first error for which a request could not be made, started says that one was.
@@ -116,10 +119,12 @@ func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 			next.Status.ObservedGeneration = next.Generation
 		}
 		setAllowed(next, at(w.now, allowed(w, s)))
+		sayStorm(next, w, s)
 	}
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
-	sayTemplate(next, w, s)
+	sayTemplate(next, w)
+	sayRequests(next, w, s)
 	if !claimed(next) {
 		conditions.Set(next, at(w.now, metav1.Condition{
 			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
@@ -173,10 +178,39 @@ func allowed(w *world, s summary) metav1.Condition {
 	case s.grant.ShortCircuited():
 		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
 		c.Message = arithmetic(w.check, s)
+	case s.grant.Reason == budget.CoolingDown:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.CoolingDownReason, cooling(w, s)
+	case s.limits.InFlight == 0:
+		c.Status, c.Reason = metav1.ConditionFalse, mendv1.NoneAtOnceReason
+		c.Message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, w.check.Annotations[mendv1.MaxInFlightAnnotation])
 	case s.grant.Reason == budget.AtWork:
 		c.Message = queue(s)
 	}
+	if left := leftToCycles(w); c.Status == metav1.ConditionTrue && left != "" {
+		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	}
 	return c
+}
+
+// maxNames is how many machines a message names; the rest are counted.
+const maxNames = 10
+
+// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not ask for; empty if there is none.
+func leftToCycles(w *world) string {
+	var left []string
+	for i := range w.targets {
+		if t := &w.targets[i]; t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) {
+			left = append(left, fmt.Sprintf("%s to %s %s", t.machine.Name, t.cycle.Kind, t.cycle.Name))
+		}
+	}
+	switch n := len(left); {
+	case n == 0:
+		return ""
+	case n > maxNames:
+		return fmt.Sprintf("Left to a power cycle that is under way: %s and %d more", strings.Join(left[:maxNames], ", "), n-maxNames)
+	}
+	return "Left to a power cycle that is under way: " + strings.Join(left, ", ")
 }
 
 // queue says how many wait because of how many are remediated at once.
@@ -203,44 +237,47 @@ func setAllowed(next *clusterv1.MachineHealthCheck, c metav1.Condition) {
 	})
 }
 
-// maxUnhealthy is the limit of a check without a range, as it is written.
-func maxUnhealthy(check *clusterv1.MachineHealthCheck) string {
+// mostUnhealthy is the limit of a check without a range, as it is written.
+func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
 		return limit.String()
 	}
 	return budget.All.String()
 }
 
-// limitSpelled are the limits of a check as people write them.
+// limitSpelled are the limits of a check as people write them: with the words of the version that is served, and not of one that is not.
 func limitSpelled(check *clusterv1.MachineHealthCheck) string {
-	limit := "maxUnhealthy " + maxUnhealthy(check)
+	limit := "unhealthyLessThanOrEqualTo " + mostUnhealthy(check)
 	if within := check.Spec.Remediation.TriggerIf.UnhealthyInRange; within != "" {
-		limit = "unhealthyRange " + within
+		limit = "unhealthyInRange " + within
 	}
 	if inFlight, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
 		limit += ", " + inFlight + " at once"
 	}
+	if cooldown, set := check.Annotations[mendv1.StormCooldownAnnotation]; set {
+		limit += ", " + cooldown + " of cooldown after a storm"
+	}
 	return limit
 }
 
-// arithmetic says why nothing is remediated: Cluster API's sentence, and the sum that decided.
+// arithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
 func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 	p, trigger := s.population, check.Spec.Remediation.TriggerIf
 	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d suspect, %d starting, %d being deleted, %d unjudged",
 		p.NotHealthy(), p.Total(), p.Unhealthy, p.Suspect, p.Starting, p.Deleting, p.Unjudged)
 	if trigger.UnhealthyInRange != "" {
 		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
-			"(total: %d, unhealthy: %d, unhealthyRange: %s). %s; the range allows %d to %d",
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
 			p.Total(), p.Unhealthy, trigger.UnhealthyInRange, sum, s.limits.AtLeast, s.limits.AtMost)
 	}
-	limit := maxUnhealthy(check)
-	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "+
-		"(total: %d, unhealthy: %d, maxUnhealthy: %s). %s; %s of %d allows %d",
+	limit := mostUnhealthy(check)
+	return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
 		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), s.limits.AtMost)
 }
 
-// sayTemplate writes what became of the template and of requests made from it.
-func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+// sayTemplate writes what became of the template, and sayRequests of the requests made from it.
+func sayTemplate(next *clusterv1.MachineHealthCheck, w *world) {
 	if !w.remedy.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
@@ -251,13 +288,6 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remedy.missing)
 	}
-	switch {
-	case s.refused == nil && (s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0):
-		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
-	case s.refused != nil:
-		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
-	}
 	if !w.remedy.external || !w.remedy.known && w.remedy.missing == "" {
 		return
 	}
@@ -266,6 +296,17 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.TemplateMissingReason, noTemplate(w)
 	}
 	conditions.Set(next, at(w.now, c))
+}
+
+func sayRequests(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !anySudden(w)
+	switch {
+	case s.refused != nil:
+		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
+	case allMade:
+		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
+	}
 }
 
 func noTemplate(w *world) string { return "No request can be made: " + w.remedy.missing }
@@ -288,6 +329,9 @@ func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The first connection to the workload cluster is being made"
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
+		if w.link.Refused != nil {
+			c.Reason = mendv1.KubeconfigRefusedReason
+		}
 	}
 	if was != nil && was.Status == c.Status {
 		c.LastTransitionTime = was.LastTransitionTime
@@ -295,6 +339,9 @@ func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
 	if c.Status == metav1.ConditionFalse {
 		c.Message = fmt.Sprintf("The workload cluster has been out of reach since %s; machines are unjudged as far as their nodes are concerned, "+
 			"and nothing is started or ended because of them", c.LastTransitionTime.UTC().Format(time.RFC3339))
+		if w.link.Refused != nil {
+			c.Message = fmt.Sprintf("Secret %s-%s: %s. %s", w.cluster.Name, secret.Kubeconfig, w.link.Refused, c.Message)
+		}
 	}
 	return c
 }

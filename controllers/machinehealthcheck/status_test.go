@@ -26,7 +26,7 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Suspect), a("d", health.Starting), a("e", health.Unjudged),
 		a("f", health.Healthy, beingDeleted)).limited("40%")
 	c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 6, unhealthy: 1, maxUnhealthy: 40%). " +
+	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
 		"5 of 6 targets are not healthy: 1 unhealthy, 1 suspect, 1 starting, 1 being deleted, 1 unjudged; 40% of 6 allows 2"
 	if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
 		t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
@@ -37,7 +37,7 @@ func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy))
 	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
 	c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyRange: [2-3]). " +
+	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
 		"1 of 2 targets are not healthy: 1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; the range allows 2 to 3"
 	if c.Message != want {
 		t.Errorf("got  %q\nwant %q", c.Message, want)
@@ -73,7 +73,7 @@ func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 		w := aWorld(a("a", health.Unhealthy)).limited(limit)
 		got := v1beta1conditions.Get(statusAfter(w, weigh(w)), clusterv1.RemediationAllowedV1Beta1Condition)
 		if got == nil || got.Status != want {
-			t.Errorf("maxUnhealthy %s: got %v, want %s", limit, got, want)
+			t.Errorf("unhealthyLessThanOrEqualTo %s: got %v, want %s", limit, got, want)
 		}
 	}
 }

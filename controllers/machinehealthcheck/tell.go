@@ -62,22 +62,25 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 	return about
 }
 
-// remediationNotes are the events on the check about its machines: one for all whose remediation began in a pass, one for all
-// that recovered, and one for each request that was deleted because nothing needs it any more.
+// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each request
+// that was deleted because nothing needs it any more.
+//
+// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
+// often it came: the second machine would be told under the name of the first. (client-go, tools/events: a series is what has the same
+// regarding, related, reason and action.)
 func remediationNotes(w *world, outcomes []outcome) []tell.Note {
 	var notes []tell.Note
-	add := func(reason, action, text string) {
-		notes = append(notes, tell.Note{About: checkOf(w.check), Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
-	}
-	if began := names(outcomes, func(o outcome) bool { return o.requested }); began != "" {
-		add(mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+began)
-	}
-	if over := names(outcomes, outcome.recovered); over != "" {
-		add(mendv1.EventRemediationEnded, "Judge", "Healthy again: "+over)
+	add := func(related client.Object, reason, action, text string) {
+		notes = append(notes, tell.Note{About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
 	}
 	for _, o := range outcomes {
-		if o.released != nil {
-			add(mendv1.EventRequestReleased, "Release", fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
+		switch {
+		case o.released != nil:
+			add(o.released, mendv1.EventRequestReleased, "Release", fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
+		case o.requested:
+			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", remediator(w)+" "+o.target.machine.Name)
+		case o.recovered():
+			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.target.machine.Name)
 		}
 	}
 	return notes
@@ -129,7 +132,7 @@ func restriction(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return nil
 	}
-	if c.Reason == mendv1.InvalidLimitReason ||
+	if c.Reason == mendv1.InvalidLimitReason || c.Reason == mendv1.CoolingDownReason ||
 		c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && !strings.Contains(c.Message, noneUnhealthy) {
 		return c
 	}
@@ -158,20 +161,4 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 		was = c.Status
 	}
 	return is, is.Status != was && is.Status != metav1.ConditionUnknown
-}
-
-// maxNames is how many machines an event names; the rest are counted.
-const maxNames = 10
-
-func names(outcomes []outcome, which func(outcome) bool) string {
-	var found []string
-	for _, o := range outcomes {
-		if o.target != nil && which(o) {
-			found = append(found, o.target.machine.Name)
-		}
-	}
-	if len(found) > maxNames {
-		return fmt.Sprintf("%s and %d more", strings.Join(found[:maxNames], ", "), len(found)-maxNames)
-	}
-	return strings.Join(found, ", ")
 }

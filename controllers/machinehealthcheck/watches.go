@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,16 +53,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, wake.Merged[client.Object](r.checkAndRivals), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(r.written.ignored(), machineChanges())).
-		Watches(&clusterv1.Cluster{}, wake.Merged[client.Object](r.checksOfCluster), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, wake.FirstAtOnce[client.Object](&r.merging, r.checkAndRivals), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Machine{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine),
+			builder.WithPredicates(r.written.ignored(), machineChanges())).
+		Watches(&clusterv1.Cluster{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
 	r.controller = c
-	r.Kinds.Notify(c, wake.Merged[*request.Metadata](r.checksOfRequest))
+	r.Kinds.Notify(c, request.Changed(wake.FirstAtOnce[*request.Metadata](&r.merging, r.checksOfRequest)))
 	return nil
 }
 
@@ -99,7 +101,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		Name:    "machinehealthcheck-nodes",
 		Watcher: r.controller,
 		Kind:    &corev1.Node{},
-		EventHandler: wake.Merged[*corev1.Node](func(ctx context.Context, node client.Object) []reconcile.Request {
+		EventHandler: wake.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
 			return r.checksOfNode(ctx, cluster, node.GetName())
 		}),
 		Predicates: []predicate.TypedPredicate[*corev1.Node]{workload.NodeChanges()},
@@ -146,23 +148,35 @@ func (r *Reconciler) checkAndRivals(ctx context.Context, check client.Object) []
 }
 
 // checksOfRequest maps a remediation request to the checks of its machine and to the one that made it, and a template to the
-// checks that name it.
+// checks that name it. All checks are looked through for a template alone: a request has a dozen events, a template hardly any.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
+	if strings.HasSuffix(obj.GetObjectKind().GroupVersionKind().Kind, request.TemplateSuffix) {
+		return r.checksOfTemplate(ctx, obj)
+	}
 	var checks []reconcile.Request
 	if maker, marked := request.MadeBy(obj); marked {
 		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: maker.Name}})
 	}
-	machine := &clusterv1.Machine{}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(obj), machine, client.UnsafeDisableDeepCopy); err == nil {
-		checks = append(checks, r.checksOfMachine(ctx, machine)...)
+	for _, name := range append(request.MachinesOf(obj), obj.GetName()) {
+		machine := &clusterv1.Machine{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, machine, client.UnsafeDisableDeepCopy); err == nil {
+			checks = append(checks, r.checksOfMachine(ctx, machine)...)
+		}
 	}
+	return checks
+}
+
+// checksOfTemplate maps a template to the checks that name it.
+func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err == nil {
-		for i := range list.Items {
-			ref := list.Items[i].Spec.Remediation.TemplateRef
-			if ref.IsDefined() && ref.Name == obj.GetName() && request.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
-				checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-			}
+	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is shutting down
+	}
+	var checks []reconcile.Request
+	for i := range list.Items {
+		ref := list.Items[i].Spec.Remediation.TemplateRef
+		if ref.IsDefined() && ref.Name == obj.GetName() && request.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
+			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return checks
@@ -202,7 +216,7 @@ func machineChanges() predicate.Predicate {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return was.UID != is.UID || was.Generation != is.Generation ||
 			was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || finalFailure(was) != finalFailure(is) ||
 			!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 			!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, sameCondition)
 	}}
@@ -213,11 +227,12 @@ func sameCondition(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
-// clusterChanges passes the pause and the two conditions that open or close the gates.
+// clusterChanges passes the pause, the label that says which manager looks after the Cluster, and the two conditions that open or close the gates.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-		if ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) || was.UID != is.UID {
+		if ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) || was.UID != is.UID ||
+			was.Labels[clusterv1.WatchLabel] != is.Labels[clusterv1.WatchLabel] {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {

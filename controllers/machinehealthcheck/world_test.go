@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -38,7 +39,7 @@ func aWorld(targets ...target) *world {
 	}
 }
 
-// limited gives the world's check a maxUnhealthy.
+// limited gives the world's check an unhealthyLessThanOrEqualTo.
 func (w *world) limited(limit string) *world {
 	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
 	return w
@@ -65,11 +66,12 @@ func (w *world) listing() *world {
 	return w
 }
 
-// a returns a target called name in a state; an unhealthy one has been due for a minute.
+// a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.
 func a(name string, state health.State, changes ...func(*target)) target {
 	t := target{
 		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", Controller: ptr.To(true)}},
 		}},
 		verdict: health.Verdict{State: state},
 	}
@@ -84,7 +86,13 @@ func a(name string, state health.State, changes ...func(*target)) target {
 
 func begunLately(t *target) { t.begun = true }
 
+func withoutOwner(t *target) { t.machine.OwnerReferences = nil }
+
 func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
+
+func beingUpdated(t *target) {
+	saysOf(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
+}
 
 func dueFor(d time.Duration) func(*target) {
 	return func(t *target) { t.verdict.Findings[0].Due = ago(d) }
@@ -117,10 +125,14 @@ func askedOwner(t *target) {
 	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 }
 
+func ownedByMachine(t *target) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: t.machine.Name, UID: t.machine.UID}}
+}
+
 // requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
 func requestedBy(name, uid string, changes ...func(*request.Metadata)) func(*target) {
 	return func(t *target) {
-		t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, Annotations: map[string]string{
+		t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
 			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
 			clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind + ".infrastructure.cluster.x-k8s.io",
 		}}}
@@ -138,3 +150,7 @@ func onItsWayOut(r *request.Metadata) { r.DeletionTimestamp = &metav1.Time{Time:
 func otherTemplate(r *request.Metadata) {
 	r.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = "another"
 }
+func otherTemplateKind(r *request.Metadata) {
+	r.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = "OtherTemplate.example.org"
+}
+func ofAnotherMachine(r *request.Metadata) { r.OwnerReferences[0].UID = "uid-of-one-before" }

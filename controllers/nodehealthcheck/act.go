@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
 )
 
@@ -32,6 +37,10 @@ type outcome struct {
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that giveUp was given up.
 	ended, flagged []*found
 	gaveUp         bool
+	// untold is the error for which a remediator could not be told to stop.
+	untold error
+	// untellable are requests that may not be told to stop.
+	untellable []*found
 	// again says that somebody else was faster, and that the next pass will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
@@ -60,17 +69,17 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
-	if s.start >= 0 && len(s.target.requests) == 0 && controlPlane(s.target.node) {
-		if again := r.memory.seat.take(s.target.name, w.now, r.Clock.Now()); !again.IsZero() {
-			o.lookAgainAt(again, "")
+	if s.start >= 0 && !s.target.begun() {
+		leave, may := r.enter(ctx, w, &o)
+		if !may {
 			return o
 		}
-		defer func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }()
+		defer leave()
 	}
 	if s.unconfirm {
 		o.try(r.unconfirm(ctx, s.target.node))
 	}
-	leased := r.lease(ctx, w, s)
+	taken, leased := r.lease(ctx, w, s)
 	o.try(leased)
 	if len(s.giveUp) > 0 && !r.giveUp(ctx, w, &o) || s.start < 0 {
 		return o
@@ -81,15 +90,52 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 		}
 		return o
 	}
-	o.asked = true
-	o.made, o.refused = r.begin(ctx, w, s)
-	if errors.Is(o.refused, request.ErrAppeared) {
-		o.again, o.refused = true, nil
-	}
-	if o.refused != nil {
-		o.err = errors.Join(o.err, o.refused)
+	r.ask(ctx, w, &o)
+	if o.refused != nil && taken != nil && !s.target.begun() && !o.mayHaveMade() { // nobody is at work: others may be
+		o.try(r.giveBack(ctx, taken))
 	}
 	return o
+}
+
+// enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
+func (r *Reconciler) enter(ctx context.Context, w *world, o *outcome) (leave func(), may bool) {
+	leave = func() {}
+	if controlPlane(o.target.node) {
+		if again := r.memory.seat.take(o.target.name, w.now, r.Clock.Now()); !again.IsZero() {
+			o.lookAgainAt(again, "")
+			return leave, false
+		}
+		leave = func() { r.memory.seat.leave(r.Clock.Now(), o.mayHaveMade()) }
+	}
+	doubt, err := r.confirm(ctx, w, o.target)
+	switch {
+	case err == nil && doubt == "":
+		return leave, true
+	case err == nil && r.memory.of(w.check.Name).failed >= doubtful:
+		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
+	}
+	o.again = err == nil
+	o.refuse(err)
+	leave()
+	return leave, false
+}
+
+// ask makes the request of a step.
+func (r *Reconciler) ask(ctx context.Context, w *world, o *outcome) {
+	o.asked = true
+	made, err := r.begin(ctx, w, o.step)
+	if errors.Is(err, request.ErrAppeared) {
+		o.again, err = true, nil
+	}
+	o.made = made
+	o.refuse(err)
+}
+
+// refuse notes that no request could be made, if err says why.
+func (o *outcome) refuse(err error) {
+	if err != nil {
+		o.refused, o.err = err, errors.Join(o.err, err)
+	}
 }
 
 // mayHaveMade reports whether there may be a request now. An API server that refuses one has made none; after other errors it may have.
@@ -100,15 +146,28 @@ func (o *outcome) mayHaveMade() bool {
 // mark writes on the requests of a node what a step says of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
 	for _, f := range o.flag {
-		if o.try(r.annotate(ctx, f, nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)) {
+		if o.try(r.note(ctx, w, f, annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, f)
 		}
 	}
 	for _, f := range o.resume {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, ""))
+		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
+		if w.classic() && f.recovered {
+			set[mendv1.RelapsedAnnotation] = moment(w.now)
+		}
+		o.try(r.note(ctx, w, f, set))
 	}
 	for _, f := range o.delay {
-		o.try(r.annotate(ctx, f, nhcv1.HealthyDelayAnnotation, w.now.UTC().Format(time.RFC3339)))
+		o.try(r.note(ctx, w, f, annotations{nhcv1.HealthyDelayAnnotation: moment(w.now)}))
+	}
+	for _, f := range o.stop {
+		err := r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)})
+		if apierrors.IsForbidden(err) {
+			o.untellable = append(o.untellable, f)
+		}
+		if !w.classic() || !apierrors.IsForbidden(err) {
+			o.try(err)
+		}
 	}
 	for _, f := range o.end {
 		if o.try(r.Requests.Delete(ctx, metadataOf(f.obj))) {
@@ -129,15 +188,15 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// lease does what a step says about the lease of its node.
-func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
+// lease does what a step says about the lease of its node, and returns that if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, w *world, s step) (*coordinationv1.Lease, error) {
 	switch s.lease {
 	case takeLease, renewLease:
 		return r.take(ctx, w, s.target, s.term)
 	case dropLease:
-		return r.giveBack(ctx, s.target.lease)
+		return nil, r.giveBack(ctx, s.target.lease)
 	default:
-		return nil
+		return nil, nil
 	}
 }
 
@@ -146,7 +205,12 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) error {
 func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 	o.gaveUp = true
 	for _, f := range o.giveUp {
-		o.gaveUp = (!o.tell || o.try(r.annotate(ctx, f, nhcv1.TimedOutAnnotation, w.now.UTC().Format(time.RFC3339)))) && o.gaveUp
+		if !o.tell {
+			continue
+		}
+		if err := r.annotate(ctx, f, annotations{nhcv1.TimedOutAnnotation: moment(w.now)}); !o.try(err) {
+			o.gaveUp, o.untold = false, err
+		}
 	}
 	return o.gaveUp
 }
@@ -180,8 +244,8 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 // requests for one node, one that no other template's request has.
 func (m remedy) nameFor(check *nhcv1.NodeHealthCheck, t *target) string {
 	name := t.name
-	if m.ofMachine() && t.machine.obj != nil {
-		name = t.machine.obj.Name
+	if machine := m.machineFor(t); machine != nil {
+		name = machine.Name
 	}
 	if m.several() {
 		return request.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
@@ -194,26 +258,37 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
 }
 
-// machineOwner is the Machine behind the node, if it can own a request: an owner lives in the same namespace.
+// machineOwner is the Machine behind the node, if it can own a request; nil if none can.
 func (r *Reconciler) machineOwner(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	if obj := t.machine.obj; obj != nil {
-		if obj.Namespace != m.ref.Namespace {
-			return nil, nil
-		}
+	if obj := m.machineFor(t); obj != nil {
 		return &metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: obj.Name, UID: obj.UID}, nil
 	}
 	return r.openshiftMachine(ctx, m, t)
 }
 
-// annotate sets one annotation of a request, or removes it if value is empty. The rest of the request is its remediator's.
-func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) error {
-	var is any = value
-	if value == "" {
-		is = nil
+// annotations are what annotations of a request are to be, by their keys; nil removes one.
+type annotations map[string]any
+
+// moment is how annotations hold one.
+func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is well is in
+// the check's status. So it does not matter that roles of remediators from before there were ladders do not grant to patch. With a ladder it
+// does: there a remediator has to be told to stop.
+func (r *Reconciler) note(ctx context.Context, w *world, f *found, set annotations) error {
+	err := r.annotate(ctx, f, set)
+	if w.classic() && apierrors.IsForbidden(err) {
+		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: is}}})
+	return err
+}
+
+// annotate sets and removes annotations of a request. The rest of the request is its remediator's.
+func (r *Reconciler) annotate(ctx context.Context, f *found, set annotations) error {
+	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
 	if err != nil {
-		return fmt.Errorf("encode annotation %s: %w", key, err)
+		return fmt.Errorf("encode annotations %s: %w", keys, err)
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(f.obj.GroupVersionKind())
@@ -224,7 +299,7 @@ func (r *Reconciler) annotate(ctx context.Context, f *found, key, value string) 
 		return nil // it has ended meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), key, err)
+		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(f.obj), keys, err)
 	}
 	if obj.GetUID() == f.obj.GetUID() {
 		r.memory.written.note(obj, false, time.Time{})

@@ -2,13 +2,10 @@ package nodehealthcheck
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
@@ -41,11 +38,10 @@ func (r *Reconciler) attribute(ctx context.Context, w *world, nodes []corev1.Nod
 
 // nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
 func (r *Reconciler) nodeByName(ctx context.Context, w *world, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
-	if name := machineOwner(obj); name != "" {
-		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}
-		err := r.Management.Get(ctx, key, m, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("read machine %s of %s %s: %w", key, obj.GetKind(), obj.GetName(), err)
+	if machineOwner(obj) != (machineRef{}) {
+		m, err := r.owningMachine(ctx, obj)
+		if m == nil {
+			return "", err
 		}
 		return m.Status.NodeRef.Name, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// machineCheck is a MachineHealthCheck of OpenShift with a condition of each of those types.
+// machineCheck is a MachineHealthCheck of OpenShift, beside the Machines, with a condition of each of those types.
 func machineCheck(name string, conditions ...string) *unstructured.Unstructured {
 	var all []any
 	for _, kind := range conditions {
@@ -30,9 +31,62 @@ func machineCheck(name string, conditions ...string) *unstructured.Unstructured 
 	return u
 }
 
-// byDefault is the one that OpenShift brings along.
-func byDefault() *unstructured.Unstructured {
-	return machineCheck("machine-api-termination-handler", "Terminating")
+// shippedCheck is the one that OpenShift brings along, with a change to its spec.
+func shippedCheck(change ...func(spec map[string]any)) *unstructured.Unstructured {
+	u := machineCheck("machine-api-termination-handler", "Terminating")
+	spec := u.Object["spec"].(map[string]any)
+	spec["selector"] = map[string]any{"matchLabels": map[string]any{"machine.openshift.io/interruptible-instance": ""}}
+	spec["maxUnhealthy"], spec["nodeStartupTimeout"] = "100%", "0"
+	for _, f := range change {
+		f(spec)
+	}
+	return u
+}
+
+func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T) {
+	condition := func(key, value string) func(map[string]any) {
+		return func(spec map[string]any) { spec["unhealthyConditions"].([]any)[0].(map[string]any)[key] = value }
+	}
+	with := func(key string, value any) func(map[string]any) {
+		return func(spec map[string]any) { spec[key] = value }
+	}
+	labels := func(selector map[string]any) func(map[string]any) { return with("selector", selector) }
+	elsewhere := shippedCheck()
+	elsewhere.SetNamespace("default")
+	renamed := shippedCheck()
+	renamed.SetName("mine")
+	for name, row := range map[string]struct {
+		check *unstructured.Unstructured
+		want  bool
+	}{
+		"as it is shipped":                           {shippedCheck(), true},
+		"with the same durations, written otherwise": {shippedCheck(with("nodeStartupTimeout", "0s"), condition("timeout", "0m")), true},
+		"under another name":                         {renamed, false},
+		"in another namespace":                       {elsewhere, false},
+		"with another limit":                         {shippedCheck(with("maxUnhealthy", "40%")), false},
+		"with a limit that is a number":              {shippedCheck(with("maxUnhealthy", int64(100))), false},
+		"with a timeout for nodes to start":          {shippedCheck(with("nodeStartupTimeout", "10m")), false},
+		"with a template":                            {shippedCheck(with("remediationTemplate", map[string]any{"kind": "Metal3RemediationTemplate", "name": "m"})), false},
+		"with another type":                          {shippedCheck(condition("type", "Ready")), false},
+		"with another status":                        {shippedCheck(condition("status", "False")), false},
+		"with another timeout":                       {shippedCheck(condition("timeout", "300s")), false},
+		"with no condition":                          {shippedCheck(with("unhealthyConditions", []any{})), false},
+		"for all machines":                           {shippedCheck(labels(map[string]any{})), false},
+		"for fewer machines": {shippedCheck(labels(map[string]any{"matchLabels": map[string]any{
+			"machine.openshift.io/interruptible-instance": "", "zone": "a",
+		}})), false},
+		"for machines of an expression": {shippedCheck(labels(map[string]any{
+			"matchLabels":      map[string]any{"machine.openshift.io/interruptible-instance": ""},
+			"matchExpressions": []any{map[string]any{"key": "zone", "operator": "Exists"}},
+		})), false},
+		"with what cannot be read": {shippedCheck(with("nodeStartupTimeout", "soon")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := byDefault(row.check); got != row.want {
+				t.Errorf("got %v, want %v", got, row.want)
+			}
+		})
+	}
 }
 
 const (
@@ -41,16 +95,13 @@ const (
 	ignored  = "ignoring unhealthy Node, it is terminating and will be handled by MHC"
 )
 
-// logged makes a pass, and returns what it logs under a name, without the time and what the controller adds.
+// logged makes a pass, and returns what it logs of what documents of others quote.
 func (k *rack) logged(check string) []string {
 	k.t.Helper()
 	var lines []string
-	logger := funcr.New(func(name, line string) {
-		if name != "" {
-			lines = append(lines, name+" "+line)
-		}
-	}, funcr.Options{})
-	if _, err := k.r.Reconcile(log.IntoContext(k.t.Context(), logger), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
+	k.r.Log = funcr.New(func(name, line string) { lines = append(lines, name+" "+line) }, funcr.Options{})
+	ctx := log.IntoContext(k.t.Context(), logr.Discard().WithValues("controller", "what is not quoted"))
+	if _, err := k.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
 		k.t.Fatal(err)
 	}
 	return lines
@@ -58,7 +109,7 @@ func (k *rack) logged(check string) []string {
 
 // Node a is terminating, node b is not, and both are bad.
 func TestBesideTheMachineHealthChecksOfOpenShift(t *testing.T) {
-	keys := `"NodeHealthCheck"="/nhc-worker-default" "NodeHealthCheck name"="nhc-worker-default"`
+	keys := `"NodeHealthCheck"="/nhc-worker-default"`
 	line := func(name, text, keys string) string { return fmt.Sprintf(`%s "level"=0 "msg"=%q %s`, name, text, keys) }
 	conflict := []string{line("controllers/NodeHealthCheck", disabled, keys)}
 	for name, tc := range map[string]struct {
@@ -68,17 +119,17 @@ func TestBesideTheMachineHealthChecksOfOpenShift(t *testing.T) {
 		logged   []string
 	}{
 		"seed 1.13, seed 1.14: the default one is left the nodes that are terminating, and no other": {
-			[]*unstructured.Unstructured{byDefault()}, []string{"Reboot/b"}, nhcv1.PhaseRemediating, []string{line("MHCChecker", ignored, `"NodeName"="a"`)},
+			[]*unstructured.Unstructured{shippedCheck()}, []string{"Reboot/b"}, nhcv1.PhaseRemediating, []string{line("MHCChecker", ignored, `"NodeName"="a"`)},
 		},
 		"seed 1.15: that is logged, as it always was": {
-			[]*unstructured.Unstructured{byDefault()}, []string{"Reboot/b"}, nhcv1.PhaseRemediating,
+			[]*unstructured.Unstructured{shippedCheck()}, []string{"Reboot/b"}, nhcv1.PhaseRemediating,
 			[]string{`MHCChecker "level"=0 "msg"="ignoring unhealthy Node, it is terminating and will be handled by MHC" "NodeName"="a"`},
 		},
 		"seed 1.16, seed 1.17: beside another one the check is disabled": {
-			[]*unstructured.Unstructured{byDefault(), machineCheck("another", "Terminating")}, nil, nhcv1.PhaseDisabled, conflict,
+			[]*unstructured.Unstructured{shippedCheck(), machineCheck("another", "Terminating")}, nil, nhcv1.PhaseDisabled, conflict,
 		},
-		"seed 1.16: so it is if the default one is modified":         {[]*unstructured.Unstructured{machineCheck(byDefault().GetName(), "Ready")}, nil, nhcv1.PhaseDisabled, conflict},
-		"seed 1.16: or has another condition":                        {[]*unstructured.Unstructured{machineCheck(byDefault().GetName(), "Terminating", "Ready")}, nil, nhcv1.PhaseDisabled, conflict},
+		"seed 1.16: so it is if the default one is modified":         {[]*unstructured.Unstructured{machineCheck(shippedCheck().GetName(), "Ready")}, nil, nhcv1.PhaseDisabled, conflict},
+		"seed 1.16: or has another condition":                        {[]*unstructured.Unstructured{machineCheck(shippedCheck().GetName(), "Terminating", "Ready")}, nil, nhcv1.PhaseDisabled, conflict},
 		"where there is none, terminating nodes are nodes as others": {nil, []string{"Reboot/a", "Reboot/b"}, nhcv1.PhaseRemediating, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +149,7 @@ func TestBesideTheMachineHealthChecksOfOpenShift(t *testing.T) {
 
 func TestWhenOnlyTheDefaultMachineHealthCheckIsThereAgain(t *testing.T) {
 	another := machineCheck("another", "Ready")
-	k := besideMachineChecks(t, byDefault(), another)
+	k := besideMachineChecks(t, shippedCheck(), another)
 	k.pass("nhc-worker-default")
 	if err := k.client.Delete(t.Context(), another); err != nil {
 		t.Fatal(err)
@@ -109,8 +160,8 @@ func TestWhenOnlyTheDefaultMachineHealthCheckIsThereAgain(t *testing.T) {
 			t.Errorf("the phase is %s", got)
 		}
 	})
-	t.Run("seed 1.17, seed 1.19: that is logged as of old, with both keys", func(t *testing.T) {
-		want := `controllers/NodeHealthCheck "level"=0 "msg"="` + resumed + `" "NodeHealthCheck"="/nhc-worker-default" "NodeHealthCheck name"="nhc-worker-default"`
+	t.Run("seed 1.17, seed 1.19: that is logged as of old", func(t *testing.T) {
+		want := `controllers/NodeHealthCheck "level"=0 "msg"="` + resumed + `" "NodeHealthCheck"="/nhc-worker-default"`
 		if !strings.Contains(strings.Join(logged, "\n"), want) {
 			t.Errorf("logged:\n%s\nwant:\n%s", strings.Join(logged, "\n"), want)
 		}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,6 +47,8 @@ type Kinds interface {
 	InUse() []schema.GroupVersionKind
 	// Unread are those, but for templates, of which Ready was asked and that cannot be read yet.
 	Unread() []schema.GroupVersionKind
+	// Polled reports whether a kind that is ready is in no cache, and has to be read live again and again.
+	Polled(kind schema.GroupVersionKind) bool
 }
 
 // Watches are Kinds as a manager has them: what happens to their objects wakes the controller.
@@ -75,6 +78,13 @@ type Reconciler struct {
 	Installed func(ctx context.Context, name string) (bool, error)
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
+	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a pass.
+	Log logr.Logger
+
+	// Contact knows when the API server was out of reach; nil if nobody does. Grace is how long kubelets have to report after that, and after the start,
+	// before anything begins: the node-monitor grace period of the kube-controller-manager.
+	Contact *Contact
+	Grace   time.Duration
 
 	// LeaseNamespace is where the leases on nodes are. If it is empty they are looked for in all namespaces, and none can be taken.
 	LeaseNamespace string
@@ -94,6 +104,7 @@ type Reconciler struct {
 // orders.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
+		r.memory.pause()
 		r.wakeAll()
 	}
 }
@@ -127,11 +138,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.measure(w, s, outcomes)
 	r.memory.remember(w, outcomes)
 	if err == nil {
-		r.tell(ctx, w, detectedNotes(w))
+		r.tell(ctx, w, detectedNotes(w, outcomes))
 	}
-	r.tell(ctx, w, r.nodeNotes(ctx, w, outcomes))
+	r.tell(ctx, w, r.nodeNotes(w, outcomes))
 	if err == nil {
-		r.tell(ctx, w, r.turnNotes(ctx, w, s, next))
+		r.tell(ctx, w, r.turnNotes(w, s, next))
 	}
 	return r.next(ctx, w, s, outcomes, err)
 }

@@ -20,25 +20,25 @@ type etcd struct {
 	guards []corev1.Pod
 }
 
-// observeEtcd asks OpenShift's etcd whether it can do without the node whose turn it is.
-func (r *Reconciler) observeEtcd(ctx context.Context, w *world) {
+// observeEtcd returns why OpenShift's etcd cannot do without a node; with nothing if it can, or if there is none.
+func (r *Reconciler) observeEtcd(ctx context.Context, w *world) func(node string) string {
+	says := func(why string) func(string) string { return func(string) string { return why } }
 	if w.members.unknown != "" {
-		return // it must not be disrupted in any case
+		return says("") // no node must be disrupted in any case
 	}
 	there, err := r.installed(ctx, "clusterversions."+openshiftConfig)
 	if err == nil && !there {
-		return
+		return says("")
 	}
 	var is etcd
 	if err == nil {
 		is, err = r.readEtcd(ctx)
 	}
 	if err != nil {
-		w.etcd = "OpenShift's etcd could not be asked"
 		w.trouble = append(w.trouble, err)
-		return
+		return says("OpenShift's etcd could not be asked")
 	}
-	w.etcd = is.forbids(w.first.name)
+	return is.forbids
 }
 
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list

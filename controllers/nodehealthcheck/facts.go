@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +67,8 @@ type streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type streaks map[corev1.NodeConditionType]streak
 
-// after is what s is with node as it is now, judged by rules.
-func (s streaks) after(node *corev1.Node, rules []health.Rule) streaks {
+// after is what s is with node as it is now, judged by rules. Who was blind since has not seen whether a node that has turned was well in between.
+func (s streaks) after(node *corev1.Node, rules []health.Rule, blind bool) streaks {
 	var next streaks
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
@@ -78,7 +79,7 @@ func (s streaks) after(node *corev1.Node, rules []health.Rule) streaks {
 		at := c.LastTransitionTime.Time
 		is, known := s[c.Type]
 		// A turn to the status that it had has another one before it that nobody saw. It may have been well.
-		if unseen := is.status == c.Status && !at.Equal(is.turned); !known || unseen || at.Before(is.began) {
+		if unseen := !at.Equal(is.turned) && (blind || is.status == c.Status); !known || unseen || at.Before(is.began) {
 			is = streak{began: at}
 		}
 		is.status, is.turned, is.longest = c.Status, at, max(is.longest, rule.For)
@@ -96,7 +97,7 @@ func (s streaks) after(node *corev1.Node, rules []health.Rule) streaks {
 
 // since is from when on the status of c counts.
 func (s streaks) since(c *corev1.NodeCondition) time.Time {
-	if is, known := s[c.Type]; known && is.status == c.Status {
+	if is, known := s[c.Type]; known && is.status == c.Status && is.turned.Equal(c.LastTransitionTime.Time) {
 		return is.effective
 	}
 	return c.LastTransitionTime.Time
@@ -122,14 +123,16 @@ func terminating(node *corev1.Node) bool {
 	return false
 }
 
+// memberRoles are the labels of nodes that run a member of etcd. (An arbiter runs nothing else: OpenShift's topology HighlyAvailableArbiter, with two
+// nodes that have the other roles.)
+var memberRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/arbiter"}
+
 // controlPlane reports whether node belongs to the control plane.
 func controlPlane(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	_, master := node.Labels["node-role.kubernetes.io/master"]
-	_, is := node.Labels["node-role.kubernetes.io/control-plane"]
-	return is || master
+	return node != nil && slices.ContainsFunc(memberRoles, func(role string) bool {
+		_, is := node.Labels[role]
+		return is
+	})
 }
 
 // nodeReady reports whether node says of itself that it is ready.

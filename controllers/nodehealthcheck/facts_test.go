@@ -22,7 +22,7 @@ func ready(status corev1.ConditionStatus, at time.Duration) *corev1.Node {
 func dueOf(rules []health.Rule, played ...*corev1.Node) time.Duration {
 	var s streaks
 	for _, n := range played {
-		s = s.after(n, rules)
+		s = s.after(n, rules, false)
 	}
 	v := health.Judge(factsOf(played[len(played)-1], s, nil), health.Policy{Rules: rules}, epoch)
 	if len(v.Findings) == 0 {

@@ -333,6 +333,8 @@ func TestANodeThatComesBackUnderTheNameOfOneThatIsGoneBeginsAtTheFirstRemedy(t *
 	k.update(former)
 	k.remove(node("b", nil))
 	k.pass("nhc")
+	k.after(nodeAway)
+	k.pass("nhc")
 	again := node("b", nil)
 	again.UID = "another"
 	if err := k.client.Create(t.Context(), again); err != nil {

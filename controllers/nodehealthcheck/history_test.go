@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // history is a random one: nodes turn good and bad, leave the selection or the cluster and come back, remediators answer or do not, writes
@@ -34,6 +36,8 @@ type history struct {
 	// climbed is the highest rung that was asked for a node since it was last well and had no request, by check and node: whoever takes over from a
 	// check whose ladder came to nothing begins at the foot of its own.
 	climbed map[string]int
+	// forgotten are the requests that keep no other node of the control plane waiting any more.
+	forgotten map[types.UID]bool
 	// asked is when a request was made last, by check and node.
 	asked map[string]time.Time
 	// broken is the rule that was broken by a write. Writes are carried out by goroutines of their own, which must not end the test.
@@ -72,7 +76,7 @@ func begin(rt *rapid.T) *history {
 	for _, name := range names {
 		objects = append(objects, watched(name))
 	}
-	h := &history{T: rt, limit: map[string]int{}, climbed: map[string]int{}, asked: map[string]time.Time{}}
+	h := &history{T: rt, limit: map[string]int{}, climbed: map[string]int{}, forgotten: map[types.UID]bool{}, asked: map[string]time.Time{}}
 	h.steps = []corev1.ObjectReference{refTo("Reboot", "reboot"), refTo("Reboot", "other"), refTo("Replace", "replace")}[:rapid.IntRange(1, 3).Draw(rt, "rungs")]
 	for _, name := range []string{"one", "two"}[:rapid.IntRange(1, 2).Draw(rt, "checks")] {
 		bad := rapid.IntRange(0, 6).Draw(rt, "maxUnhealthy")
@@ -227,7 +231,8 @@ func (h *history) look() {
 			owners[about][by] = true
 		}
 		perName[about+" "+obj.GetKind()+obj.GetName()]++
-		if about[0] == 'm' && !slices.Contains(members, about) {
+		h.forgets(obj)
+		if about[0] == 'm' && !h.forgotten[obj.GetUID()] && !slices.Contains(members, about) {
 			members = append(members, about)
 		}
 	}
@@ -249,6 +254,18 @@ func (h *history) look() {
 		if n > 1 {
 			h.Fatalf("%d requests for %s", n, what)
 		}
+	}
+}
+
+// forgets notes that nobody waits for the end of a request any more: its remediator has held on to it for too long after it was deleted, and its node
+// is gone, or has long been well.
+func (h *history) forgets(obj *unstructured.Unstructured) {
+	if obj.GetDeletionTimestamp() == nil {
+		return
+	}
+	n, leaves := h.node(h.about(obj)), h.clock.Now().Sub(obj.GetDeletionTimestamp().Time)
+	if n == nil && leaves >= request.ClingingFor || n != nil && nodeReady(n) && leaves >= controlplane.ReplacementPatience {
+		h.forgotten[obj.GetUID()] = true
 	}
 }
 

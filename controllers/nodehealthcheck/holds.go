@@ -78,7 +78,7 @@ var (
 
 // toRemediate is what is asked about a target in particular, before the first request for it, or before a further one.
 func (b beginning) toRemediate() []bar {
-	if len(b.t.requests) > 0 {
+	if b.t.begun() {
 		return whatever
 	}
 	return slices.Concat(whatever, anew, obstacles)

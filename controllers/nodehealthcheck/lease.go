@@ -27,6 +27,11 @@ const (
 	leaseBuffer = time.Minute
 	// leaseTaken is how soon a node is looked at again whose lease somebody else holds.
 	leaseTaken = time.Minute
+	// idleLease is how long a node stays leased to a check that has nobody at work on it, and nobody to ask next. (medik8s times a single remediation
+	// out after as long.)
+	idleLease = 30 * time.Minute
+	// skew is by how much the clock of another holder may be ahead of ours.
+	skew = 30 * time.Second
 )
 
 // term is for how long a node is leased, and after how long a ladder that leads nowhere gives the lease up.
@@ -56,13 +61,14 @@ func termOf(rungs []escalation.Rung, rung int) term {
 	return t
 }
 
-// held reports whether lease is somebody else's and still counts at now. One that was renewed in the future counts for nothing. (medik8s.)
+// held reports whether lease is somebody else's and still counts at now. One that was renewed in the future counts for nothing (medik8s), but for what
+// clocks differ by.
 func held(lease *coordinationv1.Lease, holder string, now time.Time) bool {
 	if lease == nil || heldBy(lease, "") || heldBy(lease, holder) || lease.Spec.RenewTime == nil {
 		return false
 	}
 	renewed := lease.Spec.RenewTime.Time
-	return now.Before(expiry(lease)) && !renewed.After(now)
+	return now.Before(expiry(lease)) && !renewed.After(now.Add(skew))
 }
 
 // heldBy reports whether lease is holder's, whether it still counts or not.
@@ -143,6 +149,22 @@ func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
 	return nil
 }
 
+// leaseOf is the lease of t. One that somebody holds on another node, which had the name before, is nobody's: it goes with that node.
+func (w *world) leaseOf(t *target) *coordinationv1.Lease {
+	lease := w.leases[leaseName(t.name)]
+	if lease == nil || t.node == nil || heldBy(lease, holderOf(w.check)) || !ownedByAnotherNode(lease, t.node) {
+		return lease
+	}
+	free := lease.DeepCopy()
+	free.Spec.HolderIdentity = nil
+	return free
+}
+
+// ownedByAnotherNode reports whether lease belongs to a node, and to none that is node. Some belong to none.
+func ownedByAnotherNode(lease *coordinationv1.Lease, node *corev1.Node) bool {
+	return !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
+}
+
 // leased are the nodes whose lease w's check holds.
 func (w *world) leased() []string {
 	var nodes []string
@@ -154,8 +176,8 @@ func (w *world) leased() []string {
 	return nodes
 }
 
-// take takes or renews the lease on a node. It is refused by the API server if somebody else was faster.
-func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term) error {
+// take takes or renews the lease on a node, and returns it. It is refused by the API server if somebody else was faster.
+func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term) (*coordinationv1.Lease, error) {
 	now := metav1.NewMicroTime(r.Clock.Now())
 	seconds := length.seconds()
 	if t.lease == nil {
@@ -164,7 +186,7 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 		lease.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To(holderOf(w.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](0),
 		}
-		return r.createLease(ctx, lease)
+		return lease, r.createLease(ctx, lease)
 	}
 	lease := t.lease.DeepCopy()
 	belongsTo(lease, t.node)
@@ -177,9 +199,9 @@ func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term)
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(w.check)), &seconds, &now
 	if err := r.Client.Update(ctx, lease); err != nil {
-		return fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
+		return nil, fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
 	}
-	return nil
+	return lease, nil
 }
 
 // belongsTo makes lease go when node goes, and not when another one went that had its name before.

@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,11 +108,10 @@ func (m *memory) remembersLeft(check string) bool {
 
 // clung reports whether remediators hold on to all requests for t for longer than is waited for: then the lease of its node is given back all the same.
 func (t *target) clung(now time.Time) bool {
-	for _, f := range t.requests {
-		at := f.obj.GetDeletionTimestamp()
-		if at == nil || now.Before(at.Add(request.ClingingFor)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.requests, func(f *found) bool { return !f.clings(now) })
+}
+
+// clings reports whether a remediator holds on to f for longer than is waited for.
+func (f *found) clings(now time.Time) bool {
+	return f.leaving() && !now.Before(f.obj.GetDeletionTimestamp().Add(request.ClingingFor))
 }

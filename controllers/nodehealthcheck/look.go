@@ -69,7 +69,7 @@ func decided(c *look.Check, w, soon *world) {
 		}
 		is := lookAt(w, s, t, step)
 		if b := (beginning{world: soon, sum: later, t: &soon.targets[i]}); t.verdict.State == health.Suspect {
-			is.Holds = notYet(t, b)
+			is.Holds, is.Would = notYet(t, b), would(soon, b.t, step)
 		}
 		is.Next = nextOf(w, t, step, &is)
 		c.Next = sooner(c.Next, look.Step{At: is.Next.At, Text: is.Ref.String() + ": " + is.Next.Text})

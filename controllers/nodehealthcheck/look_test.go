@@ -267,11 +267,16 @@ var looks = map[string]looked{
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 	}},
-	"a node that is bad once more after its remedy has succeeded": {happens: func(k *rack) {
+	"a node that is bad once more after its remedy has succeeded": {check: delay(time.Hour), happens: func(k *rack) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "True", "Rebooted", "")
 		k.after(time.Second)
-		k.bad("b")
+		k.turn("b", corev1.ConditionTrue)
+		k.pass("nhc")
+		k.after(time.Second)
+		k.turn("b", corev1.ConditionUnknown)
+		k.pass("nhc")
+		k.after(300 * time.Second)
 	}},
 	"a node on its way back": {check: twoSteps, happens: func(k *rack) {
 		badB(k)
@@ -340,7 +345,7 @@ var looks = map[string]looked{
 		}},
 	"a node that is terminating": {happens: func(k *rack) {
 		k.installs("machinehealthchecks.machine.openshift.io")
-		k.makes(byDefault())
+		k.makes(shippedCheck())
 		k.bad("b")
 		n := k.node("b")
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})

@@ -21,7 +21,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	is := look.Target{
 		Ref: look.Ref{Kind: "Node", Name: t.name}, Node: t.name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
-		Begins: s.start >= 0, Underway: underway(w, t), InFlight: t.remediated(), UnderwaySince: since(t),
+		Begins: s.start >= 0, Underway: underway(w, t), InFlight: t.inFlight(), UnderwaySince: since(t),
 	}
 	if m := t.machine.obj; m != nil {
 		is.Machine = &look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
@@ -33,7 +33,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	case t.terminating:
 		is.Left = terminatingText
 	}
-	if t.selected {
+	if t.counts(w.now) {
 		is.Class = classOf(t)
 	}
 	is.Would = would(w, t, s)
@@ -93,10 +93,10 @@ func would(w *world, t *target, s step) string {
 	switch {
 	case next.Do == escalation.Exhausted:
 		return "does nothing more: no remedy is left to try"
-	case next.Do != escalation.Start:
-		rung++ // that one is waited for
+	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
+		rung = w.passing(t, rung+1) // that one is waited for
 	}
-	if rung >= len(w.remedies) {
+	if rung >= len(w.remedies) || len(w.remedies) > 1 && w.passed(t, rung) {
 		return "does nothing more: no remedy follows " + w.remedies[len(w.remedies)-1].String()
 	}
 	return "makes a " + w.remedies[rung].String()
@@ -112,14 +112,15 @@ func holdsOf(w *world, sum summary, t *target) []look.Hold {
 		return distinct(b.unselected())
 	}
 	var all []*skip
-	if len(t.requests) == 0 {
+	if !t.begun() {
 		all = b.allOf(b.toBegin())
 	}
-	all = append(all, only(t.stillDeleted())...)
 	if len(w.rungs) == 0 {
 		return distinct(all)
 	}
-	switch _, next := w.climb(t); next.Do {
+	_, next := w.climb(t)
+	all = append(all, only(t.stillDeleted(next))...)
+	switch next.Do {
 	case escalation.Start:
 		all = append(all, b.allOf(b.toRemediate())...)
 		b.rung = next.Rung
@@ -154,19 +155,9 @@ func answer(w *world, t *target, s step) string {
 	if len(t.requests)+len(t.gone) > 0 && len(s.end) == 0 {
 		add(s.climb.Why)
 	}
-	switch {
-	case len(t.unseen) > 0:
-		add("What has become of its requests cannot be read")
-	case len(s.end) > 0 && t.node == nil:
-		add("The node is gone, its requests are deleted")
-	case len(s.end) > 0 && t.verdict.State == health.Unhealthy:
-		add("The remediation has succeeded, and the node has become bad once more: its request is deleted, and it begins anew")
-	case len(s.end) > 0:
-		add("The node is well, its requests are deleted")
-	case s.delayed && waitOf(w) < 0:
-		add("The node is well, its requests are kept until a person confirms that")
-	case s.delayed:
-		add("The node is well, its requests are kept for the healthy delay of " + waitOf(w).String())
+	add(fateOfRequests(w, t, s))
+	if t.missing && !t.remediated() {
+		add("A remediation took the node away, and no new one has come in its place")
 	}
 	for _, f := range t.requests {
 		for _, text := range f.saying() {
@@ -174,6 +165,25 @@ func answer(w *world, t *target, s step) string {
 		}
 	}
 	return strings.Join(says, ". ")
+}
+
+// fateOfRequests says what becomes of the requests for t, and why; nothing while they go on.
+func fateOfRequests(w *world, t *target, s step) string {
+	switch {
+	case len(t.unseen) > 0:
+		return "What has become of its requests cannot be read"
+	case len(s.end) > 0 && t.node == nil:
+		return "The node is gone, its requests are deleted"
+	case len(s.end) > 0 && t.verdict.State == health.Unhealthy:
+		return "The remediation has succeeded, and the node has become bad once more: its request is deleted, and it begins anew"
+	case len(s.end) > 0:
+		return "The node is well, its requests are deleted"
+	case s.delayed && waitOf(w) < 0:
+		return "The node is well, its requests are kept until a person confirms that"
+	case s.delayed:
+		return "The node is well, its requests are kept for the healthy delay of " + waitOf(w).String()
+	}
+	return ""
 }
 
 // waitOf is the healthy delay; below zero a person ends it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
@@ -41,7 +42,7 @@ func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w
 	if ahead.first == nil {
 		if ahead.first = ahead.nextMember(); ahead.first != nil {
 			r.observeOthers(ctx, &ahead)
-			r.observeEtcd(ctx, &ahead)
+			ahead.etcd = r.observeEtcd(ctx, &ahead)(ahead.first.name)
 		}
 	}
 	return w, &ahead, nil
@@ -103,6 +104,8 @@ func nextOf(w *world, t *target, s step, is *look.Target) look.Step {
 		return look.Step{Text: "delete its requests to have the remedy tried again", Person: true}
 	case len(s.end) > 0:
 		return look.Step{Text: "kubemend deletes its requests"}
+	case t.missing && !t.remediated():
+		return look.Step{At: t.missedSince.Add(controlplane.ReplacementPatience), Text: "it counts no more"}
 	case is.InFlight:
 		return look.Step{Text: fmt.Sprintf("%s goes on; it is deleted when the node is well", is.Underway[0])}
 	}

@@ -24,9 +24,34 @@ func makerOf(obj metav1.Object) request.Maker {
 	return by
 }
 
+// within reports whether obj is where the requests of w's check are: in a namespace of its templates, or of one whose request the status lists.
+// Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
+// (docs/adr/0038-requests-count-where-templates-are.md)
+func (w *world) within(obj *unstructured.Unstructured) bool {
+	namespace := obj.GetNamespace()
+	return namespace == "" || w.requests.within[namespace]
+}
+
+// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
+func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range remediesOf(&check.Spec) {
+		all[m.ref.Namespace] = true
+	}
+	for i := range check.Status.UnhealthyNodes {
+		for _, r := range check.Status.UnhealthyNodes[i].Remediations {
+			all[r.Resource.Namespace] = true
+		}
+	}
+	return all
+}
+
 // made reports whether w's check made obj: that very check, and none of its name that was there before. Of what does not say any more which
 // one it was, the status does.
 func (w *world) made(obj *unstructured.Unstructured) bool {
+	if !w.within(obj) {
+		return false
+	}
 	by := makerOf(obj)
 	if by.UID != "" {
 		return by.UID == w.check.UID
@@ -37,5 +62,5 @@ func (w *world) made(obj *unstructured.Unstructured) bool {
 
 // leftBehind reports whether a check made obj that had the name of w's, and is gone.
 func (w *world) leftBehind(obj *unstructured.Unstructured) bool {
-	return makerOf(obj).Name == w.check.Name && !w.made(obj)
+	return w.within(obj) && makerOf(obj).Name == w.check.Name && !w.made(obj)
 }

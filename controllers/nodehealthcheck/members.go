@@ -8,10 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -36,8 +33,23 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
 		return
 	}
 	r.observeOthers(ctx, w)
-	w.first = w.members.first(due, w.now)
-	r.observeEtcd(ctx, w)
+	w.first, w.etcd = w.members.goes(due, w.now, r.observeEtcd(ctx, w))
+}
+
+// goes is the one of those that are due whose turn it is, and why OpenShift's etcd forbids that it is disrupted; empty if it does not. One that etcd
+// forbids keeps nobody waiting that it does not: what forbids the one may be the loss of the other.
+func (m members) goes(due []*target, now time.Time, etcd func(node string) string) (first *target, why string) {
+	first = m.first(due, now)
+	why = etcd(first.name)
+	for next, rest := first, slices.Clone(due); m.forbids(next.name, now) == ""; next = m.first(rest, now) {
+		if etcd(next.name) == "" {
+			return next, ""
+		}
+		if rest = slices.DeleteFunc(rest, func(t *target) bool { return t == next }); len(rest) == 0 {
+			break
+		}
+	}
+	return first, why
 }
 
 // observeOthers finds out what there is of the control plane.
@@ -163,8 +175,11 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 
 // others is what there is of the members of the control plane besides their nodes.
 type others struct {
-	// busy are those that are being remediated, by whomever, and how that is seen; by their nodes' names, of which one may be gone.
+	// busy are those that are being remediated, by whomever, and how that is seen; by their nodes' names.
 	busy map[string]string
+	// away are those of whose remediation the node is gone, and since when that is known, or could be: whoever remediates it replaces it, or has
+	// it come back.
+	away map[string]replacement
 	// replaced are those whose Machine is being deleted, or was handed to its owner, and since when.
 	replaced map[string]replacement
 	// joining are the Machines that have no node yet.
@@ -198,120 +213,18 @@ func membersOf(nodes []corev1.Node, of others) members {
 			plane.Members, known[name] = append(plane.Members, controlplane.Member{Name: name, Joining: true, Remediation: of.busy[name]}), true
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(of.away)) {
+		if is := of.away[name]; !known[name] {
+			gone := controlplane.Member{Name: name, Joining: true, ReplacedBy: is.by, ReplacedSince: is.since}
+			plane.Members, known[name] = append(plane.Members, gone), true
+		}
+	}
 	for _, name := range of.joining {
 		if !known[name] { // nodes are named after their Machines as a rule, and may be there before these know
 			plane.Members = append(plane.Members, controlplane.Member{Name: name, Joining: true})
 		}
 	}
 	return members{plane: plane}
-}
-
-// otherMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
-// whatever its kind, and Machines of the same cluster.
-func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.Node) (others, error) {
-	of, members := others{busy: map[string]string{}, replaced: map[string]replacement{}}, map[string]bool{}
-	for i := range nodes {
-		members[nodes[i].Name] = controlPlane(&nodes[i])
-	}
-	machines, err := r.memberMachines(ctx, w, &of)
-	if err != nil {
-		return others{}, err
-	}
-	add := func(obj *unstructured.Unstructured, node string) {
-		_, marked := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-		owner, ofMachine := machines[machineOwner(obj)]
-		switch {
-		case ofMachine && owner != "":
-			of.busy[owner] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
-		case members[node], marked && node != "": // a remediator may have taken the label off, and the node may be gone
-			of.busy[node] = fmt.Sprintf("%s %s", obj.GetKind(), client.ObjectKeyFromObject(obj))
-		}
-	}
-	for _, obj := range w.requests.other {
-		add(obj, nodeOfObject(obj))
-	}
-	for node, ours := range w.requests.ours {
-		for _, f := range ours {
-			add(f.obj, node)
-		}
-	}
-	return of, nil
-}
-
-// memberMachines are the nodes of the control plane's Machines, by the Machine's name. What they say of themselves is noted in of.
-func (r *Reconciler) memberMachines(ctx context.Context, w *world, of *others) (map[string]string, error) {
-	m := w.someMachine()
-	if m == nil {
-		return nil, nil
-	}
-	list := &clusterv1.MachineList{}
-	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
-	}
-	nodes := make(map[string]string, len(list.Items))
-	for i := range list.Items {
-		m := &list.Items[i]
-		nodes[m.Name] = m.Status.NodeRef.Name
-		of.note(m)
-	}
-	return nodes, nil
-}
-
-// note notes what a Machine of the control plane says of itself.
-func (of *others) note(m *clusterv1.Machine) {
-	node, by := m.Status.NodeRef.Name, "Machine "+client.ObjectKeyFromObject(m).String()
-	since, replaced := replacedSince(m)
-	switch {
-	case node == "":
-		of.joining = append(of.joining, m.Name)
-	case replaced:
-		of.replaced[node] = replacement{by, since}
-	case beingRemediated(m):
-		of.busy[node] = by
-	}
-}
-
-// replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
-func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
-	if !m.DeletionTimestamp.IsZero() {
-		return m.DeletionTimestamp.Time, true
-	}
-	i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == clusterv1.MachineOwnerRemediatedCondition && c.Status == metav1.ConditionFalse
-	})
-	if i < 0 || !beingRemediated(m) {
-		return time.Time{}, false
-	}
-	return m.Status.Conditions[i].LastTransitionTime.Time, true
-}
-
-// someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
-func (w *world) someMachine() *clusterv1.Machine {
-	for i := range w.targets {
-		if m := w.targets[i].machine.obj; m != nil {
-			return m
-		}
-	}
-	return nil
-}
-
-// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
-func beingRemediated(m *clusterv1.Machine) bool {
-	if conditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
-		return false
-	}
-	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-		switch {
-		case c.Status != metav1.ConditionFalse:
-			return false
-		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
-			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
-				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // nobody was asked
-		default:
-			return c.Type == clusterv1.MachineOwnerRemediatedCondition
-		}
-	})
 }
 
 // forbids says why the node called name of the control plane must not be disrupted; empty if it may be.

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/wake"
 )
@@ -19,6 +18,7 @@ type memory struct {
 	seat    seat
 
 	mu     sync.Mutex
+	began  time.Time // when the first pass was made, or could have been
 	checks map[string]*remembered
 	// left are the requests of checks that are not looked at any more, by check.
 	left map[string]map[types.UID]ongoing
@@ -29,10 +29,35 @@ type remembered struct {
 	told    map[string]told // what is held up, to what was told of it last
 	hold    told            // the reason that holds all up, as told last
 	streaks map[types.UID]streaks
-	begun   map[types.UID]ongoing
-	counted map[types.UID]bool   // requests that were counted as old
-	refused map[string]time.Time // nodes, to when a request for them was refused last
-	unread  time.Time            // since when a kind is not read yet; zero if all are
+	// counts is since when the time of a request's step does, if not since its creation. delayed is to when outages are in that, looked says that
+	// there was a pass.
+	counts     map[types.UID]time.Time
+	delayed    time.Time
+	looked     bool
+	judged     time.Time // when its nodes were judged last; zero if the last pass did not get to that
+	begun      map[types.UID]ongoing
+	counted    map[types.UID]bool   // requests that were counted as old
+	untellable map[types.UID]bool   // requests that may not be told to stop
+	recovered  map[types.UID]bool   // requests, to whether they had succeeded when their node was seen well
+	refused    map[string]time.Time // nodes, to when a request for them was refused last
+	unread     time.Time            // since when a kind is not read yet; zero if all are
+}
+
+// begin notes that passes are made from now on, unless they were before, and returns since when.
+func (m *memory) begin(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.began.IsZero() {
+		m.began = now
+	}
+	return m.began
+}
+
+// pause notes that no passes are made.
+func (m *memory) pause() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.began = time.Time{}
 }
 
 // of returns what is remembered of a check. There is one pass at a time over each.
@@ -90,9 +115,12 @@ func (m *memory) copyOf(check string) *memory {
 	defer m.written.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := &memory{written: written{marks: maps.Clone(m.written.marks)}, checks: map[string]*remembered{}}
+	own := &memory{began: m.began, written: written{marks: maps.Clone(m.written.marks)}, checks: map[string]*remembered{}}
 	if is, known := m.checks[check]; known { // what passes observe with is replaced as a whole, and never changed
-		own.checks[check] = &remembered{streaks: is.streaks, counted: is.counted, refused: is.refused}
+		own.checks[check] = &remembered{
+			streaks: is.streaks, judged: is.judged, counts: is.counts, delayed: is.delayed, looked: is.looked, counted: is.counted, refused: is.refused,
+			recovered: is.recovered, untellable: is.untellable,
+		}
 	}
 	return own
 }
@@ -100,19 +128,22 @@ func (m *memory) copyOf(check string) *memory {
 // recall gives the requests and targets of w what is remembered of them, and forgets about the others.
 func (m *memory) recall(w *world) {
 	is := m.of(w.check.Name)
-	counted, refused := map[types.UID]bool{}, map[string]time.Time{}
+	counted, untellable, refused := map[types.UID]bool{}, map[types.UID]bool{}, map[string]time.Time{}
 	for i := range w.targets {
 		t := &w.targets[i]
 		for _, f := range t.requests {
 			if f.counted = is.counted[f.obj.GetUID()]; f.counted {
 				counted[f.obj.GetUID()] = true
 			}
+			if f.untellable = is.untellable[f.obj.GetUID()]; f.untellable {
+				untellable[f.obj.GetUID()] = true
+			}
 		}
 		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(wake.RetryAtMost)) {
 			t.refused, refused[t.name] = true, at
 		}
 	}
-	is.counted, is.refused = counted, refused
+	is.counted, is.untellable, is.refused = counted, untellable, refused
 }
 
 // remember notes what a pass did.
@@ -121,6 +152,9 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	for i := range outcomes {
 		for _, f := range outcomes[i].flagged {
 			is.counted[f.obj.GetUID()] = true
+		}
+		for _, f := range outcomes[i].untellable {
+			is.untellable[f.obj.GetUID()] = true
 		}
 		if outcomes[i].refused != nil {
 			is.refused[outcomes[i].target.name] = w.now
@@ -132,26 +166,43 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 type nodeStreaks struct {
 	of       *remembered
 	was, are map[types.UID]streaks
+	now      time.Time
+	// blind says that nobody looked for so long that a node may have been well in between.
+	blind bool
 }
 
-func (m *memory) streaksOf(check *nhcv1.NodeHealthCheck) *nodeStreaks {
-	is := m.of(check.Name)
-	return &nodeStreaks{of: is, was: is.streaks, are: map[types.UID]streaks{}}
+// lastJudged is when the nodes of a check were judged last, and forgets it: it is noted anew when they are.
+func (m *memory) lastJudged(check string) time.Time {
+	is := m.of(check)
+	at := is.judged
+	is.judged = time.Time{}
+	return at
 }
+
+func (m *memory) streaksOf(w *world) *nodeStreaks {
+	is, longest := m.of(w.check.Name), w.resync
+	for _, rule := range w.policy.Rules {
+		longest = max(longest, rule.For)
+	}
+	return &nodeStreaks{of: is, was: is.streaks, are: map[types.UID]streaks{}, now: w.now, blind: w.now.Sub(w.judged) > longest+unseenFor}
+}
+
+// unseenFor is by how much a pass may be late after which each node that is bad is judged again: when a rule's duration is over, or by resync.
+const unseenFor = time.Minute
 
 // see returns the streaks of the target's node. While it is being remediated there are none.
 func (s *nodeStreaks) see(t *target, rules []health.Rule) streaks {
 	if t.remediated() {
 		return nil
 	}
-	is := s.was[t.node.UID].after(t.node, rules)
+	is := s.was[t.node.UID].after(t.node, rules, s.blind)
 	if is != nil {
 		s.are[t.node.UID] = is
 	}
 	return is
 }
 
-func (s *nodeStreaks) keep() { s.of.streaks = s.are }
+func (s *nodeStreaks) keep() { s.of.streaks, s.of.judged = s.are, s.now }
 
 // seat is taken by the one node of the control plane for which a request is being made. Passes over several checks run at the same time,
 // and neither sees in the caches what the other is about to do.

@@ -35,7 +35,7 @@ var (
 
 	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_targets",
-		Help: "Number of nodes that a NodeHealthCheck watches, by state: healthy, unhealthy, suspect, recovering.",
+		Help: "Number of nodes that a NodeHealthCheck watches, by state: healthy, unhealthy, suspect, recovering, unjudged.",
 	}, []string{"name", "state"})
 	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_short_circuited",
@@ -87,7 +87,9 @@ type ongoing struct {
 // measure exports what a pass saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	name, p := w.check.Name, s.population
-	for state, n := range map[string]int{"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect, "recovering": p.Recovering} {
+	for state, n := range map[string]int{
+		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect, "recovering": p.Recovering, "unjudged": p.Unjudged,
+	} {
 		targetsByState.WithLabelValues(name, state).Set(float64(n))
 	}
 	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})

@@ -28,7 +28,9 @@ import (
 
 // world is everything that one pass decides on, read once.
 type world struct {
-	memory *memory // of former passes
+	memory *memory       // of former passes
+	judged time.Time     // when nodes were judged last
+	resync time.Duration // after how long they are at the latest
 	now    time.Time
 	check  *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
@@ -51,6 +53,10 @@ type world struct {
 	etcd     string  // OpenShift: why its etcd forbids that first is disrupted
 	targets  []target
 
+	// outages are the times in which the API server was out of reach. settled is when kubelets have had time to report since; zero if they have.
+	outages []outage
+	settled time.Time
+
 	// trouble is what could not be observed, of what a pass can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
@@ -67,6 +73,7 @@ type target struct {
 	// selected says that the selector selects it. A node that leaves the selection while it is being remediated is remediated to the end.
 	selected bool
 	verdict  health.Verdict
+	streaks  streaks  // that the verdict counts with
 	requests []*found // of this check; oldest first
 	gone     []nhcv1.Remediation
 	// leftovers are requests of a check of the same name that was there before.
@@ -78,7 +85,10 @@ type target struct {
 	machine machine
 	// refused says that no request for it could be made a moment ago.
 	refused bool
-	// terminating says that it is unhealthy, and left to the MachineHealthCheck that ends such nodes.
+	// missing says that a remediation took the node away and nothing has replaced it yet, since missedSince.
+	missing     bool
+	missedSince time.Time
+	// terminating says that it is left to the MachineHealthCheck that ends such nodes, however it is.
 	terminating bool
 }
 
@@ -93,7 +103,11 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{memory: memory, now: now, check: check, policy: policyOf(&check.Spec), unreadable: map[schema.GroupKind]bool{}}
+	w := &world{
+		memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec),
+		unreadable: map[schema.GroupKind]bool{},
+	}
+	r.observeContact(w)
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -112,7 +126,10 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	}
 	w.judge()
 	w.memory.recall(w)
+	w.memory.recover(w)
+	w.memory.delay(w)
 	r.observeMachines(ctx, w)
+	w.observeMissing()
 	r.observeUpgrade(ctx, w)
 	r.observeMembers(ctx, w)
 	return w, nil
@@ -152,11 +169,11 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 
 // observeUnfinished reads the nodes that the check has not done with, but for those that are known already.
 func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[string]bool) error {
-	for _, name := range w.unfinished() {
+	unfinished := w.unfinished()
+	for i, name := range slices.Concat(unfinished, w.listed()) {
 		if known[name] {
 			continue
 		}
-		known[name] = true
 		node := &corev1.Node{}
 		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
@@ -164,7 +181,10 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[
 		}
 		if err != nil {
 			node = nil
+		} else if i >= len(unfinished) {
+			continue // it is there, and nothing is to be done about it
 		}
+		known[name] = true
 		w.targets = append(w.targets, target{name: name, node: node})
 	}
 	return nil
@@ -176,13 +196,24 @@ func (w *world) unfinished() []string {
 		slices.Collect(maps.Keys(w.requests.leftovers)), w.leased())
 }
 
+// listed are the nodes that the status lists for more than that they are bad.
+func (w *world) listed() []string {
+	var names []string
+	for i := range w.check.Status.UnhealthyNodes {
+		if n := &w.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
 // attach gives every target what is known of it.
 func (w *world) attach() {
 	at := make(map[string]*target, len(w.targets))
 	for i := range w.targets {
 		t := &w.targets[i]
 		at[t.name] = t
-		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leases[leaseName(t.name)]
+		t.requests, t.gone, t.unseen, t.lease = w.requests.ours[t.name], w.requests.gone[t.name], w.requests.unseen[t.name], w.leaseOf(t)
 		t.leftovers = w.requests.leftovers[t.name]
 	}
 	for i := range w.check.Status.UnhealthyNodes {
@@ -196,17 +227,17 @@ func (w *world) attach() {
 // judge gives every target its verdict.
 func (w *world) judge() {
 	var facts health.Target
-	all := w.memory.streaksOf(w.check)
+	all := w.memory.streaksOf(w)
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.node == nil {
 			continue
 		}
-		facts = factsOf(t.node, all.see(t, w.policy.Rules), facts.Signals[:0])
+		t.streaks = all.see(t, w.policy.Rules)
+		facts = factsOf(t.node, t.streaks, facts.Signals[:0])
 		verdict := health.Judge(facts, w.policy, w.now)
-		if w.handsOff && terminating(t.node) {
-			t.terminating = verdict.State == health.Unhealthy
-			continue // the zero verdict is: healthy
+		if w.handsOff && terminating(t.node) { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+			t.terminating, verdict.State = true, health.Unjudged
 		}
 		t.verdict = verdict
 	}
@@ -222,8 +253,11 @@ func (w *world) awaits(kind schema.GroupVersionKind, ready bool) {
 
 // startable reports whether a remediation of t would begin if nothing held it up.
 func (t *target) startable() bool {
-	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.remediated()
+	return t.selected && t.node != nil && t.verdict.State == health.Unhealthy && !t.begun()
 }
+
+// inFlight reports whether a remediation of t goes on, as far as the limits are concerned.
+func (t *target) inFlight() bool { return t.remediated() || t.missing }
 
 // remediated reports whether there are requests for t.
 func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }
@@ -245,6 +279,8 @@ type machine struct {
 	handsOff []handsOff
 	// updating says that it is being updated in place.
 	updating bool
+	// sought says that it was looked for: that there is none is known.
+	sought bool
 }
 
 // MachineUnread is why a node is left alone of whose Machine it is not known what its user wants, as a clause.
@@ -270,23 +306,25 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 			w.trouble = append(w.trouble, err)
 			t.machine.handsOff = append(t.machine.handsOff, handsOff{why: MachineUnread})
 		}
+		t.machine.sought = err == nil
 	}
 }
 
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
 func (r *Reconciler) observeOwners(ctx context.Context, w *world, requests []*found) {
 	for _, f := range requests {
-		name := machineOwner(f.obj)
-		if name == "" {
-			continue
+		var err error
+		if f.machine, err = r.ownerThere(ctx, f.obj); err != nil {
+			w.trouble = append(w.trouble, err)
+			f.machine = true // not known is no reason to end it
 		}
-		obj, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: f.obj.GetNamespace(), Name: name}
-		err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			w.trouble = append(w.trouble, fmt.Errorf("read machine %s of %s %s: %w", key, f.obj.GetKind(), f.obj.GetName(), err))
-		}
-		f.machine = client.IgnoreNotFound(err) != nil || err == nil && obj.DeletionTimestamp.IsZero() // not known is no reason to end it
 	}
+}
+
+// ownerThere reports whether the Machine that owns a request is there, and stays.
+func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
+	obj, err := r.owningMachine(ctx, req)
+	return obj != nil && obj.DeletionTimestamp.IsZero(), err
 }
 
 // machineOf finds the Machine that a node names in its annotations. Names can be the same in two clusters, so the Machine has to name the
@@ -320,7 +358,7 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 			"its Machine is paused by the annotation " + clusterv1.PausedAnnotation, "remove the annotation from Machine " + key.String(),
 		})
 	}
-	m.updating = conditionTrue(obj.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	m.updating = machines.UpdatedInPlace(obj)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
 	switch {

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/request"
@@ -61,7 +65,7 @@ func (r *Reconciler) observeConflict(ctx context.Context, w *world) error {
 	w.awaits(machineChecks, ready)
 	switch {
 	case len(checks) == 0:
-	case len(checks) == 1 && onlyTerminating(&checks[0]):
+	case len(checks) == 1 && byDefault(&checks[0]):
 		w.handsOff = true
 	default:
 		w.disabled = &disabling{nhcv1.ConflictReason, conflictMessage}
@@ -71,14 +75,46 @@ func (r *Reconciler) observeConflict(ctx context.Context, w *world) error {
 
 const conflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
 
-// onlyTerminating reports whether check is the one that OpenShift brings along: its only condition is Terminating.
-func onlyTerminating(check *unstructured.Unstructured) bool {
-	conditions, _, err := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
-	if err != nil || len(conditions) != 1 {
+// machineCheckSpec is the spec of a MachineHealthCheck of OpenShift.
+type machineCheckSpec struct {
+	Selector            metav1.LabelSelector    `json:"selector"`
+	UnhealthyConditions []machineCheckCondition `json:"unhealthyConditions"`
+	MaxUnhealthy        *intstr.IntOrString     `json:"maxUnhealthy,omitempty"`
+	NodeStartupTimeout  metav1.Duration         `json:"nodeStartupTimeout,omitempty"`
+	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
+}
+
+type machineCheckCondition struct {
+	Type    string          `json:"type"`
+	Status  string          `json:"status"`
+	Timeout metav1.Duration `json:"timeout"`
+}
+
+// The MachineHealthCheck that OpenShift brings along. (github.com/openshift/machine-api-operator,
+// install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, which is the same since March 2021.)
+const (
+	machineAPI         = "openshift-machine-api"
+	terminationHandler = "machine-api-termination-handler"
+)
+
+func terminationHandlerSpec() machineCheckSpec {
+	return machineCheckSpec{
+		Selector:            metav1.LabelSelector{MatchLabels: map[string]string{openshiftMachine + "/interruptible-instance": ""}},
+		UnhealthyConditions: []machineCheckCondition{{Type: "Terminating", Status: string(corev1.ConditionTrue)}},
+		MaxUnhealthy:        ptr.To(intstr.FromString("100%")),
+	}
+}
+
+// byDefault reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that somebody
+// wants something of. (medik8s takes any one for it whose only condition is of type Terminating.)
+func byDefault(check *unstructured.Unstructured) bool {
+	fields, _, err := unstructured.NestedMap(check.Object, "spec")
+	if err != nil || check.GetNamespace() != machineAPI || check.GetName() != terminationHandler {
 		return false
 	}
-	fields, _ := conditions[0].(map[string]any)
-	return fields["type"] == "Terminating"
+	var spec machineCheckSpec
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec)
+	return err == nil && equality.Semantic.DeepEqual(spec, terminationHandlerSpec())
 }
 
 // openshiftMachineAnnotation on a node names its Machine, as namespace/name. (OpenShift.)
@@ -91,22 +127,31 @@ func cutKey(s string) (namespace, name string, ok bool) {
 	return namespace, name, ok && namespace != "" && name != ""
 }
 
+// openshiftMachineOf is the Machine of OpenShift that node names.
+func openshiftMachineOf(node *corev1.Node) (namespace, name string, ok bool) {
+	if node == nil {
+		return "", "", false
+	}
+	return cutKey(node.Annotations[openshiftMachineAnnotation])
+}
+
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
 
-// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request.
+// openshiftMachine is the Machine of OpenShift that the node names in an annotation, if it can own a request. Where a request is about nothing
+// else, that it is not there is an error.
 func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target) (*metav1.OwnerReference, error) {
-	namespace, name, named := cutKey(t.node.Annotations[openshiftMachineAnnotation])
-	if !named || namespace != m.ref.Namespace {
+	key, can := m.openshiftMachineFor(t)
+	if !can {
 		return nil, nil
 	}
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(openshiftMachines)
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj)
-	if request.Missing(err) {
+	err := r.Live.Get(ctx, key, obj)
+	if request.Missing(err) && !m.ofMachine() {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", namespace, name, t.name, err)
+		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, t.name, err)
 	}
-	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: name, UID: obj.UID}, nil
+	return &metav1.OwnerReference{APIVersion: openshiftMachines.GroupVersion().String(), Kind: openshiftMachines.Kind, Name: key.Name, UID: obj.UID}, nil
 }

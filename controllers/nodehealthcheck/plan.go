@@ -18,14 +18,19 @@ type step struct {
 	delay, resume []*found
 	// delayed says that the node is well, and that its requests are kept for the delay, or until a person confirms it.
 	delayed bool
+	// stop are requests whose node is gone: their remediators are told to stop, since some do not let go before that. adopt are requests of the
+	// last time with which the present failure begins.
+	stop, adopt []*found
 	// giveUp are requests whose time is over, or which failed; tell says that their remediator has to be told.
 	giveUp []*found
 	tell   bool
 	// start is the rung that begins; -1 if none does. Giving up comes first, and what that fails for does not begin.
 	start int
 	why   string // of giveUp, for people
-	lease leasing
-	term  term // of the lease that is taken or renewed
+	// passed says, for people, which steps right before start are passed over.
+	passed []string
+	lease  leasing
+	term   term // of the lease that is taken or renewed
 	// unconfirm says that the node's annotation by which a person confirmed that it is well has served its purpose.
 	unconfirm bool
 	// skipped is why nothing begins; nil if it does, or if there is nothing to begin.
@@ -39,8 +44,8 @@ type step struct {
 
 // idle reports whether s changes nothing, says nothing and waits for nothing.
 func (s step) idle() bool {
-	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume) == 0 && !s.delayed && len(s.giveUp) == 0 && s.start < 0 && s.lease == keepLease &&
-		!s.unconfirm && s.skipped == nil && s.recheck.IsZero()
+	return len(s.end)+len(s.flag)+len(s.delay)+len(s.resume)+len(s.stop)+len(s.adopt)+len(s.giveUp) == 0 &&
+		!s.delayed && s.start < 0 && s.lease == keepLease && !s.unconfirm && s.skipped == nil && s.recheck.IsZero()
 }
 
 // plan decides the step of every target. Steps that change nothing are left out.

@@ -56,6 +56,8 @@ type rack struct {
 	apis   apis
 	// writes is how many there were, of the test too.
 	writes int
+	// deleted is when objects were deleted, by this clock. The fake client goes by that of the machine.
+	deleted sync.Map // types.UID to time.Time
 }
 
 // tester is a test, or one of the random ones.
@@ -91,7 +93,13 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
 		}
 	}
-	for _, kind := range []schema.GroupVersionKind{machineChecks, clusterVersions} {
+	theirs := []schema.GroupVersionKind{machineChecks, clusterVersions, openshiftMachines}
+	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
+		ref := aboutMachine(kind, "")
+		template := ref.GroupVersionKind()
+		theirs = append(theirs, template, template.GroupVersion().WithKind(kind))
+	}
+	for _, kind := range theirs {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}
@@ -110,7 +118,13 @@ func newRack(t tester, objects ...client.Object) *rack {
 				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
 					return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
 				}
-				return c.List(ctx, list, opts...)
+				err := c.List(ctx, list, opts...)
+				if all, is := list.(*unstructured.UnstructuredList); is {
+					for i := range all.Items {
+						k.redate(&all.Items[i])
+					}
+				}
+				return err
 			},
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if err := k.fail("create", obj); err != nil {
@@ -133,11 +147,20 @@ func newRack(t tester, objects ...client.Object) *rack {
 				if err := k.fail("patch", obj); err != nil {
 					return err
 				}
-				return c.Patch(ctx, obj, patch, opts...)
+				err := c.Patch(ctx, obj, patch, opts...)
+				k.redate(obj)
+				return err
 			},
 			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 				if err := k.fail("update", obj); err != nil {
 					return err
+				}
+				if _, deleted := k.deleted.Load(obj.GetUID()); deleted {
+					was := obj.DeepCopyObject().(client.Object)
+					if err := c.Get(ctx, client.ObjectKeyFromObject(obj), was); err != nil {
+						return err
+					}
+					obj.SetDeletionTimestamp(was.GetDeletionTimestamp())
 				}
 				return c.Update(ctx, obj, opts...)
 			},
@@ -145,6 +168,7 @@ func newRack(t tester, objects ...client.Object) *rack {
 				if err := k.fail("delete", obj); err != nil {
 					return err
 				}
+				k.deleted.LoadOrStore(obj.GetUID(), k.clock.Now())
 				return c.Delete(ctx, obj, opts...)
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {

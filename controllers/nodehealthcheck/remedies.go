@@ -15,11 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/request"
 )
@@ -62,8 +64,35 @@ func (r remedy) several() bool {
 
 // ofMachine reports whether requests of this kind are about Machines of Cluster API, which own them and after which they are named: those
 // of infrastructure providers and our own. (Cluster API, contract of external remediation.)
-func (r remedy) ofMachine() bool {
-	return r.kind.Group == infrastructureGroup || r.kind.Group == mendv1.GroupVersion.Group
+func (r remedy) ofMachine() bool { return groupOfMachines(r.kind.Group) }
+
+// aboutMachines reports likewise whether a request is.
+func aboutMachines(obj *unstructured.Unstructured) bool {
+	return groupOfMachines(obj.GroupVersionKind().Group)
+}
+
+func groupOfMachines(group string) bool {
+	return group == infrastructureGroup || group == mendv1.GroupVersion.Group
+}
+
+// machineFor is the Machine of Cluster API that owns r's request about t, and after which it is named; nil if none does. Remediators of others
+// know machine.openshift.io alone, do not look at the group of an owner, and would look for a Machine there that has the name of this one.
+// (medik8s' Self Node Remediation, internal/controller/owner_and_name.go; its Machine Deletion Remediation.)
+func (r remedy) machineFor(t *target) *clusterv1.Machine {
+	if m := t.machine.obj; r.ofMachine() && m != nil && m.Namespace == r.ref.Namespace {
+		return m
+	}
+	return nil
+}
+
+// openshiftMachineFor is the key of OpenShift's Machine that the node names, if it can own r's request about t: an owner lives in the same
+// namespace. Requests of kubemend.io are about Machines of Cluster API alone.
+func (r remedy) openshiftMachineFor(t *target) (client.ObjectKey, bool) {
+	namespace, name, named := openshiftMachineOf(t.node)
+	if !named || namespace != r.ref.Namespace || r.kind.Group == mendv1.GroupVersion.Group || r.machineFor(t) != nil {
+		return client.ObjectKey{}, false
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, true
 }
 
 const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
@@ -178,12 +207,15 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	if _, err := request.NodeKindOf(m.template); err != nil {
 		return m.invalid(err), nil
 	}
+	byName := false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{m.template, m.kind} {
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
 		case request.Missing(err):
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.notFound(err), nil
+		case kind == m.template && apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
+			byName = true
 		case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
 			w.unreadable[m.kind.GroupKind()] = true
 			w.lookAgainIn(templateRetry, templateSought)
@@ -205,14 +237,28 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	case m.ref.Namespace == "":
 		return m.notFound(fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", m.ref.Name)), nil
 	}
+	return r.readTemplate(ctx, w, m, byName || r.Kinds.Polled(m.template))
+}
+
+// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
+// Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
+func (r *Reconciler) readTemplate(ctx context.Context, w *world, m *remedy, live bool) (*disabling, error) {
+	from := client.Reader(r.Client)
+	if live {
+		from = r.Live
+		w.recheck = health.Earliest(w.recheck, w.now.Add(templateRetry))
+	}
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(m.template)
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
-	if request.Missing(err) {
+	err := from.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
+	switch {
+	case request.Missing(err):
 		w.lookAgainIn(templateRetry, templateSought)
 		return m.notFound(err), nil
-	}
-	if err != nil {
+	case live && apierrors.IsForbidden(err):
+		w.lookAgainIn(templateRetry, templateSought)
+		return m.forbidden(m.template, err), nil
+	case err != nil:
 		return nil, fmt.Errorf("read remediation template %s: %w", m.place(), err)
 	}
 	if _, err := request.Content(template); err != nil {
@@ -222,8 +268,8 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 	return nil, nil
 }
 
-// templateRetry is how soon a template is looked for again that was not there. (medik8s.) Those that come later are watched; their kinds
-// are not.
+// templateRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at. Templates that come
+// later are watched; their kinds are not.
 const templateRetry = 15 * time.Second
 
 // templateSought is what is done then.

@@ -32,10 +32,16 @@ type found struct {
 	counted bool
 	// guessed says that nothing says which node it is about: it is listed under its own name.
 	guessed bool
+	// untellable says that its remediator was to be told to stop, and that this is forbidden.
+	untellable bool
+	// recovered says that it had succeeded when its node was seen well.
+	recovered bool
 	// machine says that it is about a Machine that is there, and stays; only known if its node is gone.
 	machine bool
-	// over says that it is being deleted because the node was well since: it is no step of what is done about the node now.
+	// over says that it is being deleted because the node was well, or gone, since, and that nothing is done about the node since then.
 	over bool
+	// begun is from when on the time of its step counts: its creation, or later if it is what a new failure begins with.
+	begun time.Time
 }
 
 // requests are all remediation requests of the kinds in use, sorted out once in a pass.
@@ -47,6 +53,8 @@ type requests struct {
 	byNode map[string][]*unstructured.Unstructured
 	// leftovers are those of a check of the same name that was there before, by node.
 	leftovers map[string][]*unstructured.Unstructured
+	// within are the namespaces in which the check makes them, or made them.
+	within map[string]bool
 	// known is what the status says of requests.
 	known map[types.UID]*listed
 	// read are the kinds that were read.
@@ -59,7 +67,7 @@ type requests struct {
 func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 	w.requests = requests{
 		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
-		read:      map[schema.GroupKind]bool{},
+		read: map[schema.GroupKind]bool{}, within: namespacesOf(w.check),
 		leftovers: map[string][]*unstructured.Unstructured{}, known: statusByUID(w.check),
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
@@ -69,6 +77,9 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 			return err
 		}
 		w.requests.read[kind.GroupKind()] = true
+		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing wakes us when one changes
+			w.recheck = health.Earliest(w.recheck, w.now.Add(templateRetry))
+		}
 		all, again := w.memory.written.merge(kind, list, w.now)
 		w.recheck = health.Earliest(w.recheck, again)
 		for _, obj := range all {
@@ -108,11 +119,15 @@ func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
 	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// list returns the objects of a kind, shared with the cache: read only.
+// list returns the objects of a kind, shared with the cache: read only. Those of a kind that may not be watched come from the API server.
 func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	from := client.Reader(r.Client)
+	if r.Kinds.Polled(kind) {
+		from = r.Live
+	}
+	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil
@@ -148,8 +163,9 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	return known
 }
 
-// sort puts obj where it belongs. It is ours if this very check made it. Its node is what its annotation says; if a remediator removed that,
-// what the status says, or its name.
+// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
+// check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
+// its annotation says; if a remediator removed that, what the status says, or its name.
 func (w *world) sort(obj *unstructured.Unstructured) {
 	was := w.requests.known[obj.GetUID()]
 	if was != nil {
@@ -161,7 +177,7 @@ func (w *world) sort(obj *unstructured.Unstructured) {
 		if w.leftBehind(obj) {
 			w.requests.leftovers[nodeOfObject(obj)] = append(w.requests.leftovers[nodeOfObject(obj)], obj)
 		}
-		if node := nodeOf(obj); node != "" {
+		if node := nodeOf(obj); node != "" && (!aboutMachines(obj) || w.within(obj)) {
 			w.requests.byNode[node] = append(w.requests.byNode[node], obj)
 		}
 		return
@@ -170,6 +186,7 @@ func (w *world) sort(obj *unstructured.Unstructured) {
 	f.givenUp = f.annotated(nhcv1.TimedOutAnnotation)
 	f.told = !f.givenUp.IsZero()
 	f.over = f.leaving() && (was == nil || was.well)
+	f.begun = w.begunAt(f, was)
 	node := nodeOfObject(obj)
 	if was != nil {
 		node = cmp.Or(nodeOf(obj), was.node)
@@ -214,14 +231,36 @@ func ownedBy(obj metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
-// machineOwner is the name of the Machine of Cluster API that owns obj, or "".
-func machineOwner(obj metav1.Object) string {
+// machineOwner is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
+func machineOwner(obj metav1.Object) machineRef {
 	for _, o := range obj.GetOwnerReferences() {
 		if o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") {
-			return o.Name
+			return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: o.Name}, o.UID}
 		}
 	}
-	return ""
+	return machineRef{}
+}
+
+// machineRef is one Machine, and none that had its name before or has it elsewhere.
+type machineRef struct {
+	key types.NamespacedName
+	uid types.UID
+}
+
+// owningMachine reads the Machine that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
+func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
+	ref, m := machineOwner(obj), &clusterv1.Machine{}
+	if ref == (machineRef{}) {
+		return nil, nil
+	}
+	err := r.Management.Get(ctx, ref.key, m, client.UnsafeDisableDeepCopy)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("read machine %s of %s %s: %w", ref.key, obj.GetKind(), obj.GetName(), err)
+	case m.UID != ref.uid: // also if it is gone
+		return nil, nil
+	}
+	return m, nil
 }
 
 func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
@@ -242,7 +281,7 @@ func (f *found) step() escalation.Request {
 	processing, since := f.condition(nhcv1.ProcessingCondition)
 	succeeded, _ := f.condition(nhcv1.SucceededCondition)
 	return escalation.Request{
-		Rung: f.rung, Started: f.started(), GivenUp: f.givenUp, Told: f.told, Leaving: f.leaving(),
+		Rung: f.rung, Started: f.begun, GivenUp: f.givenUp, Told: f.told, Leaving: f.leaving(),
 		Succeeded: succeeded, Processing: processing, ProcessingSince: since,
 	}
 }
@@ -290,7 +329,7 @@ func (f *found) says(kind string) bool {
 func (w *world) ladder(t *target) []escalation.Request {
 	var steps []escalation.Request
 	for _, f := range t.requests {
-		if f.rung >= 0 && !f.over {
+		if f.rung >= 0 {
 			steps = append(steps, f.step())
 		}
 	}

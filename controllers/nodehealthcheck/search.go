@@ -48,6 +48,7 @@ func (r *Reconciler) searching() (why string, brief bool) {
 
 // searchLeftovers searches until it could look everywhere.
 func (r *Reconciler) searchLeftovers(ctx context.Context) error {
+	r.memory.begin(r.Clock.Now()) // the first check may come much later
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
 		err := r.searchOnce(ctx)

@@ -86,10 +86,11 @@ func (b beginning) updating() []*skip {
 
 // remedy is that of the rung; nil if the check names none.
 func (b beginning) remedy() *remedy {
-	if b.rung >= len(b.remedies) {
+	rung := b.passing(b.t, b.rung)
+	if rung >= len(b.remedies) {
 		return nil
 	}
-	return &b.remedies[b.rung]
+	return &b.remedies[rung]
 }
 
 // homeless: requests of machines live with their Machine.
@@ -170,11 +171,11 @@ func (b beginning) heldForAll() []*skip {
 	return all
 }
 
-// pausedForAll: while the check is paused or the cluster is upgraded nothing new is asked for.
+// pausedForAll: while the check is paused, the cluster is upgraded or kubelets have had no time to report, nothing new is asked for.
 func (b beginning) pausedForAll() []*skip {
 	var all []*skip
 	for _, h := range b.sum.holds {
-		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason {
+		if h.Reason == nhcv1.PausedReason || h.Reason == nhcv1.UpgradeReason || h.Reason == nhcv1.KubeletsAwaitedReason {
 			all = append(all, quietly(h))
 		}
 	}
@@ -243,17 +244,6 @@ func (b beginning) templateless() []*skip {
 	return only(quietly(b.unusable()))
 }
 
-// stillDeleted: a request of the last time, before the node was well, is still being deleted.
-func (t *target) stillDeleted() *skip {
-	i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over })
-	if i < 0 {
-		return nil
-	}
-	obj := t.requests[i].obj
-	return warning("Skipped remediation of node: %s, because %s %s of the last time is still being deleted: its remediator has not let go of it",
-		t.name, obj.GetKind(), client.ObjectKeyFromObject(obj)).by("find out why its remediator keeps its finalizers")
-}
-
 // exhausted: the last rung was given up.
 func (w *world) exhausted(t *target) *skip {
 	text := fmt.Sprintf("Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)
@@ -262,18 +252,32 @@ func (w *world) exhausted(t *target) *skip {
 	}}
 }
 
-// homeless says why m cannot be used for t: requests of machines live with their Machine.
+// homeless says why m cannot be used for t: requests of machines live with their Machine, which is Cluster API's, or, for those that OpenShift's
+// own operator serves, OpenShift's.
 func (m remedy) homeless(t *target) string {
+	_, openshift := m.openshiftMachineFor(t)
 	switch {
-	case !m.ofMachine():
+	case !m.ofMachine(), openshift, m.machineFor(t) != nil:
 		return ""
 	case t.machine.obj == nil:
-		return fmt.Sprintf("%s is about Machines of Cluster API, and the node belongs to none of this cluster", m.kind.Kind)
-	case t.machine.obj.Namespace != m.ref.Namespace:
-		return fmt.Sprintf("%s must be in the %s namespace, that of the Machine. It is configured to be in namespace: %s",
-			m.ref.Kind, t.machine.obj.Namespace, m.ref.Namespace)
+		return m.unowned(t)
+	default:
+		return m.misplaced(t.machine.obj.Namespace)
 	}
-	return ""
+}
+
+// unowned says why m cannot be used for t, which is no Machine's of Cluster API.
+func (m remedy) unowned(t *target) string {
+	namespace, _, openshift := openshiftMachineOf(t.node)
+	if openshift && m.kind.Group == infrastructureGroup {
+		return m.misplaced(namespace)
+	}
+	return fmt.Sprintf("%s is about Machines of Cluster API, and the node belongs to none of this cluster", m.kind.Kind)
+}
+
+// misplaced is in medik8s' words.
+func (m remedy) misplaced(namespace string) string {
+	return fmt.Sprintf("%s must be in the %s namespace, that of the Machine. It is configured to be in namespace: %s", m.ref.Kind, namespace, m.ref.Namespace)
 }
 
 // invalidLabel is the warning about an exclude label without value, which counts for nothing.

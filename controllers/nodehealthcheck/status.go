@@ -88,16 +88,12 @@ func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: t.name, Remediations: remediationsOf(w, t, o)}
 	switch {
 	case len(entry.Remediations) > 0:
-	case t.wellOrGone(), t.verdict.State == health.Suspect && t.listed == nil, !t.selected:
+	case t.missing:
+	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil), !t.selected:
 		return nil
 	}
-	if t.wellOrGone() { // one that comes back under the name of one that is gone begins at the first step, too
-		entry.ConditionsHealthyTimestamp = ptr.To(metav1.NewTime(w.now.Truncate(time.Second)))
-		if t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil {
-			entry.ConditionsHealthyTimestamp = t.listed.ConditionsHealthyTimestamp
-		}
-	}
-	if o.delayed {
+	entry.ConditionsHealthyTimestamp = t.wellSince(w, o) // also of one that is gone: what comes back under its name begins at the first step, too
+	if o.delayed || t.awaitsRepeat(w, o) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
@@ -112,9 +108,6 @@ func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
 	for _, f := range t.requests {
 		if slices.Contains(o.ended, f) && len(f.obj.GetFinalizers()) == 0 {
 			continue // nothing keeps it
-		}
-		if f.over && !t.wellOrGone() {
-			continue // or else it would be taken for a step that was taken when it is gone
 		}
 		all = append(all, remediationOf(w, f, o))
 	}
@@ -171,6 +164,9 @@ func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {
 	}
 	if is.TemplateName == "" && f.rung >= 0 {
 		is.TemplateName = w.remedies[f.rung].ref.Name
+	}
+	if f.former() && (!f.over || slices.Contains(o.adopt, f)) {
+		is.Started = metav1.NewTime(f.begun.Truncate(time.Second))
 	}
 	switch {
 	case !f.givenUp.IsZero():
@@ -239,7 +235,12 @@ func sayAllowed(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	if hold := s.hold(); hold.Reason != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Text
 	}
+	was := meta.FindStatusCondition(st.Conditions, c.Type)
+	another := was != nil && c.Reason == nhcv1.KubeletsAwaitedReason && was.Reason != c.Reason
 	set(w, st, c)
+	if another { // it is waited for them since now, whatever was the matter before
+		was.LastTransitionTime = metav1.NewTime(w.now.Truncate(time.Second))
+	}
 }
 
 func truth(b bool) metav1.ConditionStatus {

@@ -28,8 +28,10 @@ func stepFor(w *world, s summary, t *target) step {
 		next.orphaned(w)
 	case t.verdict.State == health.Healthy:
 		next.healthy(w)
+	case t.verdict.State == health.Unjudged:
+		next.leased(w) // what was begun stays as it is
 	default:
-		next.resumed()
+		next.resumed(w)
 		next.leased(w)
 		if t.verdict.State == health.Unhealthy {
 			next.relapsed(w)
@@ -38,6 +40,14 @@ func stepFor(w *world, s summary, t *target) step {
 	}
 	next.lookAgainAt(t.verdict.Recheck, dueText(t.verdict))
 	return next
+}
+
+// later is at if that is to come; else zero.
+func later(at, now time.Time) time.Time {
+	if !now.Before(at) {
+		return time.Time{}
+	}
+	return at
 }
 
 // tooOld is the age at which a request is counted. (Seed 002.)
@@ -77,37 +87,6 @@ func dueText(v health.Verdict) string {
 	return ""
 }
 
-// orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but one whose remediator says that
-// the node is meant to go, which goes on until it has succeeded, and one about a Machine that is still there: whoever remediates it may
-// have taken the node away, to have it come back. The lease stays until the last of them is gone.
-func (s *step) orphaned(w *world) {
-	if len(s.target.requests) == 0 {
-		s.unleased(w)
-	}
-	for _, f := range s.target.requests {
-		if f.leaving() || f.guessed { // which node is gone is not known
-			continue
-		}
-		if until := w.patience(f); (f.says(nhcv1.NodeDeletionExpectedCondition) || f.machine) && w.now.Before(until) {
-			s.lookAgainAt(until, nodeStaysAway)
-			continue
-		}
-		s.end = append(s.end, f)
-	}
-}
-
-// patience is until when a remediator is waited for that has taken its node away for good: until it says whether it has succeeded, or its
-// time is over. One that has no timeout has as long as no request should last.
-func (w *world) patience(f *found) time.Time {
-	if answer, _ := f.condition(nhcv1.SucceededCondition); answer == escalation.Yes || answer == escalation.No {
-		return time.Time{}
-	}
-	if f.rung >= 0 && w.remedies[f.rung].timeout > 0 {
-		return f.started().Add(w.remedies[f.rung].timeout)
-	}
-	return f.started().Add(tooOld)
-}
-
 // healthy: its requests are over, at once or after the delay, and its lease after them.
 func (s *step) healthy(w *world) {
 	t := s.target
@@ -142,41 +121,6 @@ func (s *step) healthy(w *world) {
 	s.leased(w)
 }
 
-// resumed: the node is not well, so a healthy delay that was begun was begun in vain, and begins anew when it is well again.
-func (s *step) resumed() {
-	for _, f := range s.target.requests {
-		if _, begun := f.obj.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; begun && !f.leaving() {
-			s.resume = append(s.resume, f)
-		}
-	}
-}
-
-// relapsed: the remediation has succeeded, and after that the node has become bad once more. Where no step follows another one, nobody
-// would do anything about it; so what has succeeded ends, and the node begins anew. With a ladder the next step's turn comes by time.
-func (s *step) relapsed(w *world) {
-	if !w.classic() {
-		return
-	}
-	for _, f := range s.target.requests {
-		answer, at := f.condition(nhcv1.SucceededCondition)
-		if answer == escalation.Yes && !at.IsZero() && !f.leaving() && s.target.badSince(w).After(at) {
-			s.end = append(s.end, f)
-		}
-	}
-}
-
-// badSince is from when on the node has met the conditions that it meets now.
-func (t *target) badSince(w *world) time.Time {
-	var since time.Time
-	for i := range t.node.Status.Conditions {
-		c := &t.node.Status.Conditions[i]
-		if ruleFor(w.policy.Rules, c) != nil {
-			since = health.Earliest(since, c.LastTransitionTime.Time)
-		}
-	}
-	return since
-}
-
 // leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
 // no step is left it is kept only for a while: then somebody else may try what they can.
 func (s *step) leased(w *world) {
@@ -196,13 +140,62 @@ func (s *step) leased(w *world) {
 	for _, unseen := range s.target.unseen {
 		rung, since = max(rung, w.rungOfGone(&unseen)), health.Earliest(since, unseen.Started.Time)
 	}
+	if idle := s.target.idleSince(w); !idle.IsZero() {
+		if !w.now.Before(idle.Add(idleLease)) {
+			if heldBy(s.target.lease, holderOf(w.check)) {
+				s.lease = dropLease
+			}
+			return
+		}
+		s.lookAgainAt(idle.Add(idleLease), "")
+	}
 	s.term = termOf(w.rungs, rung).whileClimbing()
-	if len(w.rungs) > 0 && escalation.Climb(w.rungs, w.ladder(s.target), w.now).Do == escalation.Exhausted {
+	if len(w.rungs) > 0 && w.ask(s.target, w.ladder(s.target)).Do == escalation.Exhausted {
 		s.term = termOf(w.rungs, len(w.rungs)-1)
 	}
 	var again time.Time
 	s.lease, again = leaseStep(s.target.lease, holderOf(w.check), s.term, since, w.now)
 	s.lookAgainAt(again, "")
+}
+
+// idleSince is since when nobody is at work on t, or will be: a single remediation has failed or stopped, or is being deleted. Zero if somebody is.
+func (t *target) idleSince(w *world) time.Time {
+	if !w.classic() || t.node == nil || len(t.unseen) > 0 || len(t.leftovers) > 0 {
+		return time.Time{}
+	}
+	var since time.Time
+	for _, f := range t.requests {
+		at := f.idleSince()
+		if at.IsZero() {
+			return time.Time{}
+		}
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// idleSince is since when nobody is at work on f; zero if somebody is. Who does not say since when may have said so when f was made.
+func (f *found) idleSince() time.Time {
+	step := f.step()
+	_, failed := f.condition(nhcv1.SucceededCondition)
+	switch {
+	case f.leaving():
+		return f.obj.GetDeletionTimestamp().Time
+	case step.Succeeded == escalation.No:
+		return latest(failed, f.started())
+	case step.Succeeded == escalation.Unsaid && step.Processing == escalation.No:
+		return latest(step.ProcessingSince, f.started())
+	}
+	return time.Time{}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
@@ -223,7 +216,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 	if len(w.rungs) == 0 {
 		return
 	}
-	if len(t.requests) == 0 {
+	if !t.begun() {
 		if s.skipped = w.mayBegin(sum, t); s.skipped != nil {
 			if s.skipped.again > 0 {
 				s.lookAgainAt(w.now.Add(s.skipped.again), askedAgain)
@@ -231,9 +224,7 @@ func (s *step) unhealthy(w *world, sum summary) {
 			return
 		}
 	}
-	if s.skipped = t.stillDeleted(); s.skipped != nil {
-		return
-	}
+	s.adopted()
 	gaveUp, answer := w.climb(t)
 	if gaveUp.Do == escalation.GiveUp {
 		s.giveUp, s.tell, s.why = t.requestsOn(gaveUp.Rung, gaveUp.Tell), gaveUp.Tell, gaveUp.Why
@@ -243,9 +234,11 @@ func (s *step) unhealthy(w *world, sum summary) {
 		s.begin(w, sum, answer.Rung)
 	case escalation.Exhausted:
 		s.skipped = w.exhausted(t)
+	case escalation.Wait, escalation.GiveUp:
+		s.skipped = t.stillDeleted(answer)
 	}
 	s.climb = answer
-	s.lookAgainAt(answer.Recheck, w.impatience(answer))
+	s.lookAgainAt(answer.Recheck, w.impatience(t, answer))
 }
 
 // What happens at the moments at which a node is looked at again, for people.
@@ -256,12 +249,13 @@ const (
 )
 
 // impatience is what happens when the time of the rung is over that s waits for.
-func (w *world) impatience(s escalation.Step) string {
+func (w *world) impatience(t *target, s escalation.Step) string {
+	next := w.passing(t, s.Rung+1)
 	switch {
 	case s.Do != escalation.Wait || s.Recheck.IsZero():
 		return ""
-	case s.Rung+1 < len(w.rungs):
-		return w.rungs[s.Rung].Name + " is given up unless the node is back, and " + w.rungs[s.Rung+1].Name + " begins"
+	case next < len(w.rungs) && !w.passed(t, next):
+		return w.rungs[s.Rung].Name + " is given up unless the node is back, and " + w.rungs[next].Name + " begins"
 	default:
 		return w.rungs[s.Rung].Name + " is given up unless the node is back, and no remedy is left to try"
 	}
@@ -270,11 +264,11 @@ func (w *world) impatience(s escalation.Step) string {
 // climb is what the ladder says of t. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
 func (w *world) climb(t *target) (gaveUp, answer escalation.Step) {
 	ladder := w.ladder(t)
-	answer = escalation.Climb(w.rungs, ladder, w.now)
+	answer = w.ask(t, ladder)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Step{}, answer
 	}
-	return answer, escalation.Climb(w.rungs, givenUp(ladder, answer, w.now), w.now)
+	return answer, w.ask(t, givenUp(ladder, answer, w.now))
 }
 
 // begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
@@ -285,7 +279,7 @@ func (s *step) begin(w *world, sum summary, rung int) {
 		s.lookAgainAt(s.skipped.Until, askedAgain)
 		return
 	}
-	s.start, s.term = rung, termOf(w.rungs, rung)
+	s.start, s.term, s.passed = rung, termOf(w.rungs, rung), w.passedBelow(t, rung)
 	if len(t.requests) == 0 {
 		s.lease, _ = leaseStep(t.lease, holderOf(w.check), s.term, w.now, w.now)
 		if s.lease == dropLease { // one of ours that was left over

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,10 +69,16 @@ func (n *telling) once(key, text string, say func()) {
 
 // detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
 // that they were: a pass that saw an old one would tell them again.
-func detectedNotes(w *world) []tell.Note {
-	n := &telling{}
+func detectedNotes(w *world, outcomes []outcome) []tell.Note {
+	n, adopted := &telling{}, map[*target]bool{}
+	for i := range outcomes {
+		adopted[outcomes[i].target] = len(outcomes[i].adopt) > 0
+	}
 	for i := range w.targets {
 		t := &w.targets[i]
+		if t.remediated() && !t.begun() && !adopted[t] {
+			continue // that it was well is kept in the status until something begins
+		}
 		unlisted := t.listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others nobody knows whether it was told
 		if c := matched(w, t); c != nil && t.selected && (unlisted || t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil) {
 			n.add(t, corev1.EventTypeNormal, nhcv1.EventDetectedUnhealthy, "Judge", fmt.Sprintf(
@@ -82,14 +89,14 @@ func detectedNotes(w *world) []tell.Note {
 }
 
 // nodeNotes are the events about what was done about nodes: one for each change.
-func (r *Reconciler) nodeNotes(ctx context.Context, w *world, outcomes []outcome) []tell.Note {
+func (r *Reconciler) nodeNotes(w *world, outcomes []outcome) []tell.Note {
 	last := r.memory.of(w.check.Name)
 	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
 		t := &w.targets[i]
-		if t.terminating {
+		if t.terminating && len(t.verdict.Due(w.now)) > 0 {
 			n.once(t.name+"/terminating", "terminating", func() {
-				log.FromContext(ctx).WithName("MHCChecker").Info("ignoring unhealthy Node, "+terminatingText, "NodeName", t.name)
+				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+terminatingText, "NodeName", t.name)
 			})
 		}
 		if text := invalidLabel(t); text != "" && t.verdict.State == health.Unhealthy {
@@ -108,6 +115,11 @@ func (n *telling) outcome(o *outcome) {
 	if o.gaveUp {
 		n.add(t, corev1.EventTypeWarning, nhcv1.EventRemediationTimedOut, "Escalate", o.why)
 	}
+	for _, text := range o.passed {
+		if o.made != nil {
+			n.add(t, corev1.EventTypeWarning, nhcv1.EventRemediationSkipped, "Escalate", text)
+		}
+	}
 	if o.made != nil {
 		n.add(t, corev1.EventTypeNormal, nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node "+t.name)
 	}
@@ -118,6 +130,10 @@ func (n *telling) outcome(o *outcome) {
 	if o.refused != nil {
 		text := fmt.Sprintf("No remediation object could be created for node %s: %v", t.name, o.refused)
 		n.once(t.name+"/refused", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Remediate", text) })
+	}
+	if apierrors.IsForbidden(o.untold) { // what else fails may be over in a moment
+		text := fmt.Sprintf("The next remedy for node %s is not asked for, since the one before cannot be told to stop: %v", t.name, o.untold)
+		n.once(t.name+"/untold", text, func() { n.add(t, corev1.EventTypeWarning, nhcv1.EventRequestFailed, "Escalate", text) })
 	}
 	if s := o.skipped; s != nil && !s.quiet {
 		n.once(t.name, s.Text, func() { n.add(t, s.kind, s.Reason, "Grant", s.Text) })
@@ -137,33 +153,32 @@ func related(t *target) client.Object {
 // matched is what t says of itself that meets the first of the check's conditions; nil if it is not unhealthy.
 func matched(w *world, t *target) *health.Signal {
 	due := t.verdict.Due(w.now)
-	if len(due) == 0 {
+	if len(due) == 0 || t.terminating {
 		return nil
 	}
 	return &due[0].Signal
 }
 
 // turnNotes are the events about the check itself: one for each of its conditions that turned.
-func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *nhcv1.NodeHealthCheck) []tell.Note {
+func (r *Reconciler) turnNotes(w *world, s summary, next *nhcv1.NodeHealthCheck) []tell.Note {
 	var notes []tell.Note
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, tell.Note{Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	was, is := conditionOf(w.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
 	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
-	names := []any{"NodeHealthCheck", "/" + w.check.Name, "NodeHealthCheck name", w.check.Name}
 	switch {
 	case is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason:
 	case is.Status == metav1.ConditionFalse:
 		add(corev1.EventTypeNormal, nhcv1.EventEnabled, "Validate", enabledMessage)
 		if conflict {
-			logger(ctx).Info("re-enabling NHC, no conflicting MHC configured in the cluster", names...)
+			r.quoted(w.check.Name).Info("re-enabling NHC, no conflicting MHC configured in the cluster")
 		} else {
-			logger(ctx).Info("enabling NHC, valid config, no conflicting MHC configured in the cluster", names...)
+			r.quoted(w.check.Name).Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
 		}
 	case is.Reason == nhcv1.ConflictReason:
 		add(corev1.EventTypeWarning, nhcv1.EventDisabled, "Validate", conflictMessage)
-		logger(ctx).Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster", names...)
+		r.quoted(w.check.Name).Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
 	default:
 		add(corev1.EventTypeWarning, nhcv1.EventDisabled, "Validate", fmt.Sprintf("Disabling NHC. Reason: %s, Message: %s", is.Reason, is.Message))
 	}
@@ -184,9 +199,9 @@ func (r *Reconciler) turnNotes(ctx context.Context, w *world, s summary, next *n
 // terminatingText is why nothing is done about a node that somebody else is ending. (medik8s.)
 const terminatingText = "it is terminating and will be handled by MHC"
 
-// logger is the one under which the log lines are known that documents of others quote.
-func logger(ctx context.Context) logr.Logger {
-	return log.FromContext(ctx).WithName("controllers").WithName("NodeHealthCheck")
+// quoted is the logger under which the lines about a check are known that documents of others quote.
+func (r *Reconciler) quoted(check string) logr.Logger {
+	return r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+check)
 }
 
 // holdNote is the event about what keeps all nodes from being remediated, when it begins to keep one from it and every hour.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
@@ -62,6 +63,9 @@ func (w *world) holds(s summary) []look.Hold {
 	if w.upgrading != "" {
 		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading, Ends: "the upgrade is over"})
 	}
+	if !w.settled.IsZero() && s.population.Unhealthy+s.population.Suspect > 0 {
+		all = append(all, w.unsettled())
+	}
 	if s.grant.ShortCircuited() {
 		all = append(all, look.Hold{Reason: nhcv1.TooManyReason, Text: arithmetic(s), Ends: enoughHealthy(s)})
 	}
@@ -112,39 +116,52 @@ func enoughHealthy(s summary) string {
 
 // arithmetic is the sum that forbids remediation.
 func arithmetic(s summary) string {
-	p := s.population
+	p, terminating := s.population, ""
+	if p.Unjudged > 0 {
+		terminating = fmt.Sprintf(", %d terminating", p.Unjudged)
+	}
 	return fmt.Sprintf("Skipped remediation because the number of healthy nodes selected by the selector is %d and should equal or exceed %d "+
-		"(%d nodes: %d healthy, %d unhealthy, %d soon unhealthy, %d recovering)",
-		p.Healthy, s.minimum(), p.Total(), p.Healthy, p.Unhealthy, p.Suspect, p.Recovering)
+		"(%d nodes: %d healthy, %d unhealthy, %d soon unhealthy, %d recovering%s)",
+		p.Healthy, s.minimum(), p.Total(), p.Healthy, p.Unhealthy, p.Suspect, p.Recovering, terminating)
 }
 
 // minimum is how many nodes have to be healthy.
 func (s summary) minimum() int { return s.population.Total() - s.limits.AtMost }
 
-// count sorts the selected nodes into the classes that the limits are about.
+// count sorts into the classes that the limits are about: the selected nodes, and those that a remediation took away.
 func count(w *world) budget.Population {
 	var p budget.Population
 	for i := range w.targets {
 		t := &w.targets[i]
-		if !t.selected {
+		if !t.counts(w.now) {
 			continue
 		}
-		if t.remediated() {
+		if t.inFlight() {
 			p.InFlight++
 		}
 		p.Count(classOf(t))
-		if t.verdict.State == health.Unhealthy && !t.remediated() {
+		if t.verdict.State == health.Unhealthy && !t.inFlight() {
 			p.Waiting++
 		}
 	}
 	return p
 }
 
-// classOf is what the limits count a selected node as. One that is terminating is left to somebody else, and has the verdict of a healthy one.
+// counts reports whether the limits are about t. A node that is gone is selected by nothing; it counts all the same while a remediation that may have
+// taken it away goes on, and after that while it is missing.
+func (t *target) counts(now time.Time) bool {
+	return t.selected || t.node == nil && (t.missing || len(t.unseen) > 0 || slices.ContainsFunc(t.requests, func(f *found) bool {
+		return !f.guessed && !f.clings(now)
+	}))
+}
+
+// classOf is what the limits count a target as.
 func classOf(t *target) budget.Class {
 	switch {
-	case t.verdict.State == health.Unhealthy:
+	case t.node == nil, t.verdict.State == health.Unhealthy:
 		return budget.Unhealthy
+	case t.verdict.State == health.Unjudged:
+		return budget.Unjudged
 	case t.verdict.State == health.Suspect:
 		return budget.Suspect
 	case t.remediated(), len(t.leftovers) > 0:

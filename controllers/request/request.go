@@ -9,6 +9,7 @@ package request
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,11 +46,31 @@ func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
 	return template.GroupVersion().WithKind(strings.TrimSuffix(template.Kind, TemplateSuffix))
 }
 
-// ClonedFrom reports whether req was made from a template of that kind and name, as its annotations say.
-func ClonedFrom(req metav1.Object, template schema.GroupVersionKind, name string) bool {
+// ClonedFrom reports whether req was made from a template of that kind, as its annotations say.
+func ClonedFrom(req metav1.Object, template schema.GroupVersionKind) bool {
 	a := req.GetAnnotations()
-	return a[clusterv1.TemplateClonedFromNameAnnotation] == name &&
-		a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
+	return a[clusterv1.TemplateClonedFromNameAnnotation] != "" && a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
+}
+
+// IsFor reports whether req is for that very Machine: it is owned by it, as every request has to be. (Cluster API, the contract of external
+// remediation; the name is no more than a hint.)
+func IsFor(req metav1.Object, m *clusterv1.Machine) bool {
+	return slices.ContainsFunc(req.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return ownsAsMachine(o) && o.UID == m.UID })
+}
+
+// MachinesOf returns the names of the Machines that own req.
+func MachinesOf(req metav1.Object) []string {
+	var names []string
+	for _, o := range req.GetOwnerReferences() {
+		if ownsAsMachine(o) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+func ownsAsMachine(o metav1.OwnerReference) bool {
+	return o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/")
 }
 
 // For returns the request for machine from template, as Cluster API makes it: the embedded

@@ -56,6 +56,17 @@ func (r *Requests) List(ctx context.Context, kind schema.GroupVersionKind, names
 	return byName, nil
 }
 
+// Cached reports whether the cache has an object of that kind and name.
+func (r *Requests) Cached(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (bool, error) {
+	found := &Metadata{}
+	found.SetGroupVersionKind(kind)
+	err := r.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+	}
+	return err == nil, nil
+}
+
 // Find asks the API server itself, past the cache, for a request; nil if there is none.
 func (r *Requests) Find(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*Metadata, error) {
 	found := &Metadata{}

@@ -27,20 +27,33 @@ type Rival struct {
 	// Lease is the one by which its replicas agree who acts. It is looked for in the namespace in which its own manifests put it, and in no other:
 	// anybody may make a lease of any name in a namespace of their own.
 	Lease client.ObjectKey
+	// OrIn are other namespaces in which it is installed as a rule, by who may install for all; its lease has the same name there.
+	OrIn []string
 }
 
 // RBAC: the lease is read by its name, which only a list does for a namespace that need not be there.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list
 
-// leads reports whether r is there: whether its lease was renewed a short while ago. One that may not be asked for is not there.
-func (r Rival) leads(ctx context.Context, live client.Reader, now time.Time) (bool, error) {
+// leads returns the lease of r if r is there, and else nil.
+func (r Rival) leads(ctx context.Context, live client.Reader, now time.Time) (*client.ObjectKey, error) {
+	for _, namespace := range append([]string{r.Lease.Namespace}, r.OrIn...) {
+		lease := client.ObjectKey{Namespace: namespace, Name: r.Lease.Name}
+		if alive, err := renewed(ctx, live, lease, now); alive || err != nil {
+			return &lease, err
+		}
+	}
+	return nil, nil
+}
+
+// renewed reports whether a lease was renewed a short while ago. One that may not be asked for was not.
+func renewed(ctx context.Context, live client.Reader, lease client.ObjectKey, now time.Time) (bool, error) {
 	list := &coordinationv1.LeaseList{}
-	err := live.List(ctx, list, client.InNamespace(r.Lease.Namespace), client.MatchingFields{"metadata.name": r.Lease.Name})
+	err := live.List(ctx, list, client.InNamespace(lease.Namespace), client.MatchingFields{"metadata.name": lease.Name})
 	if apierrors.IsForbidden(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the lease %s: %w", r.Lease, err)
+		return false, fmt.Errorf("read the lease %s: %w", lease, err)
 	}
 	for i := range list.Items {
 		renewed := list.Items[i].Spec.RenewTime
@@ -56,11 +69,11 @@ func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
 	if s.Choice != Auto || s.Rival == nil || r.Live == nil {
 		return "", nil
 	}
-	leads, err := s.Rival.leads(ctx, r.Live, r.now())
-	if err != nil || !leads {
+	lease, err := s.Rival.leads(ctx, r.Live, r.now())
+	if err != nil || lease == nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s runs: it holds the lease %s", s.Rival.Name, s.Rival.Lease), nil
+	return fmt.Sprintf("%s runs: it holds the lease %s", s.Rival.Name, lease), nil
 }
 
 func (r *Reconciler) now() time.Time {

@@ -34,7 +34,16 @@ func HostRemediations() *Service {
 func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
 
 // NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator that
-// brought it along, if the Operator Lifecycle Manager has installed that.
+// brought it along, if the Operator Lifecycle Manager has installed that; or it is known by the lease of its leader (medik8s' node-healthcheck-operator,
+// cmd/main.go, LeaderElectionID). Its makefile and its catalogue suggest the first of these namespaces; the others are those that OLM has for operators
+// which act everywhere, and that of its manifests before they were changed.
 func NodeHealthChecks(choice Choice) *Service {
-	return &Service{CRD: NodeCheckCRD, Choice: choice, Foreign: OLM}
+	return &Service{
+		CRD: NodeCheckCRD, Choice: choice, Foreign: OLM,
+		Rival: &Rival{
+			Name:  "medik8s' operator",
+			Lease: client.ObjectKey{Namespace: "openshift-workload-availability", Name: "e1f13584.medik8s.io"},
+			OrIn:  []string{"openshift-operators", "operators", "medik8s", "node-healthcheck-operator-system"},
+		},
+	}
 }

@@ -35,8 +35,18 @@ func Provider(name string) func(map[string]string) string {
 	}
 }
 
-// OLM returns, for Service.Foreign, the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it.
+// The labels by which version 1 of the Operator Lifecycle Manager says what a CRD was installed for. (operator-controller,
+// internal/operator-controller/labels/labels.go)
+const (
+	olmOwnerKind = "olm.operatorframework.io/owner-kind"
+	olmOwnerName = "olm.operatorframework.io/owner-name"
+)
+
+// OLM returns, for Service.Foreign, the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it, in version 0 or 1.
 func OLM(labels map[string]string) string {
+	if kind := labels[olmOwnerKind]; kind != "" {
+		return strings.TrimSpace(kind + " " + labels[olmOwnerName])
+	}
 	for label := range labels {
 		if operator, is := strings.CutPrefix(label, "operators.coreos.com/"); is {
 			return "operator " + operator

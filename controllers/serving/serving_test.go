@@ -147,6 +147,7 @@ func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
 		"it is gone":                           {Auto, rivals, "a", 5 * time.Minute, "served"},
 		"it has given its lease back":          {Auto, rivals, "", time.Second, "served"},
 		"the user says otherwise":              {On, rivals, "a", time.Second, "served"},
+		"it leads in another place of its":     {Auto, client.ObjectKey{Namespace: "rival-elsewhere", Name: rivals.Name}, "a", 10 * time.Second, "Foreign"},
 		"somebody plays it in their own":       {Auto, client.ObjectKey{Namespace: "tenant", Name: rivals.Name}, "a", time.Second, "served"},
 		"the lease is that of somebody else's": {Auto, client.ObjectKey{Namespace: rivals.Namespace, Name: "other"}, "a", time.Second, "served"},
 	} {
@@ -155,7 +156,7 @@ func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
 			s.has(kind, nil)
 			s.has(needed, nil)
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-			s.service.Rival, s.r.Clock = &Rival{Name: "the rival", Lease: rivals}, clocktesting.NewFakePassiveClock(now)
+			s.service.Rival, s.r.Clock = &Rival{Name: "the rival", Lease: rivals, OrIn: []string{"rival-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: row.lease.Namespace, Name: row.lease.Name}}
 			lease.Spec.HolderIdentity, lease.Spec.RenewTime = &row.holder, &metav1.MicroTime{Time: now.Add(-row.age)}
 			scheme := runtime.NewScheme()

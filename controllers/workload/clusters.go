@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -47,6 +48,8 @@ const lost = 2
 // Clusters gives views of workload clusters. It is safe for concurrent use.
 type Clusters struct {
 	cache clustercache.ClusterCache
+	// Kubeconfigs are those that the cache connects by. It may be nil.
+	Kubeconfigs *Kubeconfigs
 
 	mu     sync.Mutex
 	fenced func(cluster client.ObjectKey) // see OnFenced
@@ -72,6 +75,8 @@ type View struct {
 	Link Link
 	// Recheck is how long to wait before looking again if no event comes; zero if one will.
 	Recheck time.Duration
+	// Refused is why nobody connects to the cluster, if that is because of its kubeconfig.
+	Refused *RefusedError
 
 	nodes Store
 }
@@ -118,8 +123,18 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 		c.settle(cluster)
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
-	return d.view(now, connected, health), nil
+	v := d.view(now, connected, health)
+	if c.Kubeconfigs != nil && !connected {
+		if v.Refused = c.Kubeconfigs.Refused(cluster); v.Refused != nil {
+			v.Link, v.Recheck = Down, refusedInterval
+		}
+	}
+	return v, nil
 }
+
+// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and tells
+// nobody.
+const refusedInterval = 30 * time.Second
 
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
 const singly = 5
@@ -145,12 +160,23 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		node := &metav1.PartialObjectMetadata{}
 		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 		err := live.Get(ctx, client.ObjectKey{Name: name}, node)
-		if client.IgnoreNotFound(err) != nil {
+		if err != nil && !saysGone(err, name) {
 			return nil, fmt.Errorf("ask cluster %s for node %q: %w", cluster, name, err)
 		}
 		present[name] = err == nil
 	}
 	return present, nil
+}
+
+// saysGone reports whether err is the API server's word that it has no node of that name. Another 404 is not: proxies and load balancers send it when
+// there is no API server behind them, and the client takes it for one about what was asked for.
+func saysGone(err error, node string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	about := status.Status().Details
+	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == node
 }
 
 // listNodes asks the workload cluster itself, past the cache, for the metadata of its nodes.
@@ -200,5 +226,6 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropStopped()
 	c.nodes[cluster] = nodes
 }

@@ -32,8 +32,8 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	informer := c.nodes[cluster]
-	if informer != nil && informer.IsStopped() {
-		delete(c.nodes, cluster) // of a connection that is no more; its memory is let go
+	if informer != nil && informer.IsStopped() { // of a connection that is no more
+		c.dropStopped()
 		informer = nil
 	}
 	filled := informer != nil && informer.HasSynced()
@@ -54,6 +54,16 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	}
 	c.doubts[cluster] = &is
 	return informer, &is
+}
+
+// Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has not looked
+// for a while: what happened meanwhile nobody has seen.
+func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if informer := c.nodes[cluster]; informer != nil && c.doubts[cluster] == nil {
+		c.doubts[cluster] = &doubt{since: now, stale: informer}
+	}
 }
 
 // settle ends a doubt.

@@ -116,6 +116,7 @@ func (t *trial) spread(ctx context.Context) error {
 	t.record(seen.all, spreadMedian, spreadWorst)
 	t.figures[spreadSamples] = n
 	t.figures[spreadPatches] = d.patches / n
+	t.figures[spreadPasses] = d.passes / n
 	t.figures[spreadCPU] = d.cpu * 1000 / n
 	return t.restore(ctx, machines)
 }

@@ -22,6 +22,7 @@ const (
 	spreadMedian  measured = "Changes spread: marked after, p50"
 	spreadWorst   measured = "Changes spread: marked after, p99"
 	spreadPatches measured = "Changes spread: patches per change"
+	spreadPasses  measured = "Changes spread: passes per change"
 	spreadCPU     measured = "Changes spread: processor time per 1000 changes"
 	spreadSamples measured = "Changes spread: samples"
 
@@ -80,6 +81,7 @@ func rows() []row {
 		{spreadMedian, seconds, nil},
 		{spreadWorst, seconds, upTo1000(0.2, 0.3)},
 		{spreadPatches, count, nil},
+		{spreadPasses, count, nil},
 		{spreadCPU, seconds, nil},
 		{spreadSamples, whole, nil},
 		{massMedian, seconds, nil},

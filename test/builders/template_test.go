@@ -24,10 +24,10 @@ import (
 // A template with nothing but the name of the cluster given is the manifest of Cluster API's documentation, claimed.
 func TestTemplatesAreTheSeedsManifestsClaimed(t *testing.T) {
 	for template, seed := range map[string]string{
-		"machine-health-check-workers.yaml":               "seed-004-workers.yaml",
-		"machine-health-check-workers-v1beta2.yaml":       "seed-004-workers-v1beta2.yaml",
-		"machine-health-check-control-plane.yaml":         "seed-004-control-plane.yaml",
-		"machine-health-check-control-plane-v1beta2.yaml": "seed-004-control-plane-v1beta2.yaml",
+		"machine-health-check-workers.yaml":               "seeds/004/workers.yaml",
+		"machine-health-check-workers-v1beta2.yaml":       "e2e/testdata/seed-004-workers-v1beta2.yaml",
+		"machine-health-check-control-plane.yaml":         "seeds/004/control-plane.yaml",
+		"machine-health-check-control-plane-v1beta2.yaml": "e2e/testdata/seed-004-control-plane-v1beta2.yaml",
 	} {
 		t.Run(template, func(t *testing.T) {
 			rendered, err := builders.Template(template, map[string]string{"CLUSTER_NAME": "capi-quickstart"})
@@ -133,7 +133,7 @@ func TestTheLadderNamesTheTemplateBesideIt(t *testing.T) {
 
 func read(t *testing.T, seed string) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "e2e", "testdata", seed))
+	content, err := os.ReadFile(filepath.Join("..", seed))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 		It("are answered for like in process", func(ctx SpecContext) {
 			inProcess, err := schemas.Serve(crdManifests)
 			Expect(err).NotTo(HaveOccurred())
-			kinds.answersLike(ctx, inProcess, someOf(slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks("testdata")), 20))
+			kinds.answersLike(ctx, inProcess, someOf(slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks()), 20))
 		})
 
 		It("leave alone what was stored before it was refused, and refuse a change like a new object (seed 2.4)", func(ctx SpecContext) {
@@ -66,7 +66,7 @@ var _ = Describe("Kinds of kubemend", Ordered, ContinueOnFailure, func() {
 		It("are answered for like in process", func(ctx SpecContext) {
 			inProcess, err := schemas.ServeCompleted(crdManifests)
 			Expect(err).NotTo(HaveOccurred())
-			kinds.answersLike(ctx, inProcess, slices.Concat(someOf(schemas.CompletedTemplates(), 4), schemas.DocumentedTemplates("testdata")))
+			kinds.answersLike(ctx, inProcess, slices.Concat(someOf(schemas.CompletedTemplates(), 4), schemas.DocumentedTemplates()))
 		})
 
 		It("C9: are converted from v1beta1 and back, with their status", func(ctx SpecContext) {

@@ -56,7 +56,7 @@ var _ = Describe("Counting", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 1, 0}))
 		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"going", "starting", "suspect", "well"}))
 		Expect(s.message(ctx, "check", "RemediationAllowed")()).To(Equal(
-			"Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 4, unhealthy: 0, maxUnhealthy: 2). " +
+			"Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 4, unhealthy: 0, unhealthyLessThanOrEqualTo: 2). " +
 				"3 of 4 targets are not healthy: 0 unhealthy, 1 suspect, 1 starting, 1 being deleted, 0 unjudged; 2 of 4 allows 2"))
 	})
 
@@ -77,7 +77,7 @@ var _ = Describe("Counting", func() {
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
 		Expect(s.counts(ctx, "check")()).To(Equal([]int32{6, 3, 0}))
 		Expect(s.message(ctx, "check", "RemediationAllowed")()).To(HaveSuffix(
-			"(total: 6, unhealthy: 3, maxUnhealthy: 40%). 3 of 6 targets are not healthy: " +
+			"(total: 6, unhealthy: 3, unhealthyLessThanOrEqualTo: 40%). 3 of 6 targets are not healthy: " +
 				"3 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; 40% of 6 allows 2"))
 		before := v1beta1conditions.Get(s.getCheck(ctx, "check"), clusterv1.RemediationAllowedV1Beta1Condition)
 		Expect(before.Status).To(Equal(corev1.ConditionFalse))
@@ -101,7 +101,7 @@ var _ = Describe("Counting", func() {
 		s.fallsSilent(ctx, "a")
 		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(Equal(
 			"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range " +
-				"(total: 4, unhealthy: 1, unhealthyRange: [2-3]). 1 of 4 targets are not healthy: " +
+				"(total: 4, unhealthy: 1, unhealthyInRange: [2-3]). 1 of 4 targets are not healthy: " +
 				"1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; the range allows 2 to 3"))
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 

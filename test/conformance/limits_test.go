@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/test/rig"
@@ -139,7 +140,9 @@ var _ = Describe("How many at once", func() {
 
 	It("W18: counts what owners were asked for, until the machine is gone", func(ctx SpecContext) {
 		s := newScene(ctx)
-		s.workers(ctx, "a", "b", "c")
+		for _, name := range []string{"a", "b", "c"} {
+			s.worker(ctx, name, ofMachineSet)
+		}
 		overdue(ctx, s, "b", "a", "c")
 		s.check(ctx, "check", atOnce("1"), lenient)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
@@ -159,7 +162,9 @@ var _ = Describe("How many at once", func() {
 
 	It("W18: takes a percentage of the targets, and never less than one", func(ctx SpecContext) {
 		s := newScene(ctx)
-		s.workers(ctx, "a", "b", "c", "d")
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s.worker(ctx, name, ofMachineSet)
+		}
 		overdue(ctx, s, "a", "b", "c", "d")
 		s.check(ctx, "check", atOnce("10%"), lenient)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 0, 0}))
@@ -189,3 +194,10 @@ var _ = Describe("How many at once", func() {
 		Consistently(s.owner(ctx, "a")).Should(Equal(nothing))
 	})
 })
+
+// ofMachineSet gives a machine an owner that could replace it: what nobody owns takes no place among those that are remediated at once.
+func ofMachineSet(m *clusterv1.Machine) {
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "1", Controller: new(true),
+	}}
+}

@@ -48,7 +48,7 @@ var _ = Describe("Whose a request is", func() {
 		s.fallsSilent(ctx, "a") // to the younger check this is a healthy machine with a request
 
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		uid, version := s.uid(ctx, "a")(), s.get(ctx, "a").ResourceVersion
+		uid, version := s.made(ctx, "a"), s.get(ctx, "a").ResourceVersion
 		Consistently(s.uid(ctx, "a")).Should(Equal(uid))
 		Expect(s.get(ctx, "a").ResourceVersion).To(Equal(version), "they would overwrite each other in turn")
 		Eventually(s.message(ctx, "z-older", "TargetsExclusive")).Should(Equal(
@@ -74,7 +74,7 @@ var _ = Describe("Whose a request is", func() {
 		s := newScene(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
-		foreign := s.byHand(ctx, "a", clonedFrom("another-template"))
+		foreign := s.byHand(ctx, "a", nil)
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a", "b")
 

@@ -71,7 +71,7 @@ var _ = Describe("Requests", func() {
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		uid := s.uid(ctx, "a")()
+		uid := s.made(ctx, "a")
 
 		s.changeCheck(ctx, "check", by("reboot-harder"))
 		generation := s.getCheck(ctx, "check").Generation
@@ -130,12 +130,12 @@ var _ = Describe("Requests", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 1}))
 
 		s.losesNode(ctx, "going")
-		Eventually(s.health(ctx, "going")).Should(Equal("False/NodeDeleted False/NodeNotFound"))
 		s.fallsSilent(ctx, "b")
 
 		Eventually(s.external(ctx, "b")).Should(Equal(asked))
 		Consistently(s.requested(ctx)).Should(ConsistOf("b"))
 		Expect(s.external(ctx, "going")()).To(Equal("-"))
+		Expect(s.health(ctx, "going")()).To(Equal(well), "it is no news that its node goes")
 	})
 
 	It("W3: a healthy machine without a request is kept up to date all the same", func(ctx SpecContext) {
@@ -223,7 +223,7 @@ var _ = Describe("Requests", func() {
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		uid := s.uid(ctx, "a")()
+		uid := s.made(ctx, "a")
 		s.keep(ctx, "a", "test.kubemend.io/keep")
 
 		Expect(here.Delete(ctx, s.request(ctx, "a"))).To(Succeed())

@@ -80,7 +80,7 @@ var _ = Describe("Telling", func() {
 		}
 	})
 
-	It("W17: one event on the check for all machines of a pass, and one on each machine", func(ctx SpecContext) {
+	It("W17: an event on the check for each remediation, and one on each machine", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.workers(ctx, "a", "b", "c")
 		s.fallsSilent(ctx, "a", "b", "c")
@@ -88,13 +88,15 @@ var _ = Describe("Telling", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
 		s.changeCheck(ctx, "check", strict)
 
-		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "b MachineMarkedUnhealthy", "c MachineMarkedUnhealthy", "check RemediationStarted"))
-		Expect(s.note(ctx, "check", "RemediationStarted")()).To(Equal("Normal: Asked the owner to remediate a, b, c"))
+		Eventually(s.told(ctx)).Should(ConsistOf("a MachineMarkedUnhealthy", "b MachineMarkedUnhealthy", "c MachineMarkedUnhealthy",
+			"check RemediationStarted", "check RemediationStarted", "check RemediationStarted"))
 		for _, e := range s.allEvents(ctx) {
 			Expect(e.Regarding.UID).NotTo(BeEmpty())
 			Expect(e.Regarding.APIVersion).To(Equal("cluster.x-k8s.io/v1beta2"))
 			if e.Regarding.Kind == "Machine" {
 				Expect(e.Related.Name).To(Equal("check"))
+			} else {
+				Expect(e.Note).To(Equal("Asked the owner to remediate " + e.Related.Name))
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -112,6 +113,14 @@ func (s *scene) uid(ctx context.Context, machine string) func() string {
 	}
 }
 
+// made waits until there is a request for a machine, which says so before, and returns its UID.
+func (s *scene) made(ctx context.Context, machine string) string {
+	GinkgoHelper()
+	var uid string
+	Eventually(func() string { uid = s.uid(ctx, machine)(); return uid }).ShouldNot(BeEmpty())
+	return uid
+}
+
 // requested returns the names of the machines for which there is a Metal3Remediation that nobody has deleted.
 func (s *scene) requested(ctx context.Context) func() []string { return s.requestedOf(ctx, metal3) }
 
@@ -135,6 +144,9 @@ func (s *scene) byHand(ctx context.Context, machine string, annotations map[stri
 	GinkgoHelper()
 	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
 	r.SetAnnotations(annotations)
+	r.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine, UID: s.get(ctx, machine).UID,
+	}})
 	r.Object["spec"] = map[string]any{}
 	Expect(here.Create(ctx, r)).To(Succeed())
 	return r
@@ -143,6 +155,7 @@ func (s *scene) byHand(ctx context.Context, machine string, annotations map[stri
 // keep gives the request for a machine a finalizer, as a provider does that has to clean up; empty removes it.
 func (s *scene) keep(ctx context.Context, machine string, finalizers ...string) {
 	GinkgoHelper()
+	s.made(ctx, machine)
 	r := s.request(ctx, machine)
 	before := r.DeepCopy()
 	r.SetFinalizers(finalizers)

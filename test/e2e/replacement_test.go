@@ -51,8 +51,8 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 			Eventually(shared.saidOf(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/UnhealthyNode"))
 		}
 		Eventually(shared.message(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(And(
-			HavePrefix("Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "+
-				"(total: 5, unhealthy: 3, maxUnhealthy: 40%)"),
+			HavePrefix("Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+				"(total: 5, unhealthy: 3, unhealthyLessThanOrEqualTo: 40%)"),
 			ContainSubstring("3 of 5 targets are not healthy: 3 unhealthy"), HaveSuffix("40% of 5 allows 2")))
 		Eventually(shared.said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("False/TooManyUnhealthy"))
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("2 of 5"))

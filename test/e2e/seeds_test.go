@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -29,9 +30,8 @@ var _ = Describe("The checks of the documentation", func() {
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
 	DescribeTable("are accepted, observed and left alone, and acted on once they are claimed",
-		func(ctx SpecContext, workersFile, controlPlaneFile string) {
-			for _, file := range []string{workersFile, controlPlaneFile} {
-				manifest := testdata(file)
+		func(ctx SpecContext, printed func() []*unstructured.Unstructured) {
+			for _, manifest := range printed() {
 				manifest.SetNamespace(shared.namespace)
 				Expect(here.Create(ctx, manifest, client.FieldValidation("Strict"))).To(Succeed())
 			}
@@ -56,8 +56,12 @@ var _ = Describe("The checks of the documentation", func() {
 			Eventually(shared.events(ctx, shared.getCheck(ctx, workersCheck), marked, mendv1.EventMachineMarkedUnhealthy)).Should(Equal(1))
 			shared.replaced(ctx, before, marked)
 		},
-		Entry("in v1beta1", "seed-004-workers.yaml", "seed-004-control-plane.yaml", SpecTimeout(specPatience)),
-		Entry("in v1beta2", "seed-004-workers-v1beta2.yaml", "seed-004-control-plane-v1beta2.yaml", SpecTimeout(specPatience)),
+		Entry("in v1beta1", SpecTimeout(specPatience), func() []*unstructured.Unstructured {
+			return append(spec.Seed("004/workers.yaml"), spec.Seed("004/control-plane.yaml")...)
+		}),
+		Entry("in v1beta2", SpecTimeout(specPatience), func() []*unstructured.Unstructured {
+			return append(spec.Manifest("testdata/seed-004-workers-v1beta2.yaml"), spec.Manifest("testdata/seed-004-control-plane-v1beta2.yaml")...)
+		}),
 	)
 })
 

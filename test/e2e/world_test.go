@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,13 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
@@ -166,16 +163,6 @@ func (w *world) applyTemplate(ctx context.Context, file string, variables map[st
 	Expect(err).NotTo(HaveOccurred())
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	return w.getCheck(ctx, check.GetName())
-}
-
-// testdata reads a manifest as it is.
-func testdata(file string) *unstructured.Unstructured {
-	GinkgoHelper()
-	content, err := os.ReadFile("testdata/" + file)
-	Expect(err).NotTo(HaveOccurred())
-	object := &unstructured.Unstructured{}
-	Expect(yaml.UnmarshalStrict(content, &object.Object)).To(Succeed())
-	return object
 }
 
 func (w *world) getCheck(ctx context.Context, name string) *clusterv1.MachineHealthCheck {

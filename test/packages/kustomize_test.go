@@ -3,6 +3,7 @@ package packages
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -175,6 +176,39 @@ func TestBesideOthersNothingOfTheirsIsInstalled(t *testing.T) {
 	}
 }
 
+// clusterctl and config/default leave the kind to medik8s' operator. Where that is not, the kind comes by itself, as config/standalone has it.
+func TestTheKindOfNodeHealthChecksIsWhatDefaultLeavesOut(t *testing.T) {
+	left := map[string]object{}
+	for _, o := range standalone(t) {
+		if !strings.Contains(o.GetName(), "metal3") {
+			left[id(&o)] = o
+		}
+	}
+	for _, o := range beside(t) {
+		delete(left, id(&o))
+	}
+	if len(left) != 2 { // the definition, and who checks what is created
+		t.Errorf("default leaves out %v", slices.Sorted(maps.Keys(left)))
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(left)), ids(objects(t, kustomized(t, "node-health-checks")))); diff != "" {
+		t.Errorf("objects (-left out +config/node-health-checks):\n%s", diff)
+	}
+	for _, o := range objects(t, kustomized(t, "node-health-checks")) {
+		if diff := cmp.Diff(left[id(&o)], o); diff != "" {
+			t.Errorf("%s (-standalone +config/node-health-checks):\n%s", id(&o), diff)
+		}
+	}
+}
+
+func ids(all []object) []string {
+	var found []string
+	for i := range all {
+		found = append(found, id(&all[i]))
+	}
+	slices.Sort(found)
+	return found
+}
+
 // All else is the same, so whoever goes from one to the other changes nothing but kinds.
 func TestStandaloneIsTheDefaultAndTheKindsOfOthers(t *testing.T) {
 	alone := standalone(t)
@@ -245,8 +279,10 @@ func sameValue(a, b string) bool {
 
 func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 	manifest := kustomized(t, "clusterctl")
+	const template = "SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic"
 	all := objects(t, substituted(t, manifest, map[string]string{
 		"KUBEMEND_WATCH_FILTER": "shard-1", "KUBEMEND_NAMESPACE": "fleet", "KUBEMEND_LOG_LEVEL": "4", "KUBEMEND_WARM_STANDBY": "true",
+		"KUBEMEND_DEFAULT_NODE_HEALTH_CHECK_TEMPLATE": template,
 	}))
 	_, c := manager(t, all)
 	want := map[string]string{"v": "4", "feature-gates": "HostRemediation=true,NodeHealthCheck=true,WarmStandby=true"}
@@ -255,9 +291,13 @@ func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 			t.Errorf("--%s is %q, want %q", flag, got, value)
 		}
 	}
-	for name, value := range map[string]string{"KUBEMEND_WATCH_FILTER": "shard-1", "KUBEMEND_NAMESPACE": "fleet"} {
-		if got := environment(t, c, name); got != value {
-			t.Errorf("%s is %q, want %q", name, got, value)
+	for name, row := range map[string]struct{ flag, value string }{
+		"KUBEMEND_WATCH_FILTER":                       {"watch-filter", "shard-1"},
+		"KUBEMEND_NAMESPACE":                          {"namespace", "fleet"},
+		"KUBEMEND_DEFAULT_NODE_HEALTH_CHECK_TEMPLATE": {"default-node-health-check-template", template},
+	} {
+		if got := environment(t, c, name); got != row.value || flags(c)[row.flag] != "$("+name+")" {
+			t.Errorf("--%s is %q with %s=%q, want %q", row.flag, flags(c)[row.flag], name, got, row.value)
 		}
 	}
 }

@@ -52,6 +52,10 @@ func TestTheNameOfTheClusterIsAllThatATemplateNeeds(t *testing.T) {
 		if !strings.Contains(string(read(t, filepath.Join("templates", name))), "clusterctl generate yaml --from "+name) {
 			t.Errorf("%s does not say how it is applied", name)
 		}
+		says := strings.Contains(string(read(t, filepath.Join("templates", name))), "kubectl apply --server-side -f kubemend-node-health-checks.yaml")
+		if says != (o.GetKind() == "NodeHealthCheck") {
+			t.Errorf("%s, a %s, names the file that its kind comes with: %t", name, o.GetKind(), says)
+		}
 	}
 }
 

@@ -35,10 +35,12 @@ func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemen
 	if err != nil {
 		return nil, fmt.Errorf("start kubemend: %w", err)
 	}
+	// In front: who says another one means that. Simulated kubelets report at once.
+	args := []string{"--node-monitor-grace-period=0s"}
 	if installed {
-		// In front: who says another one means that.
-		o.Args = append([]string{"--leader-elect-namespace=" + Namespace}, o.Args...)
+		args = append(args, "--leader-elect-namespace="+Namespace)
 	}
+	o.Args = append(args, o.Args...)
 	return c.Manager(ctx, o)
 }
 

@@ -20,8 +20,10 @@ const Joint = " › "
 
 // Page is what the page says.
 type Page struct {
-	Sections []Section
-	Families []Family
+	Sections   []Section
+	Families   []Family
+	Statements []Statement
+	Seeds      map[string]int // the ids of all documents and of their statements, and the line of each
 }
 
 // Section is what the page says of one package.
@@ -54,12 +56,40 @@ type Family struct {
 	IDs    map[string]int // and the line of each
 }
 
+// Statement is a sentence of a document. What it says is held by tests of any package, or not true here and a row of docs/differences.md, or both in
+// part.
+type Statement struct {
+	Line    int
+	ID      string // as in the names of tests, such as "seed 0.1"
+	Text    string
+	Held    []Proof
+	Differs []Difference
+}
+
+// Proof is a test of the package in a folder. A spec is named with its containers.
+type Proof struct {
+	Folder string
+	Test
+}
+
+// Difference is the row of docs/differences.md that begins with a cell, and why it is so.
+type Difference struct {
+	Line int
+	Row  string
+	Why  string
+}
+
 var (
 	folder = regexp.MustCompile(`^[a-z][a-z0-9-]*(/[a-z0-9-]+)*$`)
 	goTest = regexp.MustCompile(`^(Test|Fuzz|Example)([A-Z0-9_]\w*)?(/.+)?$`)
 	former = regexp.MustCompile(`^test/[a-z0-9/-]+` + Joint + `.`)
 	quoted = regexp.MustCompile("`([^`]+)`")
 	alone  = regexp.MustCompile("^`([^`]+)`$")
+
+	document  = regexp.MustCompile(`^### (seed \d{3}): .`)
+	statement = regexp.MustCompile(`^- (\d\.\d+): (.+)$`)
+	proof     = regexp.MustCompile("^  - `([a-z0-9/-]+)" + Joint + "(.+)`$")
+	different = regexp.MustCompile(`^  - different, see "([^"]+)": (.+)$`)
 )
 
 // Read reads the page of the module whose top folder is root. The error names every line that cannot be understood.
@@ -73,7 +103,7 @@ func Read(root string) (Page, error) {
 
 // Parse reads the text of the page.
 func Parse(text string) (Page, error) {
-	var r reader
+	r := reader{page: Page{Seeds: map[string]int{}}}
 	for line := range strings.Lines(text) {
 		r.number++
 		r.take(strings.TrimRight(line, " \n"))
@@ -86,6 +116,12 @@ func Parse(text string) (Page, error) {
 			if len(rule.Held) == 0 {
 				r.complain(rule.Line, "nothing holds this rule: put the test below it, as \"  - `text of the spec`\"")
 			}
+		}
+	}
+	for _, s := range r.page.Statements {
+		if len(s.Held) == 0 && len(s.Differs) == 0 {
+			r.complain(s.Line, s.ID+" is neither held by a test nor different: put one of these below it, \"  - `folder"+Joint+
+				"test`\" or \"  - different, see \"row\": why\"")
 		}
 	}
 	if len(r.complaints) > 0 {
@@ -117,6 +153,8 @@ func (r *reader) take(line string) {
 		r.place, r.container = (*reader).inSection, ""
 	case heading && title == "Where the ids come from":
 		r.place = (*reader).amongIDs
+	case heading && title == "What the documents say":
+		r.place = (*reader).amongStatements
 	case heading:
 		r.place = nil
 	case r.place != nil:
@@ -205,6 +243,46 @@ func (r *reader) explained(f *Family, cells []string) {
 		r.complain(r.number, fmt.Sprintf("%s is explained in line %d already: remove one", cells[0], before))
 	}
 	f.IDs[cells[0]] = r.number
+}
+
+func (r *reader) amongStatements(line string) {
+	if name := document.FindStringSubmatch(line); name != nil {
+		r.seed(name[1])
+		return
+	}
+	if found := statement.FindStringSubmatch(line); found != nil {
+		id := "seed " + found[1]
+		r.seed(id)
+		r.page.Statements = append(r.page.Statements, Statement{Line: r.number, ID: id, Text: found[2]})
+		return
+	}
+	if len(r.page.Statements) > 0 && strings.HasPrefix(line, "  ") { // any other line is about the documents
+		r.inStatement(&r.page.Statements[len(r.page.Statements)-1], line)
+	}
+}
+
+func (r *reader) inStatement(s *Statement, line string) {
+	held, differs := proof.FindStringSubmatch(line), different.FindStringSubmatch(line)
+	switch {
+	case held != nil:
+		s.Held = append(s.Held, Proof{Folder: held[1], Test: Test{Line: r.number, Name: held[2], Go: goTest.MatchString(held[2])}})
+	case differs != nil:
+		s.Differs = append(s.Differs, Difference{Line: r.number, Row: differs[1], Why: differs[2]})
+	case strings.HasPrefix(line, "    ") && len(s.Differs) > 0:
+		s.Differs[len(s.Differs)-1].Why += " " + strings.TrimSpace(line)
+	case strings.HasPrefix(line, "  - ") || len(s.Held)+len(s.Differs) > 0:
+		r.complain(r.number, "this is neither a test nor a difference: write \"  - `folder"+Joint+"test`\" or \"  - different, see \"row\": why\"")
+	default:
+		s.Text += " " + strings.TrimSpace(line)
+	}
+}
+
+// seed notes the id of a document or of a statement.
+func (r *reader) seed(id string) {
+	if before := r.page.Seeds[id]; before != 0 {
+		r.complain(r.number, fmt.Sprintf("%s is in line %d already: remove one", id, before))
+	}
+	r.page.Seeds[id] = r.number
 }
 
 // Of is the section of the package in a folder.

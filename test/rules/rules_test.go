@@ -27,6 +27,20 @@ The source is ` + "`this`" + `.
 |---|---|---|
 | W1 | It fails. | a page |
 
+## What the documents say
+
+Words.
+
+### seed 000: a page
+
+From a project.
+
+- 0.1: It is true,
+  in part.
+  - ` + "`test/b › Outer › a spec`" + `
+  - different, see "a row": it would
+    do harm.
+
 ## test/b
 
 One sentence.
@@ -50,10 +64,16 @@ func TestParse(t *testing.T) {
 	}
 	want := Page{
 		Families: []Family{{Line: 11, Name: "Elsewhere", Places: []string{"a", "test/b/c_test.go"}, IDs: map[string]int{"W1": 20}}},
-		Sections: []Section{{Line: 22, Folder: "test/b", Rules: []Rule{
-			{Line: 26, Text: "A rule that has two lines.", Held: []Test{{Line: 28, Name: "TestIt/with a part", Go: true}}, Was: []string{"test/c › Outer › a spec"}},
-			{Line: 33, Text: "A table.", Held: []Test{{Line: 34, Name: `Outer › inner: › has, "all": entries`}}},
-			{Line: 35, Text: "`a spec that is its rule`", Held: []Test{{Line: 35, Name: "Outer › inner: › a spec that is its rule"}}},
+		Seeds:    map[string]int{"seed 000": 26, "seed 0.1": 30},
+		Statements: []Statement{{
+			Line: 30, ID: "seed 0.1", Text: "It is true, in part.",
+			Held:    []Proof{{Folder: "test/b", Test: Test{Line: 32, Name: "Outer › a spec"}}},
+			Differs: []Difference{{Line: 33, Row: "a row", Why: "it would do harm."}},
+		}},
+		Sections: []Section{{Line: 36, Folder: "test/b", Rules: []Rule{
+			{Line: 40, Text: "A rule that has two lines.", Held: []Test{{Line: 42, Name: "TestIt/with a part", Go: true}}, Was: []string{"test/c › Outer › a spec"}},
+			{Line: 47, Text: "A table.", Held: []Test{{Line: 48, Name: `Outer › inner: › has, "all": entries`}}},
+			{Line: 49, Text: "`a spec that is its rule`", Held: []Test{{Line: 49, Name: "Outer › inner: › a spec that is its rule"}}},
 		}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -74,6 +94,10 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"words after a test":               {"## test/b\n- A rule.\n  - `TestIt`\n  and so on\n", "RULES.md:4: a rule is one sentence"},
 		"an id without a source":           {"## Where the ids come from\n### A\n| W1 | It fails. |\n", "RULES.md:3: an id needs three cells"},
 		"an id that is explained twice":    {"## Where the ids come from\n### A\n| W1 | a | b |\n| W1 | c | d |\n", "RULES.md:4: W1 is explained in line 3 already"},
+		"a statement that nothing holds":   {"## What the documents say\n- 0.1: It is true.\n", "RULES.md:2: seed 0.1 is neither held by a test nor different"},
+		"a statement twice":                {"## What the documents say\n- 0.1: A.\n  - `a › TestIt`\n- 0.1: B.\n  - `a › TestIt`\n", "RULES.md:4: seed 0.1 is in line 2 already"},
+		"a proof without its folder":       {"## What the documents say\n- 0.1: A.\n  - `TestIt`\n", "RULES.md:3: this is neither a test nor a difference"},
+		"a difference without its reason":  {"## What the documents say\n- 0.1: A.\n  - different, see \"b\"\n", "RULES.md:3: this is neither a test nor a difference"},
 		"a heading that names no folder":   {"## test/b\n- A rule.\n  - `TestIt`\n## Tests of C\n- `x`\n", ""},
 		"a container that is used by none": {"## test/b\n### Outer\n- A rule.\n  - `TestIt`\n", ""},
 	} {
@@ -98,10 +122,10 @@ func TestDifferences(t *testing.T) {
 		want  []string
 	}{
 		"none":          {specs: specs},
-		"a spec gone":   {specs: specs[1:], want: []string{"RULES.md:35: test/b has no spec"}},
-		"a table gone":  {specs: specs[:1], want: []string{"RULES.md:34: test/b has no spec"}},
-		"a new spec":    {specs: append([]string{"Outer › other"}, specs...), want: []string{`RULES.md:22: the spec "Outer › other" is not below "## test/b"`}},
-		"a longer name": {specs: append([]string{specs[0] + " now"}, specs[1:]...), want: []string{"RULES.md:35: ", "RULES.md:22: the spec "}},
+		"a spec gone":   {specs: specs[1:], want: []string{"RULES.md:49: test/b has no spec"}},
+		"a table gone":  {specs: specs[:1], want: []string{"RULES.md:48: test/b has no spec"}},
+		"a new spec":    {specs: append([]string{"Outer › other"}, specs...), want: []string{`RULES.md:36: the spec "Outer › other" is not below "## test/b"`}},
+		"a longer name": {specs: append([]string{specs[0] + " now"}, specs[1:]...), want: []string{"RULES.md:49: ", "RULES.md:36: the spec "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := s.Differences(c.specs)

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/seeds"
 )
 
 // NodeHealthCheck is the kind of checks of nodes.
@@ -77,25 +80,33 @@ func NodeHealthChecks() []Row {
 	})
 }
 
-// DocumentedChecks are requests with the manifests of the documentation, which are in that folder.
-func DocumentedChecks(folder string) []Row {
-	return []Row{{
-		Name: "NodeHealthCheck: seed 000", Strict: true, Object: Documented(folder + "/seed-000.yaml"),
-		Becomes: specWith(bothDefaults,
-			templateWith(`"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate","name":"group-x","namespace":"default"`)),
-	}, {
-		Name: "NodeHealthCheck: seed 000 with all options", Strict: true, Object: Documented(folder + "/seed-000-optional.yaml"),
-		Becomes: specWith(condition("False", "300s"), `"maxUnhealthy":"49%"`,
-			`"selector":{"matchLabels":{"kubernetes.io/os":"linux"},
-				"matchExpressions":[{"key":"another-node-label-key","operator":"In","values":["another-node-label-value"]}]}`,
-			templateWith(`"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate","name":"group-x","namespace":"default"`)),
-	}, {
-		Name: "NodeHealthCheck: seed 001", Strict: true, Object: Documented(folder + "/seed-001.yaml"),
-		Becomes: specWith(bothDefaults, `"minHealthy":"51%","pauseRequests":["<pause-test-cluster>"]`,
+// DocumentedChecks are requests with the manifests of the documentation, and with one of them without its slip.
+func DocumentedChecks() []Row {
+	const provider = `"remediationTemplate":{"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate","name":"group-x","namespace":"default"}`
+	becomes := map[string]string{
+		"000/nodehealthcheck.yaml": specWith(bothDefaults, provider),
+		"001/nodehealthcheck.yaml": specWith(bothDefaults, `"minHealthy":"51%","pauseRequests":["<pause-test-cluster>"]`,
 			`"selector":{"matchExpressions":[{"key":"node-role.kubernetes.io/worker","operator":"Exists"}]}`,
 			templateWith(`"apiVersion":"poison-pill.medik8s.io/v1alpha1","kind":"PoisonPillRemediationTemplate",`+
 				`"name":"group-x","namespace":"openshift-operators"`)),
-	}}
+	}
+	var rows []Row
+	for _, m := range seeds.All {
+		if o := documented(m.File); o != nil && o.GetKind() == NodeHealthCheck.Kind {
+			rows = append(rows, Row{Name: "NodeHealthCheck: seed " + m.File, Strict: true, Object: o, Refused: m.Refused, Becomes: becomes[m.File]})
+		}
+	}
+	quoted := documented("000/nodehealthcheck-with-options.yaml")
+	conditions := []any{map[string]any{"type": "Ready", "status": "False", "duration": "300s"}}
+	if err := unstructured.SetNestedSlice(quoted.Object, conditions, "spec", "unhealthyConditions"); err != nil {
+		panic(err) // a slip in a manifest
+	}
+	return append(rows, Row{
+		Name: "NodeHealthCheck: seed 000 with all options, and its status in quotation marks", Strict: true, Object: quoted,
+		Becomes: specWith(condition("False", "300s"), `"maxUnhealthy":"49%"`, provider,
+			`"selector":{"matchLabels":{"kubernetes.io/os":"linux"},
+				"matchExpressions":[{"key":"another-node-label-key","operator":"In","values":["another-node-label-value"]}]}`),
+	})
 }
 
 type (

@@ -222,15 +222,15 @@ func CompletedTemplates() []Row {
 	return rows
 }
 
-// DocumentedTemplates are requests with the templates of the documentation of CAPM3, whose manifests are in that folder.
-func DocumentedTemplates(folder string) []Row {
+// DocumentedTemplates are requests with the templates of the documentation of CAPM3.
+func DocumentedTemplates() []Row {
 	return []Row{{
 		Name:   "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for workers",
-		Strict: true, Object: Documented(folder + "/seed-003-workers.yaml"),
+		Strict: true, Object: documented("003/workers.yaml"),
 		Becomes: `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
 	}, {
 		Name:   "v1beta1 Metal3RemediationTemplate: that of CAPM3's documentation for control planes",
-		Strict: true, Object: Documented(folder + "/seed-003-control-plane.yaml"),
+		Strict: true, Object: documented("003/control-plane.yaml"),
 		Becomes: `{"strategy":{"retryLimit":1,"timeout":"5m0s","type":"Reboot"}}`,
 	}}
 }

@@ -9,17 +9,14 @@ import (
 	"github.com/kubemend/kubemend/test/crd"
 )
 
-const (
-	definitions   = "../../config/crd/bases"
-	documentation = "../conformance/testdata"
-)
+const definitions = "../../config/crd/bases"
 
 func TestRequestsWithoutWebhooks(t *testing.T) {
-	ask(t, served(t, Serve), slices.Concat(Remediations(), NodeHealthChecks(), DocumentedChecks(documentation)))
+	ask(t, served(t, Serve), slices.Concat(Remediations(), NodeHealthChecks(), DocumentedChecks()))
 }
 
 func TestRequestsWithTheWebhookThatCompletesTemplates(t *testing.T) {
-	ask(t, served(t, ServeCompleted), slices.Concat(CompletedTemplates(), DocumentedTemplates(documentation)))
+	ask(t, served(t, ServeCompleted), slices.Concat(CompletedTemplates(), DocumentedTemplates()))
 }
 
 func served(t *testing.T, serve func(string) (*crd.Server, error)) *crd.Server {

@@ -10,6 +10,8 @@ import (
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kubemend/kubemend/test/seeds"
 )
 
 // Manifest are all objects of a file, in its order and as they are.
@@ -18,6 +20,14 @@ func Manifest(file string) []*unstructured.Unstructured {
 	content, err := os.ReadFile(file)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return Objects(content)
+}
+
+// Seed are all objects of a manifest that a document prints, in its order and as they are. The files are those of package seeds.
+func Seed(file string) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	objects, err := seeds.Objects(file)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return objects
 }
 
 // Objects are all objects of a manifest, in its order and as they are.

@@ -87,6 +87,8 @@ const (
 	KindUnreadReason = "KindUnreadable"      // RemediationAllowed=False
 	UpgradeReason    = "ClusterUpgrading"    // RemediationAllowed=False
 	DisabledReason   = "HealthCheckDisabled" // RemediationAllowed=False
+	// KubeletsAwaitedReason is that of RemediationAllowed=False as long as kubelets have not had time to report, after a start or an outage.
+	KubeletsAwaitedReason = "KubeletsAwaited"
 )
 
 // Reasons of events on a NodeHealthCheck. (medik8s; the texts of all begin with EventPrefix.)

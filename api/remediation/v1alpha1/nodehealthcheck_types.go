@@ -169,7 +169,8 @@ type UnhealthyNode struct {
 	// +optional
 	ConditionsHealthyTimestamp *metav1.Time `json:"conditionsHealthyTimestamp,omitempty"`
 
-	// healthyDelayed is true while spec.healthyDelay keeps the remediation from being over.
+	// healthyDelayed is true while spec.healthyDelay keeps the remediation from being over: the node is well, or, after a remediation that had
+	// succeeded, has become bad again in that time.
 	// +optional
 	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/presence"
 	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -111,7 +112,17 @@ func (p *machinePlay) pass(check string) *look.Check {
 	p.Helper()
 	said, before := p.ask(check), p.objects(check)
 	p.recorder.events = nil
-	result, err := p.reconciler.Reconcile(quiet(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: check}})
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: check}}
+	result, err := p.reconciler.Reconcile(quiet(), req)
+	if err == nil && result.RequeueAfter == wake.MergeWindow { // nothing begins before the changes that come together have all come
+		now := p.clock.Now()
+		p.clock.SetTime(now.Add(wake.MergeWindow))
+		result, err = p.reconciler.Reconcile(quiet(), req)
+		p.clock.SetTime(now)
+		if result.RequeueAfter > 0 {
+			result.RequeueAfter += wake.MergeWindow
+		}
+	}
 	if err != nil {
 		p.Fatalf("pass over %s: %v", check, err)
 	}
@@ -142,7 +153,7 @@ func (p *machinePlay) compareMachine(t *look.Target, said *look.Check, before, a
 	case t.Left != "":
 		return
 	case said.Stance != look.Acting,
-		t.State == health.Unhealthy && elder, t.State == health.Healthy && (elder || !was.DeletionTimestamp.IsZero()),
+		elder, !was.DeletionTimestamp.IsZero(),
 		t.State != health.Unhealthy && t.State != health.Healthy:
 		if diff := cmp.Diff(was.Status.Conditions, is.Status.Conditions); diff != "" {
 			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.Verdict, diff)
@@ -256,6 +267,11 @@ func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
 			first = health.Earliest(first, f.Due)
 			if t.State != health.Unhealthy && !t.InFlight {
 				next = health.Earliest(next, f.Due)
+			}
+		}
+		for _, h := range t.Holds {
+			if t.State == health.Unhealthy && h.Reason == machinehealthcheck.RemediationUnderWay { // nobody has taken the power cycle on
+				first = health.Earliest(first, h.Until)
 			}
 		}
 	}

@@ -204,7 +204,7 @@ func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req
 	if req == nil {
 		return itsOwner, machinehealthcheck.OwnerAsked(m)
 	}
-	switch machinehealthcheck.OwnershipOf(check, req) {
+	switch machinehealthcheck.OwnershipOf(check, m, req) {
 	case machinehealthcheck.Own:
 		return ofTheCheck, true
 	case machinehealthcheck.Adoptable:

@@ -153,6 +153,9 @@ func TestACheckGoesOverAndBack(t *testing.T) {
 	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "m-1", Annotations: map[string]string{
 		clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: "HostRemediationTemplate.kubemend.io",
 	}}}
+	request.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m-1", UID: machineOf("workers", "m-1").UID,
+	}}
 	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
 	bad := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}
 	wellSince := machineOf("workers", "m-4", asked)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // The exit codes, as docs/cli/README.md has them.
@@ -67,6 +68,7 @@ var commands = []func(*Options) *cobra.Command{
 
 func (o *Options) root(version string) *cobra.Command {
 	o.version = version
+	o.Out, o.ErrOut = text.OnScreen(o.Out), text.OnScreen(o.ErrOut)
 	root := &cobra.Command{
 		Use:           "kubectl-mend",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: o.Name},
@@ -127,7 +129,7 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 	if err == nil {
 		return Done
 	}
-	_, _ = fmt.Fprintln(streams.ErrOut, "error:", err)
+	_, _ = fmt.Fprintln(text.OnScreen(streams.ErrOut), "error:", err)
 	if exit := (Exit{}); errors.As(err, &exit) {
 		return exit.Code
 	}

@@ -63,7 +63,7 @@ func (o *Options) width() int {
 	return text.Width(o.Out)
 }
 
-// print writes what a command has found to out: as the flags say, or for a person.
+// print writes what a command has found to out: as the flags say, or for a person. A program gets every character as it is.
 func (o *Options) print(out io.Writer, found any, person func() error) error {
 	var content []byte
 	var err error
@@ -80,7 +80,7 @@ func (o *Options) print(out io.Writer, found any, person func() error) error {
 		return nil
 	}
 	if err == nil {
-		_, err = out.Write(content)
+		_, err = text.Raw(out).Write(content)
 	}
 	if err != nil {
 		return fmt.Errorf("print as %s: %w", o.output, err)

@@ -48,7 +48,7 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 		return err
 	}
 	if name == "-" {
-		err = world.Save(o.Out)
+		err = world.Save(text.Raw(o.Out))
 	} else {
 		err = saved(world, name)
 	}

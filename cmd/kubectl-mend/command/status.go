@@ -106,21 +106,23 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 	}
 	for looks := 0; ; looks++ {
 		var page bytes.Buffer // the old one stands until the new one is whole
-		if err := o.printStatus(ctx, &page, cluster); err != nil {
+		screen := text.OnScreen(&page)
+		if err := o.printStatus(ctx, screen, cluster); err != nil {
 			if looks == 0 {
 				return err
 			}
-			_, _ = fmt.Fprintln(&page, "error:", err) // it was there, so it may be there again in a moment
+			_, _ = fmt.Fprintln(screen, "error:", err) // it was there, so it may be there again in a moment
 		}
 		select {
 		case <-ctx.Done(): // what was read halfway is not shown
 			return nil
 		default:
 		}
-		if text.IsTerminal(o.Out) {
-			_, _ = fmt.Fprint(o.Out, clearScreen)
+		terminal := text.Raw(o.Out)
+		if text.IsTerminal(terminal) {
+			_, _ = fmt.Fprint(terminal, clearScreen)
 		}
-		if _, err := o.Out.Write(page.Bytes()); err != nil {
+		if _, err := terminal.Write(page.Bytes()); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		select {

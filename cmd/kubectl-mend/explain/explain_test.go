@@ -161,6 +161,7 @@ func TestExplanations(t *testing.T) {
 		"the status when no manager was ever there": {aScene(func(s *scene) { s.manager = nil }), nil},
 	}
 	maps.Copy(stories, moreMachines())
+	maps.Copy(stories, evidence())
 	maps.Copy(stories, moreHosts())
 	maps.Copy(stories, moreChecks())
 	golden.Stories(t, stories, func(t *testing.T, s story) string {

@@ -184,6 +184,10 @@ func (p *page) target(c *Check, t *look.Target) {
 		p.line("  - ", f.Text)
 		p.line("    ", p.clock(f))
 	}
+	for _, d := range t.Doubted {
+		p.line("  - ", d.Text)
+		p.line("    ", p.paint.Waits("does not count")+": "+d.Why)
+	}
 	for _, s := range t.Starts {
 		counts := ""
 		if s.Counts {
@@ -238,7 +242,11 @@ func (p *page) clock(f look.Finding) string {
 	if f.Counts {
 		word = p.paint.Bad("has counted since ")
 	}
-	return fmt.Sprintf("since %s, put up with for %s, %s%s", text.Moment(f.Since, p.now), f.Limit.Duration, word, text.Moment(f.Due, p.now))
+	since := "since " + text.Moment(f.Since, p.now)
+	if f.Late != "" {
+		since = "counted from " + text.Moment(f.Since, p.now) + ", " + f.Late
+	}
+	return fmt.Sprintf("%s, put up with for %s, %s%s", since, f.Limit.Duration, word, text.Moment(f.Due, p.now))
 }
 
 func (p *page) underway(t *look.Target) {

@@ -85,6 +85,9 @@ func awaited(t *look.Target, now time.Time) string {
 			first = f
 		}
 	}
+	if first == nil && heldBy(t, machinehealthcheck.AwaitsClusterAPI) {
+		return is + ", and its time stands still until Cluster API looks at the machine again after the pause"
+	}
 	if first == nil {
 		return is + ", without end"
 	}

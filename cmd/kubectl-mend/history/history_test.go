@@ -77,7 +77,7 @@ func metal() Objects {
 		event(30, request, "WorkloadMoving", "12 pods are left on the node: default/a, default/b, default/c, default/d, default/e and 7 more; 3 volumes are attached still", about(request), seen(4, 95)),
 		event(300, machine, "FailedDrainNode", "error draining Machine's node \"workers-a\": context deadline exceeded", warning, old("machine-controller", 7, 420)),
 		event(600, check, "RemediationEnded", "Healthy again: workers-a"),
-		event(700, check, "RemediationRestricted", "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 3, unhealthy: 2, maxUnhealthy: 40%)", warning),
+		event(700, check, "RemediationRestricted", "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 3, unhealthy: 2, unhealthyLessThanOrEqualTo: 40%)", warning),
 		event(710, check, "RemediationStarted", "The owners were asked to remediate workers-ab"),
 		event(720, regarding("MachineSet", "metal", "workers"), "SuccessfulDelete", "Deleted Machine \"workers-ab\"", old("machineset-controller", 1, 720)),
 		event(5, regarding("Pod", "metal", "workers-a"), "Started", "Started container", old("kubelet", 1, 5)),

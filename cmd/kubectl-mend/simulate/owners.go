@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,9 @@ func (o *outside) make(ctx context.Context, fresh *clusterv1.Machine, by types.U
 		return fmt.Errorf("create machine %s: %w", fresh.Name, err)
 	}
 	key := client.ObjectKeyFromObject(fresh)
-	o.in(o.ReplacementTakes, func(ctx context.Context) error {
+	// API servers count seconds, and so does the time that a node may take: what it takes exactly is not too long.
+	begun := o.clock.Now().Sub(o.clock.Now().Truncate(time.Second))
+	o.in(o.ReplacementTakes-begun, func(ctx context.Context) error {
 		delete(o.replacing, by)
 		return o.join(ctx, key)
 	})

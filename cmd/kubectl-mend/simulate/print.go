@@ -145,6 +145,9 @@ func (p *page) would(c *look.Check, t *look.Target) string {
 	for _, f := range t.Findings {
 		parts = append(parts, f.Text+p.counts(f))
 	}
+	for _, d := range t.Doubted {
+		parts = append(parts, d.Text+", which does not count: "+d.Why)
+	}
 	switch {
 	case t.Begins:
 		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Would))

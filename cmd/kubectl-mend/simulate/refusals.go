@@ -12,6 +12,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 )
 
@@ -52,6 +53,8 @@ func machineCheckRefusals(is, was *clusterv1.MachineHealthCheck) []string {
 		_, err := budget.ParseAmount(inFlight)
 		against(err == nil, "metadata.annotations[%s]: %v, so that kubemend would begin nothing", mendv1.MaxInFlightAnnotation, err)
 	}
+	_, wrong := machinehealthcheck.CooldownOf(is)
+	against(wrong == nil, "%v, so that kubemend would begin nothing", wrong)
 	return why
 }
 

@@ -87,6 +87,9 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 // Unread returns nothing: what was not read until now never will be.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 
+// Polled is false of all: what was read at the start is not read again.
+func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
+
 // Discover does nothing: the marks that count are given to NewKinds.
 func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...client.ListOption) error {
 	return nil

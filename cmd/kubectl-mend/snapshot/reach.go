@@ -15,11 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // reachPatience is how long a workload cluster may take until it begins to answer. One that is out of reach must not hold up the others for longer;
@@ -133,7 +134,7 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	if err != nil {
 		return nil, fmt.Errorf("read its kubeconfig: %w", err)
 	}
-	config, err := harmless(data)
+	config, err := workload.RESTConfig(data)
 	if err != nil {
 		return nil, fmt.Errorf("read its kubeconfig: %w", err)
 	}
@@ -157,29 +158,6 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 		}
 	}
 	return nodes, nil
-}
-
-// harmless is what a kubeconfig from a Secret says, unless that would run a program or read a file on the machine of the user: who may write the
-// Secret is not who runs this.
-func harmless(data []byte) (*rest.Config, error) {
-	config, err := clientcmd.Load(data)
-	if err != nil {
-		return nil, errors.New("it cannot be parsed") // the error may quote it
-	}
-	for _, user := range config.AuthInfos {
-		switch {
-		case user.Exec != nil, user.AuthProvider != nil:
-			return nil, errors.New("it names a program to log in with, which is not run here")
-		case user.TokenFile != "", user.ClientCertificate != "", user.ClientKey != "":
-			return nil, errors.New("it names files, which are not read here")
-		}
-	}
-	for _, cluster := range config.Clusters {
-		if cluster.CertificateAuthority != "" {
-			return nil, errors.New("it names files, which are not read here")
-		}
-	}
-	return clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
 }
 
 // workloadMapper knows the kinds that are read of a workload cluster, so that none has to be asked which it serves.

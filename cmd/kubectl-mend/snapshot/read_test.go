@@ -25,12 +25,14 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 const (
@@ -243,26 +245,16 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	}
 }
 
-func TestAKubeconfigRunsNothingOnTheMachineOfTheUser(t *testing.T) {
-	const frame = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
-"clusters":[{"name":"c","cluster":{"server":"https://example.com"%s}}],"users":[{"name":"u","user":{%s}}]}`
-	for name, tc := range map[string]struct {
-		cluster, user string
-		harmless      bool
-	}{
-		"a token":                   {"", `"token":"t"`, true},
-		"a program":                 {"", `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"rm","interactiveMode":"Never"}`, false},
-		"another program":           {"", `"auth-provider":{"name":"gcp"}`, false},
-		"a file with a token":       {"", `"tokenFile":"/etc/passwd"`, false},
-		"a file with a key":         {"", `"client-key":"/etc/passwd"`, false},
-		"a file with a certificate": {"", `"client-certificate":"/etc/passwd"`, false},
-		"a file with an authority":  {`,"certificate-authority":"/etc/passwd"`, `"token":"t"`, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := harmless(fmt.Appendf(nil, frame, tc.cluster, tc.user)); (err == nil) != tc.harmless {
-				t.Errorf("harmless: %t, want %t (%v)", err == nil, tc.harmless, err)
-			}
-		})
+// What a kubeconfig must not name is what the manager refuses: package workload.
+func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
+	const content = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+"clusters":[{"name":"c","cluster":{"server":"https://example.com"}}],"users":[{"name":"u","user":{"tokenFile":"/etc/passwd"}}]}`
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": []byte(content)}}
+	r := &reading{client: fake.NewClientBuilder().WithObjects(secret).Build(), world: New()}
+	_, err := r.nodes(t.Context(), key("c1"))
+	var refused *workload.RefusedError
+	if !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
+		t.Errorf("the error is %v", err)
 	}
 }
 

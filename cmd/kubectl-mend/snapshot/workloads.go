@@ -210,6 +210,9 @@ func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time
 	return workload.Seen(workload.Up, nodesOf{c.world.Workload(cluster)}), nil
 }
 
+// Doubt does nothing: what was seen is no newer if it is looked at again.
+func (c *Clusters) Doubt(client.ObjectKey, time.Time) {}
+
 // NodesExist says which of the named nodes a workload cluster has.
 func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	if why, _, unseen := c.world.Unseen(cluster); unseen {

@@ -7,7 +7,7 @@ import (
 	"github.com/fatih/color"
 )
 
-// Painter colours words by what they mean. The zero value colours nothing.
+// Painter colours words by what they mean, for a Screen, which alone shows the colours. The zero value colours nothing.
 type Painter struct{ on bool }
 
 // PainterFor colours if out is a terminal and the user has nothing against it (https://no-color.org).
@@ -36,5 +36,5 @@ func (p Painter) paint(s string, as color.Attribute) string {
 	}
 	c := color.New(as)
 	c.EnableColor() // whether there is colour was decided for the stream that is written to
-	return c.Sprint(s)
+	return inked(c.Sprint(string(visible([]byte(s)))))
 }

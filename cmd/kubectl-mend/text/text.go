@@ -25,7 +25,7 @@ func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest)
 	}
-	if file, is := out.(*os.File); is {
+	if file, is := Raw(out).(*os.File); is {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
 			return max(n, narrowest)
 		}
@@ -35,28 +35,28 @@ func Width(out io.Writer) int {
 
 // IsTerminal reports whether a person is at the other end of a stream.
 func IsTerminal(stream any) bool {
+	if screen, is := stream.(*Screen); is {
+		stream = screen.raw
+	}
 	file, is := stream.(*os.File)
 	return is && term.IsTerminal(int(file.Fd()))
 }
 
 // Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word that is
-// longer than a line stays whole, since it is a name to be copied. Lines that s has are kept, as are the spaces that its first line begins with.
+// longer than a line stays whole, since it is a name to be copied. Line ends that s has are spaces: who writes a condition's message must not write
+// a line that looks like one of ours. The spaces that s begins with are kept.
 func Wrap(s string, indent, width int) string {
 	rest := strings.TrimLeft(s, " ")
 	return Hang(s[:len(s)-len(rest)], rest, indent, width)
 }
 
-// Hang writes s behind lead, which stays as it is, and breaks it as Wrap does.
+// Hang writes s behind lead, which is one line and stays as it is, and breaks it as Wrap does.
 func Hang(lead, s string, indent, width int) string {
+	lead = oneLine(lead)
 	l := &lines{hang: "\n" + strings.Repeat(" ", indent), indent: indent, width: width, column: Columns(lead), fresh: true}
 	l.all.WriteString(lead)
-	for i, line := range strings.Split(s, "\n") {
-		if i > 0 {
-			l.turn()
-		}
-		for word := range strings.FieldsSeq(line) {
-			l.add(word)
-		}
+	for word := range strings.FieldsSeq(s) {
+		l.add(word)
 	}
 	all := strings.Split(l.all.String(), "\n")
 	for i := range all {
@@ -111,7 +111,10 @@ func Columns(s string) int {
 // Pad fills s with spaces on its right up to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Columns(s), 0)) }
 
-// Table lays rows out in columns that are as wide as their widest cell, three spaces apart.
+// oneLine is s with its line ends spelled out: a name or a reason that has some must not begin a line that looks like one of ours.
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", `\n`) }
+
+// Table lays rows out in columns that are as wide as their widest cell, three spaces apart. A row is one line.
 func Table(rows [][]string) []string {
 	var widths []int
 	for _, row := range rows {
@@ -119,13 +122,14 @@ func Table(rows [][]string) []string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], Columns(cell))
+			widths[i] = max(widths[i], Columns(oneLine(cell)))
 		}
 	}
 	lines := make([]string, 0, len(rows))
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
+			cell = oneLine(cell)
 			if i < len(row)-1 {
 				cell = Pad(cell, widths[i]+3)
 			}

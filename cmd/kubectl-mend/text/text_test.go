@@ -18,7 +18,7 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 		"one column more is too much":            {"12345 78901", 2, 10, "12345\n  78901"},
 		"the indent counts":                      {"one two three four", 4, 10, "one two\n    three\n    four"},
 		"a name is never cut":                    {"see a-name-that-is-too-long here", 2, 10, "see\n  a-name-that-is-too-long\n  here"},
-		"lines that there are stay":              {"one\ntwo", 2, 80, "one\n  two"},
+		"lines that there are become one":        {"one\ntwo", 2, 80, "one two"},
 		"spaces in front of the first stay":      {"    one two", 4, 8, "    one\n    two"},
 		"other spaces are one":                   {"one   two", 2, 80, "one two"},
 		"a character is a column, not a byte":    {"äöü äöü", 0, 7, "äöü äöü"},
@@ -39,11 +39,12 @@ func TestATextHangsBehindItsLead(t *testing.T) {
 		width      int
 		want       string
 	}{
-		"behind it if there is room":            {"12:00  a    ", "one two", 80, "12:00  a    one two"},
-		"and goes on under the indent":          {"12:00  a    ", "one two three", 19, "12:00  a    one two\n    three"},
-		"under it if there is none":             {"12:00  a    ", "one two", 13, "12:00  a\n    one two"},
-		"without a text there are no blanks":    {"12:00  a    ", "", 80, "12:00  a"},
-		"lines that it has begin at the indent": {"12:00  ", "one\ntwo", 80, "12:00  one\n    two"},
+		"behind it if there is room":         {"12:00  a    ", "one two", 80, "12:00  a    one two"},
+		"and goes on under the indent":       {"12:00  a    ", "one two three", 19, "12:00  a    one two\n    three"},
+		"under it if there is none":          {"12:00  a    ", "one two", 13, "12:00  a\n    one two"},
+		"without a text there are no blanks": {"12:00  a    ", "", 80, "12:00  a"},
+		"lines that it has become one":       {"12:00  ", "one\ntwo", 80, "12:00  one two"},
+		"the lead is one line":               {"12:00\nb  ", "one", 80, "12:00\\nb  one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Hang(tc.lead, tc.text, 4, tc.width); got != tc.want {

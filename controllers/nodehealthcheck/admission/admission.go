@@ -31,7 +31,7 @@ import (
 // rbac.ext-remediation/aggregate-to-ext-remediation.
 //
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list
-// +kubebuilder:rbac:groups=core,resources=nodes,verbs=list
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list
 // +kubebuilder:rbac:groups=config.openshift.io,resources=infrastructures,verbs=get
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=list
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get;list

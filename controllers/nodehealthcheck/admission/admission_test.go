@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -138,8 +139,16 @@ func TestUpdate(t *testing.T) {
 		"W8: another selector when another request has its name":        {with(object("Reboot", "default", "node-1", "2")), check(remediating("1")), check(remediating("1"), selecting("storage")), ""},
 		"W8: another selector when the kind of the request has gone":    {failing("Reboot", uninstalled("Reboot")), check(remediating("1")), check(remediating("1"), selecting("storage")), ""},
 		"another selector when one of two requests has gone":            {running, check(), check(remediating("0"), remediating("1"), selecting("storage")), selectorProhibited + ofNode1},
-		"another selector while the request is being deleted":           {with(dying(object("Reboot", "default", "node-1", "1"))), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1},
-		"another selector when the status does not know the UID":        {running, check(), check(remediating(""), selecting("storage")), selectorProhibited + ofNode1},
+		"another selector while the request is being deleted": {
+			with(dying(object("Reboot", "default", "node-1", "1")), node1()), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1,
+		},
+		"another selector while the request is being deleted since a moment, and its node is gone": {
+			with(dies(object("Reboot", "default", "node-1", "1"), clock.RealClock{}.Now())), check(), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1,
+		},
+		"another selector while the remediator of a node that is gone clings to its request": {
+			with(dying(object("Reboot", "default", "node-1", "1"))), check(), check(remediating("1"), selecting("storage")), "",
+		},
+		"another selector when the status does not know the UID": {running, check(), check(remediating(""), selecting("storage")), selectorProhibited + ofNode1},
 		"another selector when the status names nothing": {running, check(), check(selecting("storage"), func(c *nhcv1.NodeHealthCheck) {
 			c.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "node-1", Remediations: []nhcv1.Remediation{{}, {Resource: *ref("", "node-1")}}}}
 		}), ""},
@@ -173,10 +182,16 @@ func twice(c *nhcv1.NodeHealthCheck) {
 }
 
 func dying(o client.Object) client.Object {
+	return dies(o, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+}
+
+func dies(o client.Object, at time.Time) client.Object {
 	o.SetFinalizers([]string{"test.io/remediator"})
-	o.SetDeletionTimestamp(&metav1.Time{Time: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)})
+	o.SetDeletionTimestamp(&metav1.Time{Time: at})
 	return o
 }
+
+func node1() client.Object { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}} }
 
 func TestDeletion(t *testing.T) {
 	for name, row := range map[string]struct {

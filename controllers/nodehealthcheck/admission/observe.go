@@ -7,10 +7,13 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -66,11 +69,21 @@ func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing)
 	}
 	var left []string
 	for _, r := range requests {
-		if slices.ContainsFunc(found, func(o request.Metadata) bool { return same(&o, r.ref) }) {
+		if slices.ContainsFunc(found, func(o request.Metadata) bool { return same(&o, r.ref) && !v.forgotten(ctx, &o, r.node) }) {
 			left = append(left, r.String())
 		}
 	}
 	return left, nil
+}
+
+// forgotten reports whether the node of a request is gone, and its remediator clings to it for longer than is waited for. That may last for ever, and must
+// not keep a check as it is for ever. What cannot be found out is not forgotten.
+func (v NodeHealthCheck) forgotten(ctx context.Context, req *request.Metadata, node string) bool {
+	now := clock.RealClock{}.Now() // whoever asks the webhook does so now
+	if req.DeletionTimestamp == nil || now.Sub(req.DeletionTimestamp.Time) < request.ClingingFor {
+		return false
+	}
+	return apierrors.IsNotFound(v.Live.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{}))
 }
 
 // alone returns those kinds of templates of which two cannot be used together.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +81,7 @@ func (s *scene) managerOptions() ctrl.Options {
 }
 
 func (s *scene) namespaces() map[string]cache.Config {
-	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}}
+	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}, machineAPI: {}}
 }
 
 func (s *scene) control(mgr ctrl.Manager) {
@@ -110,14 +111,32 @@ func (s *scene) control(mgr ctrl.Manager) {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	Expect(err).NotTo(HaveOccurred())
 	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(request.AskAPIServer(writer, mapper))
 	s.ears = &ears{scene: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
-		Client: writer, Management: mgr.GetClient(), Live: mgr.GetAPIReader(), Mapper: mapper, Kinds: kinds, Watches: kinds,
+		Client: writer, Management: mgr.GetClient(), Live: alone{mgr.GetAPIReader(), s.namespaces()}, Mapper: mapper, Kinds: kinds, Watches: kinds,
 		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
 		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
-		Recorder:  s.tells, Clock: s.pace, LeaseNamespace: s.leases, Resync: s.wanted.resync,
+		Recorder:  s.tells, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.Queue})).To(Succeed())
+}
+
+// alone reads as if the requests of the scene were all that there are: those of others may still be on their way out.
+type alone struct {
+	client.Reader
+	namespaces map[string]cache.Config
+}
+
+func (a alone) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := a.Reader.List(ctx, list, opts...)
+	if all, is := list.(*metav1.PartialObjectMetadataList); is {
+		all.Items = slices.DeleteFunc(all.Items, func(m metav1.PartialObjectMetadata) bool {
+			_, ours := a.namespaces[m.Namespace]
+			return m.Namespace != "" && !ours
+		})
+	}
+	return err
 }
 
 // born is when a request was made, by the clock of the scene.

@@ -127,10 +127,13 @@ func (e *ears) versions(ctx context.Context, own, management client.Reader) (map
 	return is, nil
 }
 
-// reads are the kinds that the controller has found out about: those of requests with those of their templates, and those of OpenShift.
+// reads are the kinds that the controller has found out about and watches: those of requests with those of their templates, and those of OpenShift.
 func (e *ears) reads() []schema.GroupVersionKind {
 	var all []schema.GroupVersionKind
 	for _, kind := range e.kinds.InUse() {
+		if e.kinds.Polled(kind) { // it is in no cache, and neither are its templates with the same role
+			continue
+		}
 		all = append(all, kind)
 		if kind.Group != clusterVersion.Group && kind.Group != theirCheck.Group {
 			all = append(all, kind.GroupVersion().WithKind(kind.Kind+request.TemplateSuffix))

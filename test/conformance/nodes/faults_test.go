@@ -59,6 +59,7 @@ func climb(ctx context.Context, m mode, nth int, f gateway.Fate, as types.Gomega
 				before = done
 				s.begin(0, "")
 				s.start()
+				s.looks("check") // or else the story would go on while no controller runs, and that time does not count
 			}
 			return is()
 		}).Should(BeTrue(), func() string {

@@ -50,7 +50,7 @@ func newSceneInMemory(ctx context.Context, m mode) *scene {
 	s.memory = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.tells, Logger: s.logger()})
 	s.here = settled{server.WithWatch, s.memory}
 	s.clock = leaping{s.memory}
-	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace("default"))).To(Succeed())
+	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace("default"), builders.Namespace(machineAPI))).To(Succeed())
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
 )
 
 var _ = Describe("As medik8s does, a check", func() {
@@ -124,7 +125,7 @@ var _ = Describe("As medik8s does, a check", func() {
 			s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
 			s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
 			s.loses(ctx, "w1")
-			Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 			s.looks("check")
 			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 			Expect(s.isGone(ctx, req)()).To(BeFalse())
@@ -132,8 +133,12 @@ var _ = Describe("As medik8s does, a check", func() {
 			s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionTrue)
 			Eventually(s.isGone(ctx, req)).Should(BeTrue())
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+			Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
+			s.clock.Step(time.Second)
+			s.node(ctx, "w4")
+			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		})
 
 	everywhere.inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *scene) {
@@ -142,15 +147,21 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		s.keeps(ctx, req)
+		s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionFalse) // one that says nothing has ten minutes
 		s.loses(ctx, "w1")
 		Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
-		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
-		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
+		Eventually(s.annotation(ctx, req, nhcv1.TimedOutAnnotation)).ShouldNot(BeEmpty())
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
+		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*"}))
 		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
 		s.letsGo(ctx, req)
-		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
+		s.clock.Step(controlplane.ReplacementPatience)
+		s.looks("check")
+		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
+		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
 	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *scene) {

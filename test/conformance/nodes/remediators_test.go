@@ -38,11 +38,12 @@ var (
 	fence     = named("fence-agents-remediation.medik8s.io", "FenceAgentsRemediation")
 	deletion  = named("machine-deletion-remediation.medik8s.io", "MachineDeletionRemediation")
 	provider  = named("medik8s.io", "ProviderXRemediation")
+	misspelt  = named("medik8s.io", "ProviderXRemdiation") // as the first documentation has it where it prints a template
 	metal3    = remediator{kind: schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "Metal3Remediation"}}
 	hosts     = named("kubemend.io", "HostRemediation")
 	uninvited = named("nobody.example.org", "UninstalledRemediation") // whose kinds are not installed
 
-	remediators = []remediator{reboot, replace, global, selfNode, pill, fence, deletion, provider}
+	remediators = []remediator{reboot, replace, global, selfNode, pill, fence, deletion, provider, misspelt}
 )
 
 // templates is the kind of the remediator's templates.

@@ -31,6 +31,17 @@ func grants(ctx context.Context) {
 	binds(ctx, role.Name)
 }
 
+// shipped gives the manager the rights that a release of a remediator brings with it.
+func shipped(ctx context.Context, release string) {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "controllers", "nodehealthcheck", "testdata", "roles", release+".yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
+	Expect(builders.Apply(ctx, here, role)).To(Succeed())
+	binds(ctx, role.Name)
+}
+
 func binds(ctx context.Context, role string) {
 	GinkgoHelper()
 	Expect(builders.Apply(ctx, here, &rbacv1.ClusterRoleBinding{
@@ -91,6 +102,28 @@ var _ = Describe("With the rights that are shipped", func() {
 		Eventually(s.lease).WithArguments(ctx, "c1").Should(BeNil())
 		Eventually(s.events(ctx, "check", "RemediationCreated")).Should(HaveLen(2))
 	})
+
+	withRights("seed 0.25, seed 1.3: and those that Self Node Remediation 0.4 has, as Poison Pill had, templates are read by name and requests polled",
+		mode{}, func(ctx context.Context, s *scene) {
+			shipped(ctx, "self-node-remediation-0.4")
+			s.workers(ctx, 3)
+			s.check(ctx, "check", s.by(s.template(ctx, selfNode, "old")))
+			passing := func(look func() []string) func() []string {
+				return func() []string {
+					s.clock.Step(15 * time.Second)
+					return look()
+				}
+			}
+			Eventually(passing(func() []string { return []string{s.phase(ctx, "check")()} })).Should(Equal([]string{enabled}))
+			s.fails(ctx, "w1")
+			req := s.request(ctx, "w1")
+			Expect(here.Delete(ctx, req)).To(Succeed())
+			Eventually(passing(s.nodesRequested(ctx))).Should(Equal([]string{"w1"}), "nobody has told that it was deleted")
+			s.clock.Step(48*time.Hour + time.Minute)
+			s.recovers(ctx, "w1")
+			Eventually(passing(s.nodesRequested(ctx))).Should(BeEmpty())
+			Eventually(passing(s.listed(ctx, "check"))).Should(BeEmpty())
+		})
 
 	withRights("bad input: and none of the remediator's, the check is disabled until they are there", mode{}, func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)

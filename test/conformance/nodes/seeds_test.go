@@ -2,28 +2,29 @@ package nodes
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/spec"
 )
 
+// mended is the template of the first documentation, with its kind spelled as the check of that documentation spells it.
+func mended() *unstructured.Unstructured {
+	GinkgoHelper()
+	template := spec.Seed("000/template.yaml")[0]
+	template.SetKind(provider.templates().Kind)
+	return template
+}
+
 // manifest makes an object as a seed has it; but its namespace, if it has one, is the scene's, and so is that of a template which it names.
 // A check, which has no namespace, is called as those of the scene.
-func (s *scene) manifest(ctx context.Context, file string) {
+func (s *scene) manifest(ctx context.Context, u *unstructured.Unstructured) {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("testdata", file))
-	Expect(err).NotTo(HaveOccurred())
-	u := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal(content, &u.Object)).To(Succeed())
 	if u.GetNamespace() != "" {
 		u.SetNamespace(s.name)
 	} else {
@@ -35,17 +36,14 @@ func (s *scene) manifest(ctx context.Context, file string) {
 	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
 }
 
-// Of the rows of section 9 of the reference, these have specs elsewhere: 0.3 to 0.5, 0.16 to 0.19, 0.21 to 0.23, 2.9, 2.15 (C32, C34), 0.6, 0.12
-// (W15), 0.19 (W17, too), 0.20 (C30), 0.24, 2.16 (W8, C63), 1.5, 2.8 (C67), 1.6, 2.7 (C68), 1.13 to 1.19, 2.5 (OpenShift), 2.6 (C30), 2.10
-// (C33), 2.11 (C65), 2.12 (C35), 2.13, 2.14, 2.17, 2.18 (ladders), 2.2 (telling). Most rows are also shown, one by one, by the tests of package
-// nodehealthcheck.
+// Which other tests hold what the documents say is in test/RULES.md, sentence by sentence.
 var _ = Describe("The manifests of", func() {
 	everywhere.once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *scene) {
 		s.kinds[provider] = true
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
-		s.manifest(ctx, "seed-000-template.yaml")
-		s.manifest(ctx, "seed-000-nodehealthcheck.yaml")
+		s.manifest(ctx, mended())
+		s.manifest(ctx, spec.Seed("000/nodehealthcheck.yaml")[0])
 		const check = "nodehealthcheck-sample"
 		Eventually(s.phase(ctx, check)).Should(Equal(enabled))
 		Expect(s.counts(ctx, check)()).To(Equal([]int{3, 3}))
@@ -66,6 +64,18 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w3")).To(BeEmpty())
 	})
 
+	everywhere.once("seed 000: the first documentation, as they are spelled there, leave the check without its template", func(ctx context.Context, s *scene) {
+		s.kinds[misspelt] = true
+		s.workers(ctx, 3)
+		s.manifest(ctx, spec.Seed("000/template.yaml")[0])
+		s.manifest(ctx, spec.Seed("000/nodehealthcheck.yaml")[0])
+		const check = "nodehealthcheck-sample"
+		Eventually(s.of(ctx, check, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
+		s.fails(ctx, "w1")
+		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 2}))
+		Expect(s.about(ctx, "w1")).To(BeEmpty())
+	})
+
 	everywhere.once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
 		s.template(ctx, pill, "group-x")
 		worker := labelled("node-role.kubernetes.io/worker", "")
@@ -73,7 +83,7 @@ var _ = Describe("The manifests of", func() {
 			s.node(ctx, name, worker)
 		}
 		s.node(ctx, "other")
-		s.manifest(ctx, "seed-001-nodehealthcheck.yaml")
+		s.manifest(ctx, spec.Seed("001/nodehealthcheck.yaml")[0])
 		const check = "nodehealthcheck-sample"
 		s.fails(ctx, "a", "other")
 		Eventually(s.phase(ctx, check)).Should(Equal("Paused: NHC is paused: <pause-test-cluster>"))

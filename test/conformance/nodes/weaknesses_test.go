@@ -57,7 +57,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("W8, seed 0.24: forgets a node that is gone with its request, whoever deleted them", func(ctx context.Context, s *scene) {
+	inEveryMode("W8, seed 0.24: forgets a node that is gone with its request, whoever deleted them, when another has come", func(ctx context.Context, s *scene) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
 		s.fails(ctx, "w1")
@@ -67,8 +67,11 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.loses(ctx, "w1")
 		s.isDeleted(ctx, req)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
+		Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
+		s.clock.Step(time.Second)
+		s.node(ctx, "w4")
+		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
 
@@ -193,7 +196,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		"of a node that is gone while its request is kept": func(ctx context.Context, s *scene, req *unstructured.Unstructured) {
 			s.keeps(ctx, req)
 			s.loses(ctx, "w1")
-			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
+			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		},
 	}) {
 		once("W18, seed 2.12: counts a request that is older than 48 hours in all cases, "+text, func(ctx context.Context, s *scene) {

@@ -3,7 +3,6 @@ package baremetal
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	BeforeEach(func(ctx SpecContext) { seeded.AllWell(ctx) })
 
 	It("have a worker power-cycled, with the retries and the timeout that they ask for", func(ctx SpecContext) {
-		applied(ctx, "seed-003-workers.yaml")
+		applied(ctx, "003/workers.yaml")
 		name := seeded.WorkerNames(ctx)[0]
 		identity, host, began := seeded.Machine(ctx, name).UID, seeded.Host(name), time.Now()
 		host.Take(simulator.Times{PowerOff: 2 * time.Second}) // so that the request can be looked at
@@ -50,7 +49,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	}, SpecTimeout(specPatience))
 
 	It("have three control-plane hosts that fail at once power-cycled in turn, and those that wait say for whom", func(ctx SpecContext) {
-		applied(ctx, "seed-003-control-plane.yaml")
+		applied(ctx, "003/control-plane.yaml")
 		names := seeded.ControlPlaneNames(ctx)
 		identities, began := map[string]types.UID{}, time.Now()
 		for _, name := range names {
@@ -97,7 +96,7 @@ var _ = Describe("Two control-plane hosts that have lost their power", func() {
 			Expect(here.DeleteAllOf(ctx, &infrav1.Metal3Remediation{}, client.InNamespace(seeded.Namespace))).To(Succeed())
 			seeded.AllWell(ctx)
 		})
-		applied(ctx, "seed-003-control-plane.yaml")
+		applied(ctx, "003/control-plane.yaml")
 		names := seeded.ControlPlaneNames(ctx)[:2]
 		for _, name := range names {
 			seeded.losesItsPower(ctx, seeded.Host(name))
@@ -162,10 +161,10 @@ func (w *world) cycled(ctx context.Context, name string, identity types.UID, beg
 	Expect(w.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 }
 
-// applied creates the objects of a manifest as they are, and then claims the check for kubemend, until the spec ends.
+// applied creates the objects of a printed manifest as they are, and then claims the check for kubemend, until the spec ends.
 func applied(ctx context.Context, file string) {
 	GinkgoHelper()
-	for _, object := range spec.Manifest(filepath.Join("testdata", file)) {
+	for _, object := range spec.Seed(file) {
 		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
 		if object.GetKind() != "MachineHealthCheck" {

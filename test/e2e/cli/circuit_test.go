@@ -30,7 +30,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 			e = explained(ctx, "mhc/"+check.Name)
 			g.Expect(e.Checks[0].Population.Unhealthy).To(Equal(3))
 		}).Should(Succeed())
-		Expect(e.Verdict).To(Equal("Nothing is remediated: 3 of 5 are not healthy (3 unhealthy), and maxUnhealthy 40% allows 2"))
+		Expect(e.Verdict).To(Equal("Nothing is remediated: 3 of 5 are not healthy (3 unhealthy), and unhealthyLessThanOrEqualTo 40% allows 2"))
 		Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
 		Eventually(func() map[string]string { return said(rack.stored(ctx, check.Name).Status.Conditions) }).Should(
 			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")

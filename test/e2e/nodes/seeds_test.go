@@ -14,12 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-)
-
-// The checks of the documentation, as printed.
-var (
-	seed000 = filepath.Join("..", "..", "conformance", "testdata", "seed-000.yaml")
-	seed001 = filepath.Join("..", "..", "conformance", "testdata", "seed-001.yaml")
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 const sample = "nodehealthcheck-sample"
@@ -31,7 +26,7 @@ var _ = Describe("The manifests of the documentation", func() {
 
 	It("of the first days have a node remediated by a provider's request with the content of its template (seed 000)", func(ctx SpecContext) {
 		create(ctx, filepath.Join("testdata", "seed-000-remediator.yaml"))
-		create(ctx, seed000)
+		createObjects(ctx, spec.Seed("000/nodehealthcheck.yaml"))
 		Eventually(counts(ctx, sample)).WithTimeout(time.Minute).Should(Equal("5 of 5"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		name := metal.WorkerNames(ctx)[0]
@@ -45,9 +40,10 @@ var _ = Describe("The manifests of the documentation", func() {
 	}, SpecTimeout(specPatience))
 
 	It("of OKD begin nothing while they are paused, and then have a worker remediated by Poison Pill (seed 001)", func(ctx SpecContext) {
-		create(ctx, seed001)
+		createObjects(ctx, spec.Seed("001/nodehealthcheck.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
 		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
+		create(ctx, filepath.Join("..", "..", "..", "controllers", "nodehealthcheck", "testdata", "roles", "poison-pill-0.1.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		Eventually(counts(ctx, sample)).Should(Equal("4 of 4"), "the control plane is not selected")
 		name := metal.WorkerNames(ctx)[1]

@@ -248,8 +248,13 @@ func told(ctx context.Context, name, reason string) func() int {
 // create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks go when all is well again.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
-	for _, object := range spec.Manifest(file) {
-		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed(), file)
+	createObjects(ctx, spec.Manifest(file))
+}
+
+func createObjects(ctx context.Context, objects []*unstructured.Unstructured) {
+	GinkgoHelper()
+	for _, object := range objects {
+		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed(), object.GetName())
 		switch object.GetKind() {
 		case "NodeHealthCheck", "Namespace":
 		default:

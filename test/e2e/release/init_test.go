@@ -73,10 +73,12 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 	}, SpecTimeout(specPatience))
 
 	It("has its objects after an upgrade, and kubemend as this release has it", func(ctx SpecContext) {
+		management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
 		clusterctl(ctx, settings(map[string]string{"KUBEMEND_LOG_LEVEL": "2"}), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+this)
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": this}))
 		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + this))
 		unchanged(ctx, management, kept)
+		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
 	}, SpecTimeout(specPatience))
 
 	It("can go back", func(ctx SpecContext) {
@@ -94,6 +96,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		for _, gone := range []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &admissionv1.MutatingWebhookConfiguration{}} {
 			Expect(management.ours(ctx, gone)).To(BeEmpty())
 		}
+		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).To(HaveLen(1), "docs/uninstall.md says what to do about it")
 		// clusterctl leaves what has no namespace and no name that begins with the provider's, here and with every provider. docs/install.md says so.
 		Expect(management.ours(ctx, &rbacv1.ClusterRole{})).NotTo(BeEmpty())
 		Expect(management.Delete(ctx, kept.DeepCopy())).To(Succeed())

@@ -1,18 +1,22 @@
 package release
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/contract"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/seeds"
 	"github.com/kubemend/kubemend/test/spec"
 )
 
@@ -38,6 +42,22 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed")
 	}, SpecTimeout(specPatience))
 
+	It("has no NodeHealthChecks, until the file is applied that has their kind", func(ctx SpecContext) {
+		check := spec.Seed("000/nodehealthcheck.yaml")[0]
+		Expect(management.try(ctx, check, author)).To(MatchError(ContainSubstring("no matches for kind")))
+
+		manager := management.start(ctx, "with NodeHealthChecks")
+		served := spec.Metric(ctx, manager, "kubemend_kind_served", `kind="nodehealthchecks.remediation.medik8s.io"`)
+		Eventually(served).Should(Equal("0"))
+		management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
+		Eventually(served).Should(Equal("1"))
+		Expect(management.try(ctx, check, author)).To(Succeed())
+		expression := map[string]any{"key": "a", "operator": "In"} // without values
+		Expect(unstructured.SetNestedSlice(check.Object, []any{expression}, "spec", "selector", "matchExpressions")).To(Succeed())
+		Expect(management.try(ctx, check, author)).To(MatchError(ContainSubstring("Invalid selector")), "the webhook answers")
+		manager.Kill()
+	}, SpecTimeout(specPatience))
+
 	// What clusterctl looks at by itself is in "A management cluster that clusterctl looks after". This is what Cluster API's controllers look at.
 	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
 		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
@@ -54,6 +74,27 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 			}, metav1.NamespaceDefault)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(found.GetUID()).To(Equal(o.GetUID()))
+		}
+	}, SpecTimeout(specPatience))
+
+	// These are what users have. Which of them is refused, and how, is in docs/differences.md.
+	It("answers the manifests of the documentation, as they are printed, as package seeds says", func(ctx SpecContext) {
+		for _, namespace := range []string{"metal3", "openshift-operators"} {
+			Expect(management.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+		}
+		for _, printed := range seeds.All {
+			objects, err := seeds.Objects(printed.File)
+			for _, o := range objects {
+				if o.GetNamespace() == "" && o.GetKind() != "NodeHealthCheck" {
+					o.SetNamespace(metav1.NamespaceDefault) // as kubectl does
+				}
+				err = errors.Join(err, management.Create(ctx, o, client.DryRunAll, client.FieldValidation("Strict")))
+			}
+			if printed.Refused == "" {
+				Expect(err).NotTo(HaveOccurred(), printed.File)
+			} else {
+				Expect(err).To(MatchError(ContainSubstring(printed.Refused)), printed.File)
+			}
 		}
 	}, SpecTimeout(specPatience))
 

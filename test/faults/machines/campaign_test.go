@@ -3,7 +3,6 @@ package machines
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +30,7 @@ func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 		e.wake()
 		e.settle(wait)
 	}
+	e.afterOutages()
 	e.isRight()
 	e.noOrphans()
 	return e
@@ -163,22 +163,7 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 		is.Counters, want.Counters = nil, nil
 	}
 	is.Events, want.Events = nil, nil
-	want.Turns = maps.Clone(want.Turns)
-	for what := range want.Turns {
-		if e.unsaid(what) {
-			delete(want.Turns, what)
-			delete(is.Turns, what)
-		}
-	}
 	if diff := gocmp.Diff(want, is); diff != "" {
 		e.t.Errorf("it ends otherwise than undisturbed (-undisturbed +disturbed): %s\nafter %s", diff, e.record.history())
 	}
-}
-
-// unsaid reports whether a turn may be missing, because of the one thing that a failure may leave undone: a machine that waited for its turn
-// was called unhealthy long before its request, and if what is said of the request fails, nobody can tell later whether it was never
-// said or whether the provider, to whom it belongs then, has deleted it.
-func (e *environment) unsaid(turn string) bool {
-	machine, kind, _ := strings.Cut(turn, " ")
-	return kind == clusterv1.MachineExternallyRemediatedCondition && slices.Contains(e.queued, machine)
 }

@@ -13,6 +13,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // What a check does at a moment is told here, where time leaps. That it does anything at all when time passes, the conformance suite sees.
@@ -266,8 +268,8 @@ func TestW13AClusterOutOfReachMakesMachinesUnjudgedAsFarAsTheirNodesGoAndAllAreJ
 	e.happens(15*time.Second, func() { e.recover("suspect") }, e.reconnect)
 	e.checkSays("WorkloadClusterReachable", "True/ReachableAgain")
 	e.exports("kubemend_workload_cluster_reachable", "c1", 1)
-	e.requested("bad", "dies", "loses-node", "by-hand", "own-fault")
-	for machine, want := range map[string]string{"dies": silent, "loses-node": "False/NodeDeleted", "recovers": healthy, "suspect": healthy, "starting": unsaid} {
+	e.requested("bad", "loses-node", "by-hand", "own-fault")
+	for machine, want := range map[string]string{"dies": healthy, "loses-node": "False/NodeDeleted", "recovers": healthy, "suspect": healthy, "starting": unsaid} {
 		e.health(machine, want)
 	}
 	e.settle(10 * time.Second)
@@ -275,6 +277,12 @@ func TestW13AClusterOutOfReachMakesMachinesUnjudgedAsFarAsTheirNodesGoAndAllAreJ
 	back := meta.FindStatusCondition(e.conditionsOfCheck(), "WorkloadClusterReachable").LastTransitionTime
 	if at := conditions.Get(e.machine("starting"), clusterv1.MachineHealthCheckSucceededCondition).LastTransitionTime; at.Time.Before(back.Add(20 * time.Second)) {
 		t.Errorf("the machine that starts was given no new start-up time: it is called unhealthy %s after the cluster was back", at.Sub(back.Time))
+	}
+	e.settle(health.Settling)
+	e.requested("bad", "dies", "loses-node", "by-hand", "own-fault", "starting")
+	e.health("dies", silent)
+	if at := conditions.Get(e.machine("dies"), clusterv1.MachineHealthCheckSucceededCondition).LastTransitionTime; at.Time.Before(back.Add(health.Settling + 20*time.Second)) {
+		t.Errorf("what was seen before the outage counts %s after it", at.Sub(back.Time))
 	}
 	for event, want := range map[string]int{
 		"suspect MachineMarkedUnhealthy": 0, "check WorkloadClusterUnreachable": 1, "check WorkloadClusterReachable": 1,

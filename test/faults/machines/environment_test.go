@@ -58,8 +58,6 @@ type environment struct {
 
 	// unjudged says that machines are made of which no check has said anything; else they are healthy, as in every day but the first.
 	unjudged bool
-	// queued are machines that a tale keeps waiting for their request.
-	queued []string
 }
 
 // work is an object that one of the controllers is to look at.

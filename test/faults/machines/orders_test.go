@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // happening is something that others do.
@@ -100,6 +101,8 @@ func TestEveryOrderOfEventsIsSafeAndEndsWell(t *testing.T) {
 						e.settle(12 * time.Second)
 						e.isRight()
 					}
+					e.afterOutages()
+					e.isRight()
 					e.calmsDown()
 					tried++
 				})
@@ -144,8 +147,7 @@ func (e *environment) isRight() {
 			}
 			continue
 		}
-		if node := e.there.nodes[m.Name]; !byHand && node != nil && !e.ready(m.Name) &&
-			e.clock.Now().Sub(node.Status.Conditions[0].LastTransitionTime.Time) < timeout {
+		if node := e.there.nodes[m.Name]; !byHand && node != nil && !e.ready(m.Name) && e.clock.Now().Before(e.expires(node)) {
 			continue // its timeout has not expired, and what was said of it stays
 		}
 		want := "True"
@@ -161,6 +163,22 @@ func (e *environment) isRight() {
 		}
 	}
 	e.asManyAsAllowed(check, bad, flying)
+}
+
+// expires is when the timeout of a node that is not ready is over: what it said before an outage counts from when its kubelet has surely spoken since.
+func (e *environment) expires(node *corev1.Node) time.Time {
+	since := node.Status.Conditions[0].LastTransitionTime.Time
+	if since.Before(e.there.backAt) {
+		since = e.there.backAt.Add(health.Settling)
+	}
+	return since.Add(timeout)
+}
+
+// afterOutages lets the time pass until what was said before an outage counts again, if there was one.
+func (e *environment) afterOutages() {
+	if e.there.cutAt.IsZero() && e.there.backAt.After(noon) {
+		e.settle(health.Settling + timeout)
+	}
 }
 
 // flies reports whether a machine is remediated in the way that its check names.

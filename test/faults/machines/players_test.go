@@ -164,6 +164,19 @@ func (e *environment) fail(names ...string) {
 	}
 }
 
+// recoverRemediated makes that one of the machines healthy which has a request. Which one it is depends on what has failed: a machine for which no
+// request could be made goes to the end of the queue.
+func (e *environment) recoverRemediated(machines ...string) {
+	e.t.Helper()
+	for _, m := range machines {
+		if e.requestOf(m).GetUID() != "" {
+			e.recover(m)
+			return
+		}
+	}
+	e.t.Fatalf("none of %v is being remediated, after %s", machines, e.record.history())
+}
+
 func (e *environment) recover(names ...string) {
 	for _, name := range names {
 		e.there.sets(name, corev1.ConditionTrue, 0)

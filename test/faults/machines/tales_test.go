@@ -4,7 +4,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // wait is long enough for everything that retries, and shorter than the timeouts of a check.
@@ -91,12 +93,11 @@ var tales = []tale{
 		func(e *environment) {
 			e.machines("m1", "m2", "m3", "m4")
 			e.check("check", byTemplate, oneAtATime)
-			e.queued = []string{"m2", "m3"}
 		}, []func(*environment){
 			func(e *environment) { e.fail("m1", "m2", "m3") },
-			func(e *environment) { e.recover("m1") },
-			func(e *environment) { e.recover("m2") },
-			func(e *environment) { e.recover("m3") },
+			func(e *environment) { e.recoverRemediated("m1", "m2", "m3") },
+			func(e *environment) { e.recoverRemediated("m1", "m2", "m3") },
+			func(e *environment) { e.recoverRemediated("m1", "m2", "m3") },
 		}},
 	{"a machine fails again while its request is being deleted",
 		func(e *environment) { e.machines("m1", "m2"); e.check("check", byTemplate) },
@@ -177,6 +178,9 @@ var tales = []tale{
 				req.SetAnnotations(map[string]string{
 					clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
 				})
+				m := &clusterv1.Machine{}
+				e.must(e.api.Get(e.ctx, client.ObjectKeyFromObject(req), m))
+				req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: m.UID}})
 				e.must(e.api.Create(e.ctx, req))
 			}
 			e.check("check", byTemplate)

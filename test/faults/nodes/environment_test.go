@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory"
 )
@@ -311,7 +312,7 @@ func (e *environment) deletes(obj client.Object) {
 // awaits lets time pass until something is so.
 func (e *environment) awaits(what string, is func() bool) {
 	e.Helper()
-	const most = 10 * time.Minute
+	const most = controlplane.ReplacementPatience + 10*time.Minute // a node that a remediation took away is missed until another replaces it, or so long
 	for until := e.server.Clock.Now().Add(most); ; {
 		e.must(e.program.Settle())
 		if is() {

@@ -115,7 +115,7 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 			Requests:  &request.Requests{Client: writer, Live: i.Live},
 			Discovery: apis{server: s},
 			Installed: (&serving.Reconciler{Client: i.Client}).Installed,
-			Recorder:  o.Recorder, Clock: s.Clock, LeaseNamespace: o.Leases,
+			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,
 		}
 		return r.SetupWithManager(i, i.Cache, options)
 	}

@@ -1,0 +1,120 @@
+package machinehealthcheck
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// beingCycled gives the target a power cycle that a person asked for, under a name of its own.
+func beingCycled(t *target) {
+	t.cycle = &request.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
+}
+
+// rivalWith gives the world another check that selects everything and names a template.
+func rivalWith(template string) func(*world) {
+	return func(w *world) {
+		w.rivals = append(w.rivals, rival{name: "rival", selector: labels.Everything(), template: template})
+	}
+}
+
+func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given func(*request.Metadata)
+		want  bool
+	}{
+		"one whose finalizer is there":      {func(r *request.Metadata) { r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
+		"one that is being deleted with it": {func(r *request.Metadata) { onItsWayOut(r); r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
+		"one that clings to its finalizer": {func(r *request.Metadata) {
+			r.DeletionTimestamp = &metav1.Time{Time: ago(time.Hour)}
+			r.Finalizers = []string{mendv1.HostRemediationFinalizer}
+		}, false},
+		"one that nobody has taken on yet":   {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Minute)) }, true},
+		"one that nobody ever took on":       {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Hour)) }, false},
+		"one that is over":                   {func(r *request.Metadata) { r.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{}"} }, false},
+		"one that is over and just was made": {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(noon); onItsWayOut(r) }, false},
+	} {
+		r := &request.Metadata{}
+		tc.given(r)
+		if underWay(r, noon) != tc.want {
+			t.Errorf("%s: under way is %t", name, !tc.want)
+		}
+	}
+}
+
+// A power cycle with --fencing=delete deletes the node and has it come back. A check without template must not have the machine replaced meanwhile,
+// and says why it waits.
+func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
+	kind := mendv1.GroupVersion.WithKind("HostRemediation")
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	m, other := a("m", health.Unhealthy, onMetal), a("n", health.Unhealthy, onMetal)
+	byHand := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "by-hand", OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
+	}}
+	byHand.SetGroupVersionKind(kind)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(byHand).Build()
+	synced := true
+	r := &Reconciler{
+		Requests: &request.Requests{Client: c, Live: c},
+		Kinds:    request.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", request.NewMetadata),
+	}
+	w := aWorld(m, other).oneAtOnce()
+	r.observeRemedy(t.Context(), w)
+	r.observeCycles(t.Context(), w)
+	if len(w.trouble) > 0 || !w.remedy.cyclesUnread.IsZero() {
+		t.Fatalf("the power cycles are not known: %v", w.trouble)
+	}
+	s := weigh(w)
+	for _, step := range plan(w, s.grant) {
+		if step.start {
+			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.target.machine.Name)
+		}
+	}
+	if c := allowed(w, s); !strings.Contains(c.Message, "m to HostRemediation by-hand") {
+		t.Errorf("the check says %q", c.Message)
+	}
+	is := seen(w, s, &w.targets[0], nil)
+	if len(is.Holds) == 0 || is.Holds[0].Reason != RemediationUnderWay || is.Begins {
+		t.Errorf("explain says %+v", is.Holds)
+	}
+	if want := "nothing, until HostRemediation by-hand is over"; is.Next.Text != want {
+		t.Errorf("next is %q, want %q", is.Next.Text, want)
+	}
+	if seen(w, s, &w.targets[1], nil).Holds[0].Reason == RemediationUnderWay {
+		t.Error("the other machine is left to it as well")
+	}
+}
+
+func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy, beingCycled))
+	onItsWayOut(w.targets[0].cycle)
+	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
+	deadline := ago(time.Second).Add(time.Hour)
+	if h := powerCycled(w, &w.targets[0]); !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
+		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
+	}
+	if next := nextLook(w); !next.Equal(deadline) {
+		t.Errorf("the next look is at %s, want %s", next, deadline)
+	}
+}
+
+// Nothing tells that nobody has taken a power cycle on.
+func TestACheckIsLookedAtAgainWhenAPowerCycleThatNobodyTakesOnCountsNoMore(t *testing.T) {
+	w := aWorld(a("m", health.Unhealthy, beingCycled))
+	w.targets[0].cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
+	if next, want := nextLook(w), noon.Add(9*time.Minute); !next.Equal(want) {
+		t.Errorf("the next look is at %s, want %s", next, want)
+	}
+}

@@ -1,0 +1,165 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// onMetal makes the target's machine one of a bare-metal host.
+func onMetal(t *target) {
+	t.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: t.machine.Name}
+}
+
+// brokenKinds can all be read but for those of that name, in all versions or in one: a conversion webhook does not answer.
+type brokenKinds struct {
+	kind, version string
+	asked         int
+}
+
+func (b *brokenKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	b.asked++
+	if kind.Kind == b.kind && (b.version == "" || b.version == kind.Version) {
+		return false, errors.New("conversion webhook for Metal3Remediation failed")
+	}
+	return true, nil
+}
+
+func (*brokenKinds) InUse() []schema.GroupVersionKind { return nil }
+func (*brokenKinds) Notify(request.Watcher, handler.TypedEventHandler[*request.Metadata, reconcile.Request]) {
+}
+
+// cyclesOfHosts are the objects of both kinds of power cycles that an API server has.
+func cyclesOfHosts(objects ...*request.Metadata) *request.Requests {
+	scheme := runtime.NewScheme()
+	for _, kind := range []schema.GroupVersionKind{cycleKinds[0][0], cycleKinds[1][0], cycleKinds[1][1]} {
+		scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	}
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	for _, obj := range objects {
+		b = b.WithObjects(obj)
+	}
+	c := b.Build()
+	return &request.Requests{Client: c, Live: c}
+}
+
+// lookForCycles finds the power cycles of the world and returns the machines whose remediation begins.
+func (r *Reconciler) lookForCycles(t *testing.T, w *world) map[string]bool {
+	t.Helper()
+	w.remedy, w.trouble, w.requests = remedy{known: true}, nil, nil
+	r.observeCycles(t.Context(), w)
+	begins := map[string]bool{}
+	for _, s := range plan(w, weigh(w).grant) {
+		begins[s.target.machine.Name] = s.start
+	}
+	return begins
+}
+
+func TestAKindThatIsNotInstalledIsNotAskedFor(t *testing.T) {
+	kinds := &brokenKinds{kind: "Metal3Remediation"}
+	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts(), Installed: func(_ context.Context, crd string) (bool, error) {
+		return crd == "hostremediations.kubemend.io", nil
+	}}
+	w := aWorld(a("metal", health.Unhealthy, onMetal))
+	if begins := r.lookForCycles(t, w); !begins["metal"] || len(w.trouble) > 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want the machine remediated, since there are no Metal3Remediations", begins, w.trouble)
+	}
+	r.Installed = func(_ context.Context, crd string) (bool, error) {
+		return crd == "metal3remediations.infrastructure.cluster.x-k8s.io", nil
+	}
+	if begins := r.lookForCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want Metal3Remediations asked for that are installed", begins, w.trouble)
+	}
+	r.Installed = func(context.Context, string) (bool, error) { return false, errors.New("no answer") }
+	if begins := r.lookForCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want nothing begun while it is not known", begins, w.trouble)
+	}
+}
+
+func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testing.T) {
+	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation"}, Requests: cyclesOfHosts()}
+	w := aWorld(a("metal", health.Unhealthy, onMetal), a("virtual", health.Unhealthy))
+	if begins := r.lookForCycles(t, w); begins["metal"] || !begins["virtual"] {
+		t.Errorf("remediations begin of %v, want that of the virtual machine alone", begins)
+	}
+	if len(w.trouble) == 0 {
+		t.Error("it is not said what could not be read")
+	}
+	is := seen(w, weigh(w), &w.targets[0], nil)
+	if len(is.Holds) == 0 || is.Holds[0].Reason != NotRead || !is.Holds[0].Until.Equal(noon.Add(10*time.Minute)) {
+		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Holds)
+	}
+	virtual := aWorld(a("virtual", health.Unhealthy))
+	r.lookForCycles(t, virtual)
+	if len(virtual.trouble) > 0 {
+		t.Errorf("a check without bare metal is in trouble: %v", virtual.trouble)
+	}
+}
+
+func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
+	kinds := &brokenKinds{kind: "Metal3Remediation"}
+	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
+	w := aWorld(a("metal", health.Unhealthy, onMetal))
+	at := func(minutes int) map[string]bool {
+		w.now = noon.Add(time.Duration(minutes) * time.Minute)
+		w.recheck = time.Time{}
+		return r.lookForCycles(t, w)
+	}
+	for minute := range 10 {
+		if at(minute)["metal"] {
+			t.Fatalf("its remediation begins after %d minutes", minute)
+		}
+		if !w.recheck.Equal(noon.Add(10 * time.Minute)) {
+			t.Fatalf("after %d minutes the next look is at %s", minute, w.recheck)
+		}
+	}
+	if !at(10)["metal"] || len(w.trouble) == 0 {
+		t.Errorf("after the deadline nothing begins, or nothing is said: %v", w.trouble)
+	}
+	// Nobody has looked for an hour, as all were well. The deadline begins anew.
+	if at(70)["metal"] {
+		t.Error("its remediation begins because of what could not be read an hour ago")
+	}
+	kinds.kind = ""
+	if !at(71)["metal"] || len(w.trouble) > 0 {
+		t.Errorf("when it can be read again its remediation does not begin: %v", w.trouble)
+	}
+}
+
+func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
+	m := a("metal", health.Unhealthy, onMetal)
+	cycle := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "by-hand", OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
+	}}
+	cycle.SetGroupVersionKind(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"))
+	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation", version: infrav1.GroupVersion.Version}, Requests: cyclesOfHosts(cycle)}
+	w := aWorld(m, a("another", health.Unhealthy, onMetal))
+	if begins := r.lookForCycles(t, w); begins["metal"] || !begins["another"] || len(w.trouble) > 0 {
+		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.trouble)
+	}
+}
+
+func TestACheckWhoseMachinesAreWellAsksForNoPowerCycles(t *testing.T) {
+	kinds := &brokenKinds{}
+	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
+	r.lookForCycles(t, aWorld(a("a", health.Healthy, onMetal), a("b", health.Starting, onMetal), a("c", health.Unhealthy, onMetal, beingDeleted)))
+	if kinds.asked > 0 {
+		t.Errorf("%d kinds are asked for", kinds.asked)
+	}
+}

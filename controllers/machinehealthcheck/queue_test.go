@@ -1,0 +1,220 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// oneAtOnce gives the world's check a limit of one remediation in flight.
+func (w *world) oneAtOnce() *world {
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	return w
+}
+
+func refusedBefore(t *target) {
+	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
+		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
+}
+
+func triedInVain(d time.Duration) func(*target) { return func(t *target) { t.refused = ago(d) } }
+
+// refusedByOwner is a target that was handed to an owner which cannot replace it.
+func refusedByOwner(t *target) {
+	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
+}
+
+func putOffByOwner(t *target) {
+	saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
+	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
+}
+
+func badTemplate(w *world) *world {
+	w.remedy.template = func() (*unstructured.Unstructured, error) { return nil, errors.New("the template is of no use") }
+	return w
+}
+
+func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
+	const hour, minute = time.Hour, time.Minute
+	for name, tc := range map[string]struct {
+		given *world
+		begun string
+	}{
+		"one whose request was refused goes last":           {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
+		"also if nobody could say so":                       {aWorld(a("a", health.Unhealthy, dueFor(hour), triedInVain(minute)), a("b", health.Unhealthy)).external(), "b"},
+		"also if a user marked it":                          {aWorld(a("a", health.Unhealthy, byUser, triedInVain(minute)), a("b", health.Unhealthy)), "b"},
+		"alone it is tried again":                           {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedBefore)).external(), "a"},
+		"of two, the one that was tried longest ago":        {aWorld(a("a", health.Unhealthy, dueFor(hour), triedInVain(minute)), a("b", health.Unhealthy, triedInVain(2*minute))).external(), "b"},
+		"one that its owner cannot replace takes no place":  {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedByOwner), a("b", health.Unhealthy)), "b"},
+		"one that its owner has put off does":               {aWorld(a("a", health.Unhealthy, dueFor(hour), putOffByOwner), a("b", health.Unhealthy)), ""},
+		"a request that came to nothing takes none either":  {aWorld(a("a", health.Unhealthy, requestedBy("check", "check-uid"), refusedByOwner), a("b", health.Unhealthy)).external(), "b"},
+		"one that nobody owns goes last":                    {aWorld(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)), "b"},
+		"handed to nobody it takes no place":                {aWorld(a("a", health.Unhealthy, dueFor(hour), withoutOwner, askedOwner), a("b", health.Unhealthy)), "b"},
+		"and those after it are not kept waiting":           {aWorld(a("a", health.Unhealthy, withoutOwner), a("b", health.Unhealthy, withoutOwner)), "a b"},
+		"that nobody owns it does not matter to a provider": {aWorld(a("a", health.Unhealthy, dueFor(hour), withoutOwner), a("b", health.Unhealthy)).external(), "a"},
+		"a template of no use begins nothing":               {badTemplate(aWorld(a("a", health.Unhealthy)).external()), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.given.oneAtOnce()
+			var begun []string
+			for _, s := range plan(w, weigh(w).grant) {
+				if s.start {
+					begun = append(begun, s.target.machine.Name)
+				}
+			}
+			if got := strings.Join(begun, " "); got != tc.begun {
+				t.Errorf("begun are %q, want %q", got, tc.begun)
+			}
+		})
+	}
+}
+
+// What explain says that begins, a pass begins, and it says of the others why not.
+func TestExplainBeginsWhatAPassBegins(t *testing.T) {
+	for name, w := range map[string]*world{
+		"one of two":            aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy)),
+		"one that was refused":  aWorld(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy)).external(),
+		"a bad template":        badTemplate(aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy)).external()),
+		"one that nobody owns":  aWorld(a("a", health.Unhealthy, withoutOwner, askedOwner), a("b", health.Unhealthy)),
+		"an owner that refuses": aWorld(a("a", health.Unhealthy, refusedByOwner), a("b", health.Unhealthy)).external(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.oneAtOnce()
+			s := weigh(w)
+			turns := choose(w, s.grant.Start)
+			var begun []string
+			for _, s := range plan(w, s.grant) {
+				if s.start {
+					begun = append(begun, s.target.machine.Name)
+				}
+			}
+			for i := range w.targets {
+				is := seen(w, s, &w.targets[i], turns)
+				if is.Begins != slices.Contains(begun, is.Name) {
+					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.Begins, begun)
+				}
+				if !is.Begins && !is.InFlight && len(is.Holds) == 0 {
+					t.Errorf("nothing says why %s does not begin", is.Name)
+				}
+			}
+		})
+	}
+}
+
+func TestATemplateThatIsAddedAfterTheOwnerRefusedIsUsed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given target
+		want  string
+	}{
+		"the owner cannot":         {a("m", health.Unhealthy, refusedByOwner), "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
+		"there is no owner":        {a("m", health.Unhealthy, askedOwner, withoutOwner), "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
+		"the owner may be at work": {a("m", health.Unhealthy, askedOwner), "says unhealthy"},
+		"the owner tries again":    {a("m", health.Unhealthy, putOffByOwner), "says unhealthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(tc.given).external()
+			if got := did(plan(w, weigh(w).grant)[0]); got != tc.want {
+				t.Errorf("plan() %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.
+func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refused bool         // before
+		patch   func() error // what becomes of the write; nil if it is left to the API server
+		change  bool
+		made    bool
+	}{
+		"it is as it was read": {made: true},
+		"it has changed":       {change: true},
+		"it has changed since it was said that none is made": {refused: true, change: true},
+		"none could be made before, and it is as it was":     {refused: true, made: true},
+		"its condition is refused":                           {patch: func() error { return errors.New("refused") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := a("m", health.Unhealthy)
+			if tc.refused { // all has been said of it
+				say := saying{health: failed, external: creationFailed, why: "refused"}
+				m.machine = say.after(m.machine, m.verdict.Due(noon), ago(time.Minute))
+			}
+			scheme := runtime.NewScheme()
+			if err := clusterv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(m.machine.DeepCopy()).
+				WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
+					ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+				) error {
+					if tc.patch != nil {
+						return tc.patch()
+					}
+					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+				}}).Build()
+			if tc.change {
+				is := m.machine.DeepCopy()
+				is.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+				if err := c.Update(t.Context(), is); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := aWorld(m).external()
+			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &request.Requests{Client: c, Live: c}}
+			o := r.carryOut(t.Context(), w, plan(w, weigh(w).grant)[0])
+			found, err := r.Requests.Find(t.Context(), w.remedy.kind, client.ObjectKeyFromObject(m.machine))
+			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
+				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
+			}
+			if tc.change && !o.again {
+				t.Error("nobody looks again")
+			}
+		})
+	}
+}
+
+// A machine whose condition the API server refuses, so that nothing can be said of it, must not be the first in each pass.
+func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
+	var m memory
+	pass := func() *world {
+		w := aWorld(a("a", health.Unhealthy, dueFor(time.Hour)), a("b", health.Unhealthy)).oneAtOnce()
+		m.recall(w)
+		return w
+	}
+	w := pass()
+	m.pass(w, summary{})
+	first := plan(w, weigh(w).grant)[0]
+	if !first.start || first.target.machine.Name != "a" {
+		t.Fatalf("first comes %s", first.target.machine.Name)
+	}
+	m.remember(w, []outcome{{step: first, err: errors.New("refused")}})
+	w = pass()
+	for _, s := range plan(w, weigh(w).grant) {
+		if s.start && s.target.machine.Name != "b" {
+			t.Errorf("%s is tried again before b", s.target.machine.Name)
+		}
+	}
+	m.remember(w, []outcome{{step: first, requested: true}})
+	if w = pass(); !w.targets[0].refused.IsZero() {
+		t.Error("that it was refused is remembered although it was begun since")
+	}
+}

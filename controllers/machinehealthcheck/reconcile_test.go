@@ -1,0 +1,141 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// upCluster is a workload cluster that can be reached and has no nodes, and counts how often its cache was doubted.
+type upCluster struct{ doubted int }
+
+func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
+
+func (*upCluster) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	return workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)), nil
+}
+
+func (*upCluster) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
+	return nil, nil
+}
+
+// indexed adds the indexes of the manager's cache to a client.
+type indexed struct{ *fake.ClientBuilder }
+
+func (i indexed) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	i.WithIndex(obj, field, values)
+	return nil
+}
+
+// reconciled is a controller over a check with a limit of one, and a machine that a person has marked beside one that is well.
+type reconciled struct {
+	*Reconciler
+	t     *testing.T
+	clock *clocktesting.FakePassiveClock
+	api   client.Client
+	there *upCluster
+	check *clusterv1.MachineHealthCheck
+}
+
+func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reconciled {
+	t.Helper()
+	w := aWorld(a("m", health.Unhealthy)).limited("1")
+	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
+	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{IntVal: 1}
+	change(w.check)
+	for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
+		w.cluster.Status.Conditions = append(w.cluster.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
+	}
+	m := w.targets[0].machine
+	m.ResourceVersion, m.Spec.ClusterName, m.CreationTimestamp = "", "c1", metav1.NewTime(noon)
+	m.Labels, m.Annotations = map[string]string{"pool": "workers"}, map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+	scheme := runtime.NewScheme()
+	_, _ = corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.check, w.cluster, m).WithStatusSubresource(w.check, m)
+	if err := AddIndexes(t.Context(), indexed{b}); err != nil {
+		t.Fatal(err)
+	}
+	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.check}
+	r.Reconciler = &Reconciler{
+		Client: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
+	}
+	return r
+}
+
+// pass makes one reconcile at that time after noon, and returns in how long the next one is and whether the machine's owner is asked by now.
+func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
+	r.t.Helper()
+	r.clock.SetTime(noon.Add(at))
+	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(r.check)})
+	m := &clusterv1.Machine{}
+	if err == nil {
+		err = r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return result.RequeueAfter, OwnerAsked(m)
+}
+
+func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	if next, begun := r.pass(0); begun || next != wake.MergeWindow {
+		t.Errorf("at first: begun %t, the next reconcile is after %s, want %s", begun, next, wake.MergeWindow)
+	}
+	if _, begun := r.pass(wake.MergeWindow); !begun {
+		t.Error("after the merge window the remediation does not begin")
+	}
+}
+
+func TestTheEndOfTheCooldownWakesTheCheck(t *testing.T) {
+	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
+		check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
+		check.Status.Conditions = []metav1.Condition{saidAt(mendv1.StormCooldown, "True", mendv1.CoolingDownReason, time.Minute)}
+	})
+	if next, begun := r.pass(0); begun || next != 9*time.Minute {
+		t.Errorf("begun %t, the next reconcile is after %s, want it at the end of the cooldown", begun, next)
+	}
+	r.pass(9 * time.Minute)
+	if r.there.doubted > 0 {
+		t.Error("the cache is doubted of a check that was looked at all the time")
+	}
+}
+
+func TestTheCacheIsDoubtedOfAClusterThatNobodyLookedAtDuringAPause(t *testing.T) {
+	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
+		check.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
+	r.pass(0)
+	check := &clusterv1.MachineHealthCheck{}
+	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
+		t.Fatal(err)
+	}
+	check.Annotations = nil
+	if err := r.api.Update(t.Context(), check); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		r.pass(time.Duration(i) * time.Second)
+		if r.there.doubted != 1 {
+			t.Errorf("after the pause the cache is doubted %d times, want once", r.there.doubted)
+		}
+	}
+}

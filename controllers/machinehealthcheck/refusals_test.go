@@ -1,0 +1,51 @@
+package machinehealthcheck
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/kubemend/kubemend/controllers/health"
+)
+
+// A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition does.
+func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
+	var m memory
+	w := aWorld(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))
+	w.external().limited("60%").oneAtOnce()
+	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
+		w.now = now
+		for j := range w.targets {
+			w.targets[j].sudden, w.targets[j].refused = time.Time{}, time.Time{}
+		}
+		m.recall(w)
+		m.awaitBurst(w)
+		s := weigh(w)
+		for _, st := range plan(w, s.grant) {
+			if st.start && (i == 0 || st.target.machine.Name != "b") {
+				t.Errorf("look %d begins the remediation of %s", i, st.target.machine.Name)
+			}
+			if next := st.say.after(st.target.machine, st.target.verdict.Due(now), now); next != nil {
+				st.target.machine.Status = next.Status
+			}
+		}
+		m.pass(w, s)
+		if conditionOf(w.targets[0].machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
+			t.Fatalf("look %d takes the refusal back, although nothing was tried", i)
+		}
+	}
+}
+
+func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
+	w := aWorld(a("a", health.Unhealthy)).external().limited("60%")
+	s := weigh(w)
+	s.refused = errors.New("refused by a webhook")
+	w.check = statusAfter(w, s)
+	w.targets[0].sudden = noon.Add(time.Millisecond)
+	if next := statusAfter(w, weigh(w)); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
+		t.Error("the refusal is taken back, although nothing was tried")
+	}
+}

@@ -1,0 +1,99 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// releaserOf returns a releaser of a management cluster with these objects. Besides Machines there are HostRemediations.
+func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
+	t.Helper()
+	kind, scheme, synced := mendv1.GroupVersion.WithKind("HostRemediation"), runtime.NewScheme(), true
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }).Build()
+	kinds := request.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", request.NewMetadata)
+	return &Releaser{Client: c, Live: c, Requests: &request.Requests{Client: c, Live: c}, Kinds: kinds}
+}
+
+func hostRemediation(name string) *request.Metadata {
+	req := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "gone"}, Labels: map[string]string{mendv1.MadeByUIDLabel: "uid"},
+	}}
+	req.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
+	return req
+}
+
+func machineIn(cluster, name string) *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: clusterv1.MachineSpec{ClusterName: cluster}}
+}
+
+// A check was deleted while its Cluster was paused. When the pause is over, its requests are looked for, also those of machines of which nothing is said.
+func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
+	r := releaserOf(t, machineIn("c1", "m1"), machineIn("c2", "m2"), machineIn("c1", "m3"), hostRemediation("m1"), hostRemediation("m2"))
+	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
+		t.Fatal(err)
+	}
+	got := r.spokenOfIn(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
+	if len(got) != 1 || got[0].Name != "m1" {
+		t.Errorf("looked at are %v, want m1 alone", got)
+	}
+}
+
+func TestALabelThatHandsAClusterToThisManagerWakes(t *testing.T) {
+	was := &clusterv1.Cluster{}
+	is := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.WatchLabel: "east"}}}
+	if !clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("nobody looks at a Cluster that is handed over")
+	}
+	is.Labels = map[string]string{"other": "label"}
+	if clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("any label wakes")
+	}
+}
+
+// partly is an API server of which one aggregated API is broken.
+type partly struct {
+	ownKind
+	asked *int
+}
+
+func (p partly) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	*p.asked++
+	lists, _ := p.ownKind.ServerPreferredResources()
+	return lists, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "custom.metrics.k8s.io", Version: "v1"}: errors.New("the server is currently unable to handle the request"),
+	}}
+}
+
+func TestABrokenAggregatedAPIDoesNotKeepTheSearchGoing(t *testing.T) {
+	r, asked := releaserOf(t, hostRemediation("m1")), 0
+	r.Discovery = partly{asked: &asked}
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	if err := r.discover(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil || asked != 1 || len(r.Kinds.InUse()) != 1 {
+		t.Errorf("it was searched %d times, found kinds %v, ended by the test: %v; want once, HostRemediation, by itself", asked, r.Kinds.InUse(), ctx.Err())
+	}
+}

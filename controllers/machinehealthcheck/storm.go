@@ -1,0 +1,79 @@
+package machinehealthcheck
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/budget"
+)
+
+// CooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.
+func CooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, error) {
+	value, set := check.Annotations[mendv1.StormCooldownAnnotation]
+	if !set {
+		return nil, nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return nil, fmt.Errorf("metadata.annotations[%s]: %q is no duration of zero or more, such as 10m or 1h30m", mendv1.StormCooldownAnnotation, value)
+	}
+	return &d, nil
+}
+
+// stormOf is the storm as the check's condition StormCooldown says it. It is the memory of the cooldown, which so outlives a restart: the condition
+// turned True when the cooldown began.
+func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
+	c := conditionOf(check, mendv1.StormCooldown)
+	if c == nil {
+		return budget.Storm{}
+	}
+	s := budget.Storm{Active: true}
+	if c.Status == metav1.ConditionTrue {
+		s.CoolingSince = c.LastTransitionTime.Time
+	}
+	return s
+}
+
+// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines that are not due yet make none: they would in every rollout. While an
+// answer of the workload cluster is awaited, all are unjudged, and the storm is neither begun nor ended.
+func stormAfter(w *world, s summary, cooldown *time.Duration) budget.StormStep {
+	was := stormOf(w.check)
+	tooMany := s.grant.Reason == budget.TooMany && (was.Active || s.population.Unhealthy > 0)
+	if !w.settled() && was.CoolingSince.IsZero() {
+		return budget.StormStep{Storm: was, Blocks: was.Active && cooldown != nil}
+	}
+	is := was.Next(cooldown, tooMany && w.settled(), w.now)
+	if is.Turn == budget.StormCooling { // as it is stored, so that the end does not move
+		is.CoolingSince = is.CoolingSince.Truncate(time.Second)
+		is.Recheck = is.CoolingSince.Add(*cooldown)
+	}
+	return is
+}
+
+// sayStorm writes the condition StormCooldown.
+func sayStorm(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+	c := metav1.Condition{Type: mendv1.StormCooldown, Status: metav1.ConditionFalse, Reason: mendv1.StormReason, LastTransitionTime: metav1.NewTime(w.now)}
+	switch {
+	case !s.storm.Active:
+		conditions.Delete(next, mendv1.StormCooldown)
+		return
+	case s.storm.CoolingSince.IsZero():
+		c.Message = "Too many machines are not healthy. When few enough are, the cooldown begins: " + next.Annotations[mendv1.StormCooldownAnnotation]
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, mendv1.CoolingDownReason
+		c.LastTransitionTime, c.Message = metav1.NewTime(s.storm.CoolingSince), cooling(w, s)
+	}
+	conditions.Set(next, c)
+}
+
+// cooling says until when nothing begins after a storm.
+func cooling(w *world, s summary) string {
+	return fmt.Sprintf("Remediation is not allowed before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
+		s.storm.Recheck.UTC().Format(time.RFC3339), s.storm.CoolingSince.UTC().Format(time.RFC3339),
+		w.check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
+}

@@ -1,0 +1,146 @@
+package nodehealthcheck
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// ten is a check of ten nodes, of which four may be away, with a remediator that replaces machines.
+func ten(t *testing.T) *rack {
+	t.Helper()
+	return newRack(t, append(nodes("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
+}
+
+// replaces makes the remediator of all requests say that the node will not come back, and take the nodes away.
+func (k *rack) replaces(names ...string) {
+	k.t.Helper()
+	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
+	for _, name := range names {
+		k.remove(node(name, nil))
+	}
+}
+
+func TestNodesThatARemediationTookAwayCountForTheThreshold(t *testing.T) {
+	k := ten(t)
+	asked := map[string]bool{}
+	for _, fail := range [][]string{{"n0", "n1", "n2", "n3"}, {"n4", "n5"}, {"n6"}, {"n7"}} {
+		for _, n := range fail {
+			k.turn(n, corev1.ConditionUnknown)
+		}
+		k.after(300 * time.Second)
+		k.pass("nhc")
+		for _, obj := range k.objects() {
+			if !asked[obj.GetName()] {
+				asked[obj.GetName()] = true
+				k.remove(node(obj.GetName(), nil))
+			}
+		}
+		k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
+		k.pass("nhc")
+	}
+	if len(k.requests()) != 4 {
+		t.Errorf("%v are being replaced at once, and 4 of 10 may be away", k.requests())
+	}
+	if st := k.check("nhc").Status; *st.ObservedNodes != 10 || *st.HealthyNodes != 2 {
+		t.Errorf("%d of %d nodes are healthy", *st.HealthyNodes, *st.ObservedNodes)
+	}
+	if is := k.look("nhc"); is.Population.InFlight != 4 || is.Population.Unhealthy != 8 || is.Population.Waiting != 4 {
+		t.Errorf("population %+v", is.Population)
+	}
+}
+
+func TestANodeThatIsGoneCountsUntilItIsMissedForTooLong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happens func(*rack)
+		total   int
+	}{
+		"its remediator says that it has succeeded": {func(k *rack) { k.answers("Replace", nhcv1.SucceededCondition, "True") }, 10},
+		"its remediator has not let go of it yet": {func(k *rack) {
+			k.atWork()
+			k.answers("Replace", nhcv1.SucceededCondition, "True")
+		}, 10},
+		"its remediator has not let go of it for long": {func(k *rack) {
+			k.atWork()
+			k.answers("Replace", nhcv1.SucceededCondition, "True")
+			k.pass("nhc")
+			k.after(request.ClingingFor)
+		}, 10},
+		"its remediator never lets go of it": {func(k *rack) {
+			k.atWork()
+			k.answers("Replace", nhcv1.SucceededCondition, "True")
+			k.pass("nhc")
+			k.after(controlplane.ReplacementPatience)
+		}, 9},
+		"it goes on": {func(*rack) {}, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := ten(t)
+			k.bad("n0")
+			k.pass("nhc")
+			k.replaces("n0")
+			k.pass("nhc")
+			tc.happens(k)
+			k.pass("nhc")
+			if st := k.check("nhc").Status; *st.ObservedNodes != tc.total || *st.HealthyNodes != 9 {
+				t.Errorf("%d of %d nodes are healthy, want 9 of %d", *st.HealthyNodes, *st.ObservedNodes, tc.total)
+			}
+		})
+	}
+}
+
+// terminates gives a node the condition by which OpenShift's own MachineHealthCheck ends it.
+func (k *rack) terminates(name string) {
+	k.t.Helper()
+	n := k.node(name)
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)})
+	if err := k.client.Status().Update(k.t.Context(), n); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func TestATerminatingNodeIsLeftAsItIs(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+	k.installs("machinehealthchecks.machine.openshift.io")
+	k.makes(shippedCheck())
+	k.bad("a")
+	k.pass("nhc")
+	k.terminates("a")
+	k.terminates("b")
+	k.events()
+	for range 3 {
+		k.after(10 * time.Minute)
+		k.pass("nhc")
+		k.wants("neither is its remediation ended, nor does the next step begin", "Reboot/a")
+	}
+	if events := k.events(); len(events) > 0 {
+		t.Errorf("told: %v", events)
+	}
+	if st := k.check("nhc").Status; *st.ObservedNodes != 5 || *st.HealthyNodes != 3 {
+		t.Errorf("%d of %d nodes are healthy, and two are terminating", *st.HealthyNodes, *st.ObservedNodes)
+	}
+	if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || listed[0].Name != "a" || listed[0].ConditionsHealthyTimestamp != nil {
+		t.Errorf("listed %+v", listed)
+	}
+	if !slices.Equal(k.leases(), []string{"node-a"}) {
+		t.Errorf("leases %v", k.leases())
+	}
+}
+
+// redate has an object that is being deleted say since when by the clock of the test.
+func (k *rack) redate(obj client.Object) {
+	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {
+		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.(time.Time))))
+	}
+}

@@ -1,0 +1,65 @@
+package nodehealthcheck
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/controlplane"
+)
+
+func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testing.T) {
+	k := newRack(t, five(check("nhc"))...)
+	k.bad("m0")
+	k.pass("nhc")
+	k.atWork()
+	k.turn("m0", corev1.ConditionTrue)
+	k.pass("nhc")
+	k.bad("m1")
+	k.after(controlplane.ReplacementPatience - 301*time.Second)
+	k.passes("nhc")
+	k.wants("its remediator may be at work", "Reboot/m0")
+	k.after(time.Second + time.Minute)
+	k.passes("nhc")
+	k.wants("m0 is well, and nobody was at work for long", "Reboot/m0", "Reboot/m1")
+}
+
+func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
+	k := watching(t, classic)
+	k.bad("b")
+	k.restart()
+	for range 4 {
+		k.pass("nhc")
+		k.wants("kubelets have had no time", []string{}...)
+		k.after(grace - 5*time.Second)
+		k.restart()
+	}
+	k.pass("nhc")
+	k.wants("they have had", "Reboot/b")
+}
+
+func TestWhatMayNotBeToldToStopIsToldOnce(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.atWork()
+	k.remove(node("b", nil))
+	k.pass("nhc")
+	k.after(nodeAway)
+	k.fails = func(verb string, obj client.Object) error {
+		if verb == "patch" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, obj.GetName(), nil)
+		}
+		return nil
+	}
+	k.passes("nhc")
+	before := k.writes
+	k.passes("nhc")
+	if k.writes != before {
+		t.Errorf("%d writes in a steady world", k.writes-before)
+	}
+}

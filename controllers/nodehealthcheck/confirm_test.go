@@ -1,0 +1,177 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// live replaces what is read past the caches by what the API server of another rack shows.
+func (k *rack) live(is client.Reader) { k.r.Live, k.r.Requests.Live = is, is }
+
+func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
+	objects := func() []client.Object {
+		return append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
+	}
+	for name, really := range map[string]func(*rack){
+		"it is healthy":          func(*rack) {},
+		"it turned a moment ago": func(k *rack) { k.after(300 * time.Second); k.turn("b", corev1.ConditionUnknown) },
+		"it is gone":             func(k *rack) { k.remove(node("b", nil)) },
+		"it is another one": func(k *rack) {
+			k.remove(node("b", nil))
+			n := node("b", nil)
+			n.UID = "another"
+			k.create(n)
+			k.bad("b")
+		},
+		"its user wants it left": func(k *rack) { k.bad("b"); k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
+		"nobody can say how it is": func(k *rack) {
+			k.client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{Get: failingGet})
+		},
+		"it was bad, and is no more": func(k *rack) { k.bad("b"); k.turn("b", corev1.ConditionTrue) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, server := newRack(t, objects()...), newRack(t, objects()...)
+			really(server)
+			k.live(server.client)
+			k.bad("b")
+			k.passes("nhc")
+			k.wants("the cache is behind")
+			if len(k.leases()) != 0 {
+				t.Errorf("leased: %v", k.leases())
+			}
+			k.live(k.client)
+			k.pass("nhc")
+			k.wants("it was right after all", "Reboot/b")
+		})
+	}
+}
+
+func failingGet(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no answer")
+}
+
+// The former leader has asked for m0 a moment ago; the cache of the new one does not show it yet.
+func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
+	k := newRack(t, five(check("nhc"), check("another", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
+	}))...)
+	k.turn("m0", corev1.ConditionUnknown)
+	k.after(time.Second)
+	k.turn("m1", corev1.ConditionUnknown)
+	k.after(299 * time.Second)
+	k.pass("nhc")
+	k.wants("m0 alone", "Reboot/m0")
+	k.restart()
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if u, is := list.(*unstructured.UnstructuredList); is && u.GetKind() == "RebootList" {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	k.after(time.Second)
+	k.passes("another")
+	k.wants("one at a time", "Reboot/m0")
+	k.r.Client = k.client
+	k.remove(k.objects()[0])
+	k.pass("another")
+	k.wants("m0 is over", "Reboot/m1")
+}
+
+// etcdOf is OpenShift's etcd, which allows no disruption, with guards on nodes; one of them is lost.
+func etcdOf(k *rack, lost string, guards ...string) {
+	k.t.Helper()
+	k.installs("clusterversions." + openshiftConfig)
+	guard := map[string]string{"app": "guard"}
+	pdb := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guard}}}
+	pdb.Namespace, pdb.Name = etcdNamespace, "etcd-guard-pdb"
+	k.create(pdb)
+	for _, name := range guards {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: name}}
+		pod.Namespace, pod.Name, pod.Labels = etcdNamespace, "guard-"+name, guard
+		ready := corev1.ConditionTrue
+		if name == lost {
+			ready = corev1.ConditionFalse
+		}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		k.create(pod)
+	}
+}
+
+// m0 has been due for longest, and its etcd is alive; that of m1 is lost.
+func TestAMemberThatEtcdForbidsKeepsNobodyWaitingThatItAllows(t *testing.T) {
+	for lost, want := range map[string][]string{"m1": {"Reboot/m1"}, "m0": {"Reboot/m0"}, "m2": nil} {
+		t.Run("lost is "+lost, func(t *testing.T) {
+			k := newRack(t, five(check("nhc"))...)
+			etcdOf(k, lost, "m0", "m1", "m2", "m3", "m4")
+			badMembers("m0", "m1")(k)
+			k.passes("nhc")
+			k.wants("whose etcd is lost goes", want...)
+		})
+	}
+}
+
+func TestAnArbiterIsAMemberOfTheControlPlane(t *testing.T) {
+	arbiter := func() client.Object { return node("arb", map[string]string{"node-role.kubernetes.io/arbiter": ""}) }
+	for name, tc := range map[string]struct {
+		bad  []string
+		want []string
+	}{
+		"a master is remediated: two of three are alive": {[]string{"m0"}, []string{"Reboot/m0"}},
+		"the arbiter is remediated":                      {[]string{"arb"}, []string{"Reboot/arb"}},
+		"it waits while a master is remediated":          {[]string{"m0", "arb"}, []string{"Reboot/m0"}},
+		"a master waits while the arbiter is remediated": {[]string{"arb", "m0"}, []string{"Reboot/arb"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
+			badMembers(tc.bad...)(k)
+			k.passes("nhc")
+			k.wants("one member at a time", tc.want...)
+			if labels := k.objects()[0].GetLabels(); !slices.Contains(slices.Collect(maps.Keys(labels)), nhcv1.ControlPlaneLabel) {
+				t.Errorf("labels %v", labels)
+			}
+		})
+	}
+}
+
+// There is no majority of one or two that could be protected. (docs/adr/0028-one-rule-for-control-planes.md)
+func TestControlPlanesOfOneOrTwoNodesAreRemediatedOneAtATime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		members, bad []string
+		then         []string
+	}{
+		"the only one": {[]string{"m0"}, []string{"m0"}, nil},
+		"one of two":   {[]string{"m0", "m1"}, []string{"m1"}, nil},
+		"both of two":  {[]string{"m0", "m1"}, []string{"m0", "m1"}, []string{"Reboot/m1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(nodes("a", "b", "c", "d"), template("Reboot", "reboot", false), check("nhc"))
+			for _, name := range tc.members {
+				objects = append(objects, member(name))
+			}
+			k := newRack(t, objects...)
+			badMembers(tc.bad...)(k)
+			k.passes("nhc")
+			k.wants("one at a time", "Reboot/"+tc.bad[0])
+			k.turn(tc.bad[0], corev1.ConditionTrue)
+			k.passes("nhc")
+			k.after(cachesLag)
+			k.passes("nhc")
+			k.wants("then the other one", tc.then...)
+		})
+	}
+}

@@ -1,0 +1,248 @@
+package nodehealthcheck
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/request"
+)
+
+// clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
+func clinging(t *testing.T) *rack {
+	t.Helper()
+	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.atWork()
+	k.pass("nhc")
+	return k
+}
+
+// lists are the remediations of the one node that the status lists, by the kinds of their requests; those that were given up with a star.
+func (k *rack) lists() []string {
+	k.t.Helper()
+	var kinds []string
+	for _, n := range k.check("nhc").Status.UnhealthyNodes {
+		for _, is := range n.Remediations {
+			kind := is.Resource.Kind
+			if is.TimedOut != nil {
+				kind += "*"
+			}
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func (k *rack) wantsListed(want ...string) {
+	k.t.Helper()
+	if got := k.lists(); !slices.Equal(got, want) {
+		k.t.Fatalf("the status lists %v, want %v", got, want)
+	}
+}
+
+// The first step had 5 minutes, of which it took 2 until the node was healthy.
+func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
+	for name, away := range map[string]func(*rack){
+		"the manager sees all of it": func(*rack) {},
+		"the manager is restarted":   (*rack).restart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := clinging(t)
+			k.after(2 * time.Minute)
+			k.turn("b", corev1.ConditionTrue)
+			k.pass("nhc")
+			k.wantsListed("Reboot")
+			k.after(24 * time.Hour)
+			k.turn("b", corev1.ConditionUnknown)
+			k.pass("nhc")
+			k.wantsListed("Reboot")
+			k.after(300 * time.Second)
+			away(k)
+			k.pass("nhc")
+			k.wantsListed("Reboot")
+			k.after(150 * time.Second) // the lease is renewed
+			k.pass("nhc")
+			k.after(29 * time.Second)
+			away(k)
+			k.pass("nhc")
+			k.wants("it has the three minutes that it had left", "Reboot/b")
+			k.after(time.Second)
+			k.pass("nhc")
+			k.wants("they are over", "Reboot/b", "Replace/b")
+			k.wantsListed("Reboot*", "Replace")
+			if _, told := k.objects()[0].GetAnnotations()[nhcv1.TimedOutAnnotation]; !told {
+				t.Error("its remediator was not told to stop")
+			}
+		})
+	}
+}
+
+func TestARequestThatClingsIsMadeAgainWhenItIsGone(t *testing.T) {
+	k := clinging(t)
+	k.after(2 * time.Minute)
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	k.bad("b")
+	k.pass("nhc")
+	k.after(time.Minute)
+	k.over()
+	k.pass("nhc")
+	k.wants("the rest of its step's time is not over", "Reboot/b")
+	k.after(2 * time.Minute)
+	k.pass("nhc")
+	k.wants("now it is", "Reboot/b", "Replace/b")
+}
+
+func TestWhatKeepsARemediationFromBeginningKeepsALeftOverRequestFromBeingItsFirstStep(t *testing.T) {
+	k := clinging(t)
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	k.events()
+	c := k.check("nhc")
+	c.Spec.PauseRequests = []string{"later"}
+	k.update(c)
+	k.bad("b")
+	for range 5 {
+		k.pass("nhc")
+		k.after(time.Hour)
+	}
+	k.wants("the check is paused", "Reboot/b")
+	if slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, nhcv1.EventDetectedUnhealthy) }) {
+		t.Error("a failure was told that nothing begins with")
+	}
+	k.pauses()
+	k.pass("nhc")
+	k.wants("its time begins", "Reboot/b")
+	if !k.told(nhcv1.EventDetectedUnhealthy) {
+		t.Error("the failure was not told")
+	}
+	k.after(5 * time.Minute)
+	k.pass("nhc")
+	k.wants("its time is over", "Reboot/b", "Replace/b")
+}
+
+// Poison Pill deletes the Node while it reboots, and makes it again; it has a finalizer on its request, and answers nothing.
+func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
+	k := clinging(t)
+	k.remove(node("b", nil))
+	k.pass("nhc")
+	k.after(nodeAway - time.Second)
+	k.pass("nhc")
+	if k.objects()[0].GetDeletionTimestamp() != nil {
+		t.Fatal("the request was deleted while its remediator was at work")
+	}
+	again := node("b", nil)
+	again.UID = "made-again"
+	k.create(again)
+	k.turn("b", corev1.ConditionUnknown)
+	k.pass("nhc")
+	k.after(300 * time.Second)
+	k.pass("nhc")
+	k.wants("it did not help", "Reboot/b", "Replace/b")
+}
+
+func TestARequestWhoseNodeStaysAwayIsToldToStopAndDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happens func(*rack)
+		told    bool
+	}{
+		"its remediator clings to it":             {func(k *rack) { k.after(nodeAway); k.pass("nhc") }, true},
+		"its remediator has failed":               {func(k *rack) { k.answers("Reboot", nhcv1.SucceededCondition, "False"); k.pass("nhc") }, true},
+		"somebody had deleted it before":          {func(k *rack) { k.remove(k.objects()[0]); k.pass("nhc") }, true},
+		"it is not over":                          {func(k *rack) { k.after(nodeAway - time.Second); k.pass("nhc") }, false},
+		"its remediator means to delete the node": {func(k *rack) { k.says(nhcv1.NodeDeletionExpectedCondition, "True", "", ""); k.pass("nhc") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := clinging(t)
+			k.remove(node("b", nil))
+			k.pass("nhc")
+			tc.happens(k)
+			obj := k.objects()[0]
+			if _, told := obj.GetAnnotations()[nhcv1.TimedOutAnnotation]; told != tc.told || (obj.GetDeletionTimestamp() != nil) != tc.told {
+				t.Errorf("told %v, deleted %v, want %v", told, obj.GetDeletionTimestamp(), tc.told)
+			}
+		})
+	}
+}
+
+// The remediator never lets go. (Self Node Remediation does, when it is told to stop; Fence Agents Remediation does not.)
+func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
+	k := clinging(t)
+	k.remove(node("b", nil))
+	k.pass("nhc")
+	k.after(nodeAway)
+	k.pass("nhc")
+	k.create(node("b", nil))
+	k.turn("b", corev1.ConditionUnknown)
+	k.pass("nhc")
+	k.after(300 * time.Second)
+	k.pass("nhc")
+	k.wants("the first step was told to stop", "Reboot/b", "Replace/b")
+}
+
+func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
+	machine := &clusterv1.Machine{}
+	machine.Namespace, machine.Name, machine.UID = namespace, "m", "m-uid"
+	for name, tc := range map[string]struct {
+		happens func(*rack)
+		wait    time.Duration
+	}{
+		"its remediator never lets go of it": {func(k *rack) {
+			k.atWork()
+			k.answers("Reboot", nhcv1.SucceededCondition, "False")
+			k.remove(k.node("m0"))
+			k.pass("nhc")
+		}, request.ClingingFor},
+		"its Machine stays": {func(k *rack) {
+			k.ofMachine()
+			k.create(machine.DeepCopy())
+			k.remove(k.node("m0"))
+			k.pass("nhc")
+		}, controlplane.ReplacementPatience},
+		"its Machine stays, and its remediator never lets go of it": {func(k *rack) {
+			k.ofMachine()
+			k.atWork()
+			k.answers("Reboot", nhcv1.SucceededCondition, "False")
+			k.create(machine.DeepCopy())
+			k.remove(k.node("m0"))
+			k.pass("nhc")
+		}, controlplane.ReplacementPatience},
+	} {
+		for _, other := range []string{"nhc", "another"} {
+			t.Run(name+", and check "+other+" asks", func(t *testing.T) {
+				k := newRack(t, five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+					if other != "nhc" {
+						s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
+					}
+				}), check("another", func(s *nhcv1.NodeHealthCheckSpec) {
+					s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
+					if other == "nhc" {
+						s.PauseRequests = []string{"another day"}
+					}
+				}))...)
+				k.bad("m0")
+				k.pass("nhc")
+				tc.happens(k)
+				end := k.clock.Now().Add(tc.wait)
+				k.bad("m1")
+				k.pass(other)
+				k.wants("m0 may be coming back", "Reboot/m0")
+				k.after(end.Sub(k.clock.Now()) - time.Second)
+				k.pass(other)
+				k.wants("m0 may still be coming back", "Reboot/m0")
+				k.after(time.Second)
+				k.pass(other)
+				k.wants("it has not", "Reboot/m0", "Reboot/m1")
+			})
+		}
+	}
+}

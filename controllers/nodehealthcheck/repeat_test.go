@@ -1,0 +1,221 @@
+package nodehealthcheck
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// turns are statuses of a node's Ready condition, and for how long each lasts.
+type turns []struct {
+	ready corev1.ConditionStatus
+	lasts time.Duration
+}
+
+// A power cycle says Succeeded when the power is back. Until the node is, its Ready turns as it boots.
+func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
+	const no, unknown, yes = corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionTrue
+	delayed := func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: time.Hour} }
+	byHand := func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: -1} }
+	at := func(*nhcv1.NodeHealthCheckSpec) {}
+	for name, tc := range map[string]struct {
+		spec  func(*nhcv1.NodeHealthCheckSpec)
+		turns turns
+		made  int
+	}{
+		"the control plane notices only later that a node is booting":   {at, turns{{unknown, 10 * time.Minute}}, 1},
+		"the network of a node that has booted does not come up":        {at, turns{{unknown, 2 * time.Minute}, {no, 10 * time.Minute}}, 1},
+		"a node boots again and again":                                  {at, turns{{unknown, 6 * time.Minute}, {no, 6 * time.Minute}, {unknown, 6 * time.Minute}, {no, 6 * time.Minute}}, 1},
+		"a node that turns was healthy before, and nobody saw that":     {delayed, turns{{unknown, 0}, {unknown, 10 * time.Minute}}, 1},
+		"a node was healthy, for less than its delay":                   {delayed, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}}, 2},
+		"a node was healthy, and no person has said so":                 {byHand, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}}, 2},
+		"a node was healthy, and boots when it is remediated once more": {delayed, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}, {no, 10 * time.Minute}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", tc.spec))...)
+			k.turn("b", no)
+			k.after(300 * time.Second)
+			k.pass("nhc")
+			k.after(20 * time.Second)
+			k.answers("Reboot", nhcv1.SucceededCondition, "True")
+			k.after(time.Second)
+			k.pass("nhc")
+			for _, turn := range tc.turns {
+				k.turn("b", turn.ready)
+				k.pass("nhc")
+				k.after(turn.lasts)
+				k.pass("nhc")
+			}
+			if len(k.made) != tc.made {
+				t.Errorf("made %v, want %d", k.made, tc.made)
+			}
+			if now := k.requests(); !slices.Equal(now, []string{"Reboot/b"}) {
+				t.Errorf("requests %v", now)
+			}
+		})
+	}
+}
+
+// A node that was deleted and made again, as Poison Pill does, was not healthy.
+func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Deletes", "")
+	k.remove(node("b", nil))
+	k.pass("nhc")
+	again := node("b", nil)
+	again.UID = "another"
+	k.create(again)
+	k.turn("b", corev1.ConditionUnknown)
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	k.pass("nhc")
+	k.after(10 * time.Minute)
+	k.pass("nhc")
+	if len(k.made) != 1 {
+		t.Errorf("made %v", k.made)
+	}
+}
+
+// relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is judged in the
+// next passes.
+func relapses(t *testing.T, delay time.Duration, change ...func(*rack)) *rack {
+	t.Helper()
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.HealthyDelay = &metav1.Duration{Duration: delay}
+	}))...)
+	for _, f := range change {
+		f(k)
+	}
+	k.bad("b")
+	k.looks()
+	k.after(2 * time.Minute)
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	k.after(time.Second)
+	k.looks()
+	k.turn("b", corev1.ConditionTrue)
+	k.looks()
+	k.after(time.Minute)
+	k.looks()
+	k.turn("b", corev1.ConditionUnknown)
+	return k
+}
+
+func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
+	for name, happens := range map[string]func(*testing.T, time.Duration) *rack{
+		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *rack {
+			return relapses(t, delay, func(k *rack) { k.grants(shipped(t, "poison-pill-0.1")) })
+		},
+		"a later role does neither": func(t *testing.T, delay time.Duration) *rack {
+			return relapses(t, delay, func(k *rack) { k.grants(shipped(t, "self-node-remediation-0.8")) })
+		},
+		"the patch that notes the relapse has failed": func(t *testing.T, delay time.Duration) *rack {
+			k, failed := relapses(t, delay), false
+			k.fails = func(verb string, _ client.Object) error {
+				if verb != "patch" || failed {
+					return nil
+				}
+				failed = true
+				return apierrors.NewTimeoutError("once", 1)
+			}
+			k.looks()
+			if !failed {
+				t.Fatal("nothing was patched")
+			}
+			return k
+		},
+		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *rack {
+			k := relapses(t, delay)
+			k.looks()
+			k.restart()
+			return k
+		},
+		"the manager was started anew before it": func(t *testing.T, delay time.Duration) *rack {
+			k := relapses(t, delay)
+			k.restart()
+			return k
+		},
+		"the remediator has taken the annotation off": func(t *testing.T, delay time.Duration) *rack {
+			k := relapses(t, delay)
+			k.looks()
+			obj := k.objects()[0]
+			obj.SetAnnotations(nil)
+			k.update(obj)
+			return k
+		},
+		"only the annotation is left": func(t *testing.T, delay time.Duration) *rack {
+			k := relapses(t, delay)
+			k.looks()
+			c := k.check("nhc")
+			c.Status.UnhealthyNodes = nil
+			if err := k.client.Status().Update(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			k.restart()
+			return k
+		},
+		"the remediator's clock is ahead": func(t *testing.T, delay time.Duration) *rack {
+			k := relapses(t, delay)
+			k.clock.SetTime(k.clock.Now().Add(-2 * time.Minute))
+			return k
+		},
+	} {
+		for wait, delay := range map[string]time.Duration{"an hour": time.Hour, "by hand": -1} {
+			t.Run(name+", "+wait, func(t *testing.T) {
+				k := happens(t, delay)
+				k.looks()
+				for range 24 * 6 {
+					k.after(10 * time.Minute)
+					k.looks()
+				}
+				if len(k.made) != 2 {
+					t.Errorf("made %v in a day, want 2", k.made)
+				}
+			})
+		}
+	}
+}
+
+// It was healthy before its remediator was done, and is bad since that is: it may be booting.
+func TestASingleRemediationIsNotRepeatedSinceItsNodeWasHealthyBeforeItSucceeded(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
+	}))...)
+	k.bad("b")
+	k.pass("nhc")
+	k.turn("b", corev1.ConditionTrue)
+	k.pass("nhc")
+	k.after(time.Minute)
+	k.turn("b", corev1.ConditionUnknown)
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	for range 10 {
+		k.pass("nhc")
+		k.after(10 * time.Minute)
+	}
+	if _, says := k.objects()[0].GetAnnotations()[mendv1.RelapsedAnnotation]; says || len(k.made) != 1 {
+		t.Errorf("made %v; relapsed %v", k.made, says)
+	}
+}
+
+func TestWhatTheAnnotationSaysOfARelapse(t *testing.T) {
+	k := relapses(t, time.Hour)
+	k.pass("nhc")
+	obj := k.objects()[0]
+	if at := obj.GetAnnotations()[mendv1.RelapsedAnnotation]; at != moment(k.clock.Now()) {
+		t.Errorf("relapsed at %q, want %q", at, moment(k.clock.Now()))
+	}
+	since := obj.GetAnnotations()[mendv1.RelapsedAnnotation]
+	k.after(time.Minute)
+	k.pass("nhc")
+	if at := k.objects()[0].GetAnnotations()[mendv1.RelapsedAnnotation]; at != since {
+		t.Errorf("it relapsed once, and says so since %q, and now since %q", since, at)
+	}
+}

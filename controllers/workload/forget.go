@@ -1,0 +1,69 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, tells it. Nobody looks at those again, and
+// thousands may come and go. A Cluster that is made again under the same name inherits nothing either.
+func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) error {
+	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch Clusters to forget those that are deleted: %w", err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: c.forget,
+		UpdateFunc: func(was, is any) {
+			if was.(client.Object).GetUID() != is.(client.Object).GetUID() { // the deletion was missed
+				c.forget(is)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if unseen, missed := obj.(toolscache.DeletedFinalStateUnknown); missed {
+				obj = unseen.Obj
+			}
+			c.forget(obj)
+		},
+	}); err != nil {
+		return fmt.Errorf("watch Clusters to forget those that are deleted: %w", err)
+	}
+	return nil
+}
+
+// forget drops what is kept of the Cluster obj. The cache of its nodes is ClusterCache's to stop, which may come later; it is dropped then, with the
+// next cluster that is connected or forgotten.
+func (c *Clusters) forget(obj any) {
+	cluster, ok := obj.(client.Object)
+	if !ok {
+		return
+	}
+	if c.Kubeconfigs != nil {
+		c.Kubeconfigs.forget(client.ObjectKeyFromObject(cluster))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.doubts, client.ObjectKeyFromObject(cluster))
+	c.dropStopped()
+}
+
+// dropStopped lets go of the caches of connections that are no more, which hold all nodes of a cluster. Their doubts stay: that a cluster does not
+// answer is not over with its connection.
+func (c *Clusters) dropStopped() {
+	for cluster, nodes := range c.nodes {
+		if !nodes.IsStopped() {
+			continue
+		}
+		delete(c.nodes, cluster)
+		if d := c.doubts[cluster]; d != nil && d.stale == nodes {
+			is := *d
+			is.stale = nil
+			c.doubts[cluster] = &is
+		}
+	}
+}

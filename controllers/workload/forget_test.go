@@ -1,0 +1,119 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// informers is a cache with one informer.
+type informers struct {
+	cache.Cache
+	toolscache.SharedIndexInformer
+}
+
+func (i informers) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return i.SharedIndexInformer, nil
+}
+
+// listed is a source that is listed first and watched then.
+type listed struct{ *fcache.FakeControllerSource }
+
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+func informerOf(obj client.Object) (*fcache.FakeControllerSource, informers) {
+	source := fcache.NewFakeControllerSource()
+	return source, informers{SharedIndexInformer: toolscache.NewSharedIndexInformer(listed{source}, obj, 0, toolscache.Indexers{})}
+}
+
+// eventually waits until that is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return so(), nil })
+	if err != nil {
+		t.Fatalf("not so: %s", what)
+	}
+}
+
+// lives lets a cluster with so many nodes be connected, fail to answer, and be disconnected.
+func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
+	t.Helper()
+	source, there := informerOf(&corev1.Node{})
+	for i := range nodes {
+		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i), Labels: map[string]string{"a-label": fmt.Sprintf("%0512d", i)}}})
+	}
+	if err := (nodeStore{clusters: c, cluster: key}).Watch(there); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	go there.Run(stop)
+	eventually(t, "the nodes are cached", there.HasSynced)
+	c.look(key, noon.Time, true)
+	if _, d := c.look(key, noon.Time, false); d == nil {
+		t.Fatal("a cluster that does not answer is not doubted")
+	}
+	close(stop)
+	eventually(t, "the cache has stopped", there.IsStopped)
+}
+
+func kept(c *Clusters) (nodes, doubts int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.nodes), len(c.doubts)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestAThousandShortLivedClustersLeaveNothingBehind(t *testing.T) {
+	source, management := informerOf(&clusterv1.Cluster{})
+	c := NewClusters(nil)
+	if err := c.ForgetDeleted(t.Context(), management); err != nil {
+		t.Fatal(err)
+	}
+	go management.Run(t.Context().Done())
+	eventually(t, "Clusters are watched", management.HasSynced)
+
+	before := heap()
+	for i := range 1000 {
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: fmt.Sprint("c-", i)}}
+		source.Add(cluster.DeepCopy())
+		lives(t, c, client.ObjectKeyFromObject(cluster), 20)
+		source.Delete(cluster)
+	}
+	eventually(t, "all is forgotten", func() bool { nodes, doubts := kept(c); return nodes+doubts == 0 })
+	// 20 000 nodes of more than 1 KiB would be kept. The source of the test keeps its own history, some 4 MiB.
+	if grown := heap() - before; grown > 12<<20 {
+		t.Errorf("%d KiB more are in use than before", grown>>10)
+	} else {
+		t.Logf("%d KiB more are in use than before", grown>>10)
+	}
+	runtime.KeepAlive(c)
+}
+
+func TestAClusterThatIsMadeAgainInheritsNoDoubt(t *testing.T) {
+	c := NewClusters(nil)
+	key := client.ObjectKey{Namespace: "ci", Name: "c"}
+	lives(t, c, key, 1)
+	c.forget(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}})
+	later := noon.Add(time.Hour)
+	_, d := c.look(key, later, false)
+	if d == nil || !d.since.Equal(later) {
+		t.Errorf("the new cluster is doubted since %v, want since it was first looked at", d)
+	}
+}

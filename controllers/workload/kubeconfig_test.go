@@ -1,0 +1,175 @@
+package workload
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// managersToken stands for what is at /var/run/secrets/kubernetes.io/serviceaccount/token of the manager's pod.
+const managersToken = "the-managers-own-token"
+
+// listener is an API server of somebody else's, who writes down all that it is told.
+func listener(t *testing.T) (server *httptest.Server, heard func() string) {
+	t.Helper()
+	var mu sync.Mutex
+	var all strings.Builder
+	server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = r.Header.Write(&all)
+	}))
+	t.Cleanup(server.Close)
+	return server, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return all.String()
+	}
+}
+
+// kubeconfigOf is one of server, with these entries of its user and of its cluster.
+func kubeconfigOf(server *httptest.Server, user, cluster string) []byte {
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s%s}}], users: [{name: u, user: {%s}}]}`, server.URL, ca, cluster, user)
+}
+
+func secretOf(content []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "c1-kubeconfig", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "c1"}},
+		Data:       map[string][]byte{"value": content},
+	}
+}
+
+var c1 = client.ObjectKey{Namespace: "tenant", Name: "c1"}
+
+func TestNoKubeconfigMakesTheManagerReadRunOrAskAnything(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(managersToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the proxy is asked") }))
+	defer proxy.Close()
+	for name, tc := range map[string]struct {
+		user, cluster, refused string
+	}{
+		"the token of a file":             {user: fmt.Sprintf("tokenFile: %q", file), refused: "users[u].user.tokenFile"},
+		"also beside a token":             {user: fmt.Sprintf("token: mine, tokenFile: %q", file), refused: "users[u].user.tokenFile"},
+		"a certificate in a file":         {user: fmt.Sprintf("client-certificate: %q", file), refused: "users[u].user.client-certificate"},
+		"a key in a file":                 {user: fmt.Sprintf("client-key: %q", file), refused: "users[u].user.client-key"},
+		"a program":                       {user: "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}", refused: "users[u].user.exec"},
+		"an auth provider":                {user: "auth-provider: {name: oidc}", refused: "users[u].user.auth-provider"},
+		"an authority in a file":          {cluster: fmt.Sprintf(", certificate-authority: %q", file), refused: "clusters[c].cluster.certificate-authority"},
+		"a proxy":                         {cluster: fmt.Sprintf(", proxy-url: %q", proxy.URL), refused: "clusters[c].cluster.proxy-url"},
+		"what the kubeconfig itself says": {user: "token: the-clusters-token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, heard := listener(t)
+			var told []string
+			k := &Kubeconfigs{
+				Reader: fake.NewClientBuilder().WithObjects(secretOf(kubeconfigOf(server, tc.user, tc.cluster))).Build(),
+				Tell: func(_ context.Context, cluster client.ObjectKey, refused *RefusedError) {
+					told = append(told, cluster.String()+" "+refused.Entry)
+				},
+			}
+			for range 2 {
+				connect(t, k, server)
+			}
+			got := ""
+			if refused := k.Refused(c1); refused != nil {
+				got = refused.Entry
+			}
+			if got != tc.refused {
+				t.Errorf("refused is %q, want %q", got, tc.refused)
+			}
+			switch said := heard(); {
+			case strings.Contains(said, managersToken):
+				t.Errorf("the server has heard %q", said)
+			case tc.refused != "" && said != "":
+				t.Errorf("the server was asked: %q", said)
+			case tc.refused == "" && !strings.Contains(said, "the-clusters-token"):
+				t.Errorf("the server was not asked as the kubeconfig says: %q", said)
+			}
+			if want := "tenant/c1 " + tc.refused; tc.refused != "" && (len(told) != 1 || told[0] != want) {
+				t.Errorf("told %q, want %q once", told, want)
+			}
+		})
+	}
+}
+
+// connect connects by the kubeconfig of c1, as ClusterCache does.
+func connect(t *testing.T, secrets client.Reader, server *httptest.Server) {
+	t.Helper()
+	content, err := kubeconfig.FromSecret(t.Context(), secrets, c1)
+	if err != nil {
+		return
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return
+	}
+	asker, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := asker.Do(request); err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+func TestAKubeconfigThatIsPutRightIsUsed(t *testing.T) {
+	server, heard := listener(t)
+	c := fake.NewClientBuilder().WithObjects(secretOf(kubeconfigOf(server, "tokenFile: /token", ""))).Build()
+	told := 0
+	k := &Kubeconfigs{Reader: c, Tell: func(context.Context, client.ObjectKey, *RefusedError) { told++ }}
+	connect(t, k, server)
+	put := func(content []byte) {
+		s := &corev1.Secret{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secretOf(nil)), s); err != nil {
+			t.Fatal(err)
+		}
+		s.Data["value"] = content
+		if err := c.Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(kubeconfigOf(server, "client-key: /key", ""))
+	connect(t, k, server)
+	if refused := k.Refused(c1); refused == nil || refused.Entry != "users[u].user.client-key" || told != 2 || heard() != "" {
+		t.Errorf("refused is %v, told %d times, heard is %q", refused, told, heard())
+	}
+	put(kubeconfigOf(server, "token: t", ""))
+	connect(t, k, server)
+	if refused := k.Refused(c1); refused != nil || !strings.Contains(heard(), "Bearer t") {
+		t.Errorf("refused is %v, heard is %q", refused, heard())
+	}
+}
+
+func TestWhatCannotBeParsedIsNotQuoted(t *testing.T) {
+	_, err := RESTConfig([]byte("users: [{name: u, user: {token: [secret-token]}}]"))
+	var refused *RefusedError
+	if !errors.As(err, &refused) || strings.Contains(err.Error(), "secret-token") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,131 @@
+package test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/test/rules"
+)
+
+// differencesFile has the table of what is different from the documents, below a heading of its own.
+const (
+	differencesFile    = "docs/differences.md"
+	differencesHeading = "## From the documents\n"
+)
+
+// How many statements each document has. Another number is a slip: the documents do not change any more.
+var statementsOf = map[string]int{"0": 25, "1": 19, "2": 18, "3": 17, "4": 20}
+
+func TestEveryStatementOfTheDocumentsIsThere(t *testing.T) {
+	page := readRules(t)
+	known := map[string]bool{}
+	for _, s := range page.Statements {
+		known[s.ID] = true
+	}
+	total := 0
+	for document, count := range statementsOf {
+		total += count
+		for i := 1; i <= count; i++ {
+			if id := fmt.Sprintf("seed %s.%d", document, i); !known[id] {
+				t.Errorf("%s lacks %s", rules.File, id)
+			}
+		}
+	}
+	if len(page.Statements) != total {
+		t.Errorf("%s has %d statements, want %d", rules.File, len(page.Statements), total)
+	}
+}
+
+func TestEveryStatementOfTheDocumentsIsHeldOrDifferent(t *testing.T) {
+	report(t, untrue(readRules(t), testFiles(t), differentRows(content(t, differencesFile))))
+}
+
+// Without this, a check that sees nothing would find nothing wrong.
+func TestAStatementThatIsNotHeldIsSeen(t *testing.T) {
+	in := []testFile{{path: "a/b_test.go", funcs: []string{"TestIt"}}}
+	rows := differentRows("# A\n| a row | seed 0.1 |\n" + differencesHeading + "| what | | |\n|---|---|---|\n| a row | b | seed 0.1, 0.2 |\n| another | b | seed 0.3 |\n\n## C\n| no row | seed 0.4 |\n")
+	page := rules.Page{Sections: []rules.Section{{Folder: "a", Rules: []rules.Rule{{Held: []rules.Test{{Name: "Outer › a spec"}}}}}}}
+	say := func(id string, differs string, held ...rules.Test) {
+		s := rules.Statement{ID: "seed " + id}
+		for _, test := range held {
+			s.Held = append(s.Held, rules.Proof{Folder: "a", Test: test})
+		}
+		if differs != "" {
+			s.Differs = []rules.Difference{{Row: differs, Why: "it would do harm"}}
+		}
+		page.Statements = append(page.Statements, s)
+	}
+	say("0.1", "a row", rules.Test{Name: "TestIt", Go: true}, rules.Test{Name: "Outer › a spec"})
+	say("0.2", "", rules.Test{Name: "TestThat", Go: true}) // no such test, and its row is not named
+	say("0.3", "a row")                                    // of others, and its own is not named
+	say("0.4", "no row")                                   // of another table
+	say("0.5", "", rules.Test{Name: "Outer › no spec"})
+	if found := untrue(page, in, rows); len(found) != 6 {
+		t.Errorf("found %d: %q", len(found), found)
+	}
+}
+
+// differentRows are the rows of the table of differences from the documents: the statements that each names.
+func differentRows(text string) map[string][]string {
+	_, table, _ := strings.Cut(text, differencesHeading)
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if !strings.HasPrefix(line, "| ") || len(cells) < 3 {
+			continue
+		}
+		named := (testFile{texts: cells[len(cells)-1:]}).ids()
+		for id := range named {
+			row := strings.TrimPrefix(cells[0], "| ")
+			rows[row] = append(rows[row], id)
+		}
+	}
+	return rows
+}
+
+// untrue says which statements are held by no test that exists, or differ by a row that does not, and which rows name a statement that does not name
+// them.
+func untrue(page rules.Page, all []testFile, rows map[string][]string) []string {
+	var found []string
+	said := map[string]bool{}
+	for _, s := range page.Statements {
+		for _, p := range s.Held {
+			if why := lacking(page, p, filesIn(all, p.Folder)); why != "" {
+				found = append(found, fmt.Sprintf("%s:%d: %s: %s has %s", rules.File, p.Line, s.ID, p.Folder, why))
+			}
+		}
+		for _, d := range s.Differs {
+			said[d.Row+" "+s.ID] = true
+			if !slices.Contains(rows[d.Row], s.ID) {
+				found = append(found, fmt.Sprintf("%s:%d: the table %q of %s has no row %q that names %s", rules.File, d.Line,
+					strings.TrimSpace(differencesHeading), differencesFile, d.Row, s.ID))
+			}
+		}
+	}
+	for row, ids := range rows {
+		for _, id := range ids {
+			if !said[row+" "+id] {
+				found = append(found, fmt.Sprintf("%s: the row %q names %s, which does not name the row in %s", differencesFile, row, id, rules.File))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// lacking says what a proof lacks to be a test of its package, if anything. That specs exist is what suites compare their section of the page with.
+func lacking(page rules.Page, p rules.Proof, in []testFile) string {
+	if p.Go {
+		return missing(p.Test, in)
+	}
+	section, _ := page.Of(p.Folder)
+	for _, rule := range section.Rules {
+		if slices.ContainsFunc(rule.Held, func(held rules.Test) bool { return held.Name == p.Name }) {
+			return ""
+		}
+	}
+	return "no rule that is held by " + p.Name
+}
