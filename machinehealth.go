@@ -19,7 +19,9 @@ import (
 )
 
 // addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
-func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, services *serving.Reconciler, o *options) error {
+func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters,
+	services *serving.Reconciler, o *options,
+) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
