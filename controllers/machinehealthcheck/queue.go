@@ -27,10 +27,11 @@ func (w *world) inFlight(t *target) bool {
 	if w.remedy.unread && saidRequested(t.machine) {
 		return true
 	}
-	if w.remedy.external && w.remedy.known && ownerRefuses(t.machine) {
-		return false // and a request can be made: that there is a template now is news
+	if t.verdict.State == health.Healthy && !deleting(t.machine) || !OwnerAsked(t.machine) {
+		return false
 	}
-	return OwnerAsked(t.machine) && (t.verdict.State != health.Healthy || deleting(t.machine))
+	canRequest := w.remedy.external && w.remedy.known
+	return !canRequest || !ownerRefuses(t.machine) // that there is a template now is news
 }
 
 // occupies reports whether t has one of the places that kubemend.io/max-in-flight allows: its remediation is under way, and somebody carries it
@@ -42,8 +43,11 @@ func (w *world) occupies(t *target) bool {
 // ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
 // (Cluster API: the MachineSet and the KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
 func ownerRefuses(m *clusterv1.Machine) bool {
+	if !OwnerAsked(m) {
+		return false
+	}
 	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
-	return OwnerAsked(m) && (asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(m))
+	return asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(m)
 }
 
 // owned reports whether there is somebody who can replace m.
