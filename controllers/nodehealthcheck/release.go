@@ -83,7 +83,7 @@ func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time
 	w := &world{now: now, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	w.requests.ours = map[string][]*found{}
 	for _, kind := range r.requestKinds() {
-		list, err := r.list(ctx, kind)
+		list, _, err := r.listRequests(ctx, kind)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/request"
 )
 
 // found is a remediation request as it is.
@@ -72,9 +74,13 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
 	for _, kind := range r.requestKinds() {
-		list, err := r.list(ctx, kind)
+		list, listed, err := r.listRequests(ctx, kind)
 		if err != nil {
 			return err
+		}
+		if !listed {
+			w.unreadable[kind.GroupKind()] = true
+			continue
 		}
 		w.requests.read[kind.GroupKind()] = true
 		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing wakes us when one changes
@@ -131,6 +137,19 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil
+}
+
+// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is gone, is in use no
+// longer, and holds up no check that does not name it.
+func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
+	polled := r.Kinds.Polled(kind)
+	if list, err = r.list(ctx, kind); err == nil || !polled {
+		return list, err == nil, err
+	}
+	if _, unready := r.Kinds.Ready(ctx, kind); request.Missing(unready) || apierrors.IsForbidden(unready) {
+		return nil, false, nil
+	}
+	return nil, false, err
 }
 
 // requestKinds are the kinds of requests that are watched.

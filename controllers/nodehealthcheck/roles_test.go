@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -96,8 +97,8 @@ func shipped(t *testing.T, file string) *rbacv1.ClusterRole {
 	return r
 }
 
-// grants lets the manager do to Reboots, and to their templates, what the role of a remediator lets it do to its own.
-func (k *rack) grants(r *rbacv1.ClusterRole) {
+// grants lets the manager do to Reboots, and to their templates, what the role of a remediator lets it do to its own, until revoke.
+func (k *rack) grants(r *rbacv1.ClusterRole) (revoke func()) {
 	rights := map[string][]string{}
 	for _, rule := range r.Rules {
 		kind := "Reboot"
@@ -113,6 +114,11 @@ func (k *rack) grants(r *rbacv1.ClusterRole) {
 	})
 	k.r.Client, k.r.Live, k.r.Kinds, k.r.Watches = cached, live, kinds, kinds
 	k.r.Requests = &request.Requests{Client: cached, Live: live}
+	return func() {
+		for kind := range rights {
+			rights[kind] = nil
+		}
+	}
 }
 
 // looks makes passes, and returns what they say has failed, and when the last one wants to come back.
@@ -197,6 +203,38 @@ func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
 	k.looks()
 	if len(k.made) != 2 {
 		t.Errorf("made %v, want the request again that somebody has deleted", k.made)
+	}
+}
+
+// Who uninstalls a remediator takes its role away, and often leaves its kinds. Checks that never named them are held up by nothing.
+func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
+	revoke := k.grants(shipped(t, "poison-pill-0.1"))
+	k.pass("rebooting")
+	revoke()
+	k.pass("rebooting")
+	if got := conditionOf(k.check("rebooting"), nhcv1.DisabledCondition); got == nil || got.Reason != nhcv1.TemplateForbiddenReason {
+		t.Errorf("the check whose remediator is gone says %v", got)
+	}
+	k.bad("b")
+	if failed, _ := k.looks(); len(failed) > 0 {
+		t.Error(failed[0])
+	}
+	k.wants("the other check", "Replace/b")
+}
+
+// What was begun while the role was there is not forgotten, nor begun again: nobody can see what became of it.
+func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
+	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	revoke := k.grants(shipped(t, "poison-pill-0.1"))
+	k.bad("b")
+	k.looks()
+	revoke()
+	k.after(2 * time.Minute)
+	k.looks()
+	if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || len(listed[0].Remediations) != 1 || len(k.made) != 1 {
+		t.Errorf("the status lists %+v; made %v", listed, k.made)
 	}
 }
 

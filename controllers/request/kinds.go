@@ -92,6 +92,7 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 		return informer != nil && informer.HasSynced(), nil
 	}
 	if err := k.listable(ctx, kind); err != nil {
+		k.noteUnlisted(kind, err)
 		return false, err
 	}
 	if polled, err := k.poll(ctx, kind); polled || err != nil {

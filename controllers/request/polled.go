@@ -46,6 +46,17 @@ func (k *Kinds[T]) poll(ctx context.Context, kind schema.GroupVersionKind) (bool
 	return !may, nil
 }
 
+// noteUnlisted takes a kind that was polled out of use if err says that it cannot be listed any more: a remediator that is uninstalled takes its role away,
+// and often leaves its kinds.
+func (k *Kinds[T]) noteUnlisted(kind schema.GroupVersionKind, err error) {
+	if !Missing(err) && !apierrors.IsForbidden(err) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.polled, kind)
+}
+
 // AskAPIServer asks the API server behind c whether c's user may watch a kind in all namespaces. Every user may ask that of themselves; where an
 // administrator has taken it away, the answer is yes, and the watch will show.
 func AskAPIServer(c client.Client, mapper meta.RESTMapper) MayWatch {
