@@ -37,11 +37,16 @@ export GOFLAGS := $(strip $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false)
 
 # The tools are built from the versions that hack/tools/go.mod pins, once, and again when it changes.
 TOOLS := .tools/bin
+ACTIONLINT := $(TOOLS)/actionlint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOTESTSUM := $(TOOLS)/gotestsum
+GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
 MOCKGEN := $(TOOLS)/mockgen
+
+# Signs releases. It has a module of its own, which is larger than all others together: nothing but `make release-try` and the release workflow builds it.
+COSIGN := $(TOOLS)/cosign
 
 # The programs of hack/release: what they are for is above the main function of each.
 RELEASE_TOOLS := $(addprefix $(TOOLS)/,archive chart image inventory krew render)
@@ -54,7 +59,7 @@ export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint
 MODULES = $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.?*')))
 
 # Of these, the ones with code of ours. The others hold no more than the versions of what is built from them.
-CODE_MODULES = $(filter-out hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
+CODE_MODULES = $(filter-out hack/cosign hack/tools test/rig/certmanager test/rig/kube,$(MODULES))
 
 # The tests of all packages run at the same time, as many packages as PARALLEL says. Suites on the rig mostly wait for somebody, so more of them
 # run than there are cores, beside the packages that compute. `go test` starts packages in the order in which they are named: those that take longest
@@ -106,24 +111,41 @@ bin/manager: $(RIG_BUILD)
 run: ## Run the manager against the current kubeconfig (ARGS="--flag ...")
 	$(GO) run -ldflags '$(LDFLAGS)' . $(ARGS)
 
-# The manager and the demo are compiled by one command, and linked side by side. Cluster API's core is built while the demo begins, which waits for it
-# when it starts it.
+# Cluster API's core and the manager are built while the demo begins, which waits for each when it starts it. A manager of before is not taken for one that
+# cannot be built.
 .PHONY: demo .rig/demo
 demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (KEEP=1, SCENE=name)
-	@$(call announced,what the manager and the demo consist of,1m20s) $(GO) build . ./test/demo
-	@$(MAKE) --no-print-directory -j bin/manager .rig/demo rig-api-servers
-	@GO='$(GO)' $(RIG_BUILD) capi-core & builder=$$!; code=0; \
+	@$(MAKE) --no-print-directory .rig/demo rig-api-servers
+	@{ GO='$(GO)' $(RIG_BUILD) capi-core; $(MAKE) --no-print-directory bin/manager || rm -f bin/manager; } & builder=$$!; code=0; \
 		KUBEMEND_RIG_BUILDER=$$builder .rig/demo || code=$$?; wait $$builder; exit $$code
 
 .rig/demo: $(RIG_BUILD)
-	@$(call announced,the demo,5s) $(GO) build -o $@ ./test/demo
+	@$(call announced,the demo,1m20s) $(GO) build -o $@ ./test/demo
 
 ##@ Test
 
 .PHONY: test
 test: build rig $(GOTESTSUM) $(KUSTOMIZE) $(RELEASE_TOOLS) ## Run all tests: unit, on real control planes, end to end (TEST_ARGS="-run Name", PACKAGES=./test/e2e/...)
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
-		bash -c '$(EACH_TEST_MODULE)' go-test $(TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS)
+	@$(if $(ALL_TESTS),mkdir -p .rig; $(MAKE) --no-print-directory test-fuzz > .rig/fuzz.log 2>&1 & fuzzing=$$!;) code=0; \
+	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --raw-command -- \
+		bash -c '$(EACH_TEST_MODULE)' go-test $(TEST_FLAGS) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_ARGS) || code=$$?; \
+	$(if $(ALL_TESTS),wait $$fuzzing && tail -n 1 .rig/fuzz.log || { cat .rig/fuzz.log; code=1; };) exit $$code
+
+# Fuzzing takes no packages, so it is left out where only some were asked for.
+ALL_TESTS = $(if $(filter file,$(origin PACKAGES)),$(if $(TEST_ARGS),,yes))
+
+# The functions named Fuzz..., as folder and name. go test fuzzes one at a time; the suites beside them mostly wait, so two of them get by with what is
+# left. What has failed once is in a folder testdata/fuzz, and every go test tries it again.
+FUZZ_TARGETS = $(shell grep -rHoE --include='*_test.go' --exclude-dir='.?*' '^func Fuzz[A-Za-z]+' . | sed -E 's,/[^/]+:func ,:,' | sort)
+FUZZ_TIME ?= 30s
+FUZZ_PARALLEL ?= 2
+
+.PHONY: test-fuzz
+test-fuzz: ## Try random input, half a minute for each function named Fuzz... (FUZZ_TIME=5m)
+	@printf '%s\n' $(FUZZ_TARGETS) | xargs -P $(FUZZ_PARALLEL) -I{} bash -c 'at={}; \
+		said=$$(nice $(GO) test -run "^$$" -fuzz "^$${at#*:}\$$" -fuzztime $(FUZZ_TIME) -parallel 1 -vet=off "$${at%%:*}" 2>&1) || \
+		{ echo "$$at: $$said"; exit 1; }'
+	@echo "Fuzzed for $(FUZZ_TIME) each: $(notdir $(subst :,/,$(FUZZ_TARGETS)))"
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane, in a minute (TEST_ARGS="-run Name")
@@ -150,14 +172,20 @@ bench: build rig-control-planes ## Measure speed and memory, and write docs/benc
 .PHONY: generate
 generate: generate-manifests generate-docs generate-dashboards generate-chart ## Rewrite all that is generated
 
-# The packages whose markers are about rights in workload clusters, and all others, whose are about those in the management cluster.
+# The packages whose markers are about rights in workload clusters; those about power-cycling hosts, and about NodeHealthChecks, in the management
+# cluster; and all others, whose rights every manager needs there.
 RIGHTS_THERE := ./controllers/workload;./baremetal/fence
-RIGHTS_HERE = $(shell $(GO) list -f '{{.Dir}}' . ./controllers/... ./baremetal/... | grep -vE '/(controllers/workload|baremetal/fence)$$' | paste -sd ';')
+RIGHTS_HOSTS := ./controllers/hostremediation/...;./baremetal/host
+RIGHTS_NODES := ./controllers/nodehealthcheck/...
+OF_A_FEATURE := /(controllers/(workload|hostremediation|nodehealthcheck)|baremetal)(/|$$)
+RIGHTS_CHECKS = $(shell $(GO) list -f '{{.Dir}}' . ./controllers/... ./baremetal/... | grep -vE '$(OF_A_FEATURE)' | paste -sd ';')
 
 .PHONY: generate-manifests
 generate-manifests: $(CONTROLLER_GEN) generate-simulated ## Rewrite RBAC roles and webhooks, and CRDs and deepcopy functions of our own kinds
-	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role webhook 'paths=$(RIGHTS_HERE)' \
-		output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+	$(CONTROLLER_GEN) webhook 'paths=./controllers/...' output:webhook:artifacts:config=config/webhook
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-manager-role 'paths=$(RIGHTS_CHECKS)' output:rbac:artifacts:config=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-hosts 'paths=$(RIGHTS_HOSTS)' output:rbac:artifacts:config=config/rbac/hosts
+	$(CONTROLLER_GEN) rbac:roleName=kubemend-nodes 'paths=$(RIGHTS_NODES)' output:rbac:artifacts:config=config/rbac/nodes
 	$(CONTROLLER_GEN) rbac:roleName=kubemend-workload-reader,fileName=workload-cluster.yaml,headerFile=config/rbac/workload-cluster.header \
 		'paths=$(RIGHTS_THERE)' output:rbac:artifacts:config=config/rbac
 	rm -f config/crd/bases/*.yaml
@@ -202,7 +230,7 @@ format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
 tidy: ## Tidy every go.mod and go.sum
 	@for module in $(MODULES); do (set -x; $(GO) -C $$module mod tidy); done
 
-VERIFY := verify-generate verify-format verify-vet verify-lint verify-tidy
+VERIFY := verify-generate verify-format verify-vet verify-lint verify-workflows verify-tidy
 
 .PHONY: verify
 verify: ## Fail when anything is stale, unformatted or not clean; run all the checks below
@@ -239,12 +267,24 @@ verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint
 	@failed=; for module in $(CODE_MODULES); do (cd $$module && golangci-lint run ./...) || failed=1; done; \
 	test -z "$$failed" || { echo "lint: see above; mend by hand, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
 
+.PHONY: verify-workflows
+verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint
+	@$(ACTIONLINT) $(wildcard .github/workflows/*.yml) || { echo "workflows: see above; mend by hand" >&2; exit 1; }
+
 .PHONY: verify-tidy
 verify-tidy: ## Check that every go.mod and go.sum is tidy
 	@untidy=""; for module in $(MODULES); do \
 		diff=$$($(GO) -C $$module mod tidy -diff 2>&1) || { untidy="$$untidy $$module"; sed -n 1,40p <<< "$$diff"; }; \
 	done; \
 	if [ -n "$$untidy" ]; then echo "go.mod or go.sum not tidy in:$$untidy; mend with: make tidy" >&2; exit 1; fi
+
+# It asks vuln.go.dev what is known, so it is no part of `make verify`, which gives the same answer on the same commit. Of modules that are only
+# used by tests and tools nobody has a copy.
+.PHONY: vulnerabilities
+vulnerabilities: $(GOVULNCHECK) ## Say which known vulnerabilities the programs reach (needs vuln.go.dev; ARGS="-db=URL" for a mirror of it)
+	@code=0; $(GOVULNCHECK) $(ARGS) . ./cmd/... || code=$$?; \
+	test $$code = 0 || { test $$code = 3 && echo "vulnerabilities: found, see above; mend by newer versions in go.mod" >&2 || \
+		echo "vulnerabilities: nothing is known of them, see above" >&2; exit $$code; }
 
 ##@ Release
 
@@ -270,6 +310,7 @@ release-manifests: $(KUSTOMIZE) $(TOOLS)/render ## Write the manifests of a rele
 	$(call release-build,default,kubemend.yaml)
 	$(call release-build,standalone,kubemend-standalone.yaml)
 	$(call release-build,node-health-checks,kubemend-node-health-checks.yaml)
+	$(call release-build,rbac/nodes,kubemend-node-rights.yaml)
 	$(call release-build,observability,kubemend-observability.yaml)
 	cp metadata.yaml templates/*.yaml $(RELEASE)
 	cp config/rbac/workload-cluster.yaml $(RELEASE)/workload-cluster-rbac.yaml
@@ -287,7 +328,7 @@ inventory: $(PROGRAMS) $(TOOLS)/inventory ## Write what the manager is built fro
 .PHONY: image
 image: inventory $(TOOLS)/image ## Write the container image of the manager to out/, without an engine (VERSION=v0.1.0, IMAGE=name, ARCHITECTURES=amd64)
 	image -name '$(FULL_IMAGE)' -version '$(VERSION)' -revision '$(COMMIT)' -created $(COMMITTED) -out $(RELEASE)/kubemend-image.tar \
-		-licenses LICENSE,$(RELEASE)/THIRD-PARTY-LICENSES.txt \
+		-licenses LICENSE,$(RELEASE)/THIRD-PARTY-LICENSES.txt -inventory $(RELEASE)/kubemend.spdx.json \
 		$(foreach architecture,$(ARCHITECTURES),$(architecture)=out/bin/manager-linux-$(architecture))
 
 # $(call plugin-archive,GOOS,GOARCH): the program, what completes names for kubectl, and the licences. kubectl finds no script on Windows.
@@ -326,6 +367,11 @@ release: ## Write all that a release ships to out/, with checksums (VERSION=v0.1
 	@$(MAKE) plugin
 	cd $(RELEASE) && sha256sum * > SHA256SUMS
 
+.PHONY: release-try
+release-try: $(COSIGN) ## Sign what make release has written, with a key made for it, in a registry made for it, and verify that (needs no network)
+	@test -e $(RELEASE)/SHA256SUMS || $(MAKE) release
+	$(GO) -C hack/release test -count=1 ./signing -args -release=$(abspath $(RELEASE)) -cosign=$(CURDIR)/$(COSIGN)
+
 ##@ Prepare and clean up
 
 .PHONY: tools
@@ -343,9 +389,15 @@ clean: ## Remove all that was built: bin/, out/, .rig/, .tools/
 # Those of one module are built by one command: they share most of what is compiled, and are linked side by side. golangci-lint is large, and only
 # `make verify` needs it.
 TOOL_SOURCES := hack/tools/go.mod hack/tools/go.sum
-$(CONTROLLER_GEN) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) &: $(TOOL_SOURCES) | $(RIG_BUILD)
+$(ACTIONLINT) $(CONTROLLER_GEN) $(GOTESTSUM) $(KUSTOMIZE) $(MOCKGEN) &: $(TOOL_SOURCES) | $(RIG_BUILD)
 	@$(call announced,the tools,40s) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$(TOOLS)/ sigs.k8s.io/controller-tools/cmd/controller-gen \
-		gotest.tools/gotestsum go.uber.org/mock/mockgen sigs.k8s.io/kustomize/kustomize/v5
+		gotest.tools/gotestsum go.uber.org/mock/mockgen sigs.k8s.io/kustomize/kustomize/v5 github.com/rhysd/actionlint/cmd/actionlint
+
+$(GOVULNCHECK): $(TOOL_SOURCES) | $(RIG_BUILD)
+	@$(call announced,govulncheck,20s) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck
+
+$(COSIGN): hack/cosign/go.mod hack/cosign/go.sum | $(RIG_BUILD)
+	@$(call announced,cosign,5m) $(GO) -C hack/cosign build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
 
 $(GOLANGCI_LINT): $(TOOL_SOURCES) | $(RIG_BUILD)
 	@$(call announced,golangci-lint,1m) $(GO) -C hack/tools build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -14,11 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
-	"github.com/kubemend/kubemend/controllers/leaving"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/teardown"
 )
 
 // described is what a collector says of itself. Prometheus offers it in one string only.
@@ -29,7 +29,7 @@ type metric struct{ name, kind, labels, help string }
 func allMetrics(t *testing.T) []metric {
 	t.Helper()
 	var all []metric
-	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), nodehealthcheck.Metrics(), serving.Metrics(), leaving.Metrics()) {
+	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), nodehealthcheck.Metrics(), crdgate.Metrics(), teardown.Metrics()) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {
 		case *prometheus.HistogramVec, prometheus.Histogram:

@@ -51,13 +51,13 @@ var layers = []layer{
 	{
 		name: "adapter",
 		folders: []string{
-			"controllers/consistency", "controllers/console", "controllers/look", "controllers/machines", "controllers/presence", "controllers/request", "controllers/tell", "controllers/wake", "controllers/workload", "baremetal/host", "baremetal/fence",
+			"controllers/consistency", "controllers/console", "controllers/look", "controllers/machines", "controllers/managerlease", "controllers/remediationrequest", "controllers/tell", "controllers/enqueue", "controllers/workload", "baremetal/host", "baremetal/fence",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},
 	{
 		name:    "controller",
-		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/leaving", "controllers/migration", "controllers/nodehealthcheck", "controllers/serving"},
+		folders: []string{"controllers/machinehealthcheck", "controllers/hostremediation", "controllers/teardown", "controllers/migration", "controllers/nodehealthcheck", "controllers/crdgate"},
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{
@@ -204,7 +204,7 @@ func TestABrokenArrowIsSeen(t *testing.T) {
 		"a decision imports an adapter":                 imports("baremetal/powercycle", "baremetal/host"),
 		"a decision imports a client library":           imports("controllers/budget", "sigs.k8s.io/controller-runtime"),
 		"a decision imports a context":                  imports("controllers/escalation", "context"),
-		"an adapter imports a controller":               imports("controllers/request", "controllers/machinehealthcheck"),
+		"an adapter imports a controller":               imports("controllers/remediationrequest", "controllers/machinehealthcheck"),
 		"a host adapter imports a controller":           imports("baremetal/host", "controllers/hostremediation"),
 		"a fence adapter imports a controller":          imports("baremetal/fence", "controllers/nodehealthcheck"),
 		"one controller imports another":                imports("controllers/machinehealthcheck", "controllers/nodehealthcheck"),
@@ -213,7 +213,7 @@ func TestABrokenArrowIsSeen(t *testing.T) {
 		"a command imports the test rig":                imports("cmd/kubectl-mend", "test/rig"),
 		"main imports the test rig":                     imports(".", "test/rig"),
 		"a controller imports test builders":            imports("controllers/machinehealthcheck", "test/builders"),
-		"a test of a controller imports test builders":  {ImportPath: pathOf("controllers/request"), TestImports: []string{pathOf("test/builders")}},
+		"a test of a controller imports test builders":  {ImportPath: pathOf("controllers/remediationrequest"), TestImports: []string{pathOf("test/builders")}},
 		"an outside test of a decision imports the rig": {ImportPath: pathOf("controllers/health"), XTestImports: []string{pathOf("test/rig")}},
 		"a controller imports a folder without a layer": imports("controllers/machinehealthcheck", "controllers/helper"),
 		"a decision imports what is for its tests":      imports("controllers/health", "test/golden"),

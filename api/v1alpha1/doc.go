@@ -74,7 +74,7 @@ const (
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
 // ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the
-// kinds that it serves. Package controllers/presence has the fields.
+// kinds that it serves. Package controllers/managerlease has the fields.
 const ManagerAnnotation = "kubemend.io/manager"
 
 // Conditions of a MachineHealthCheck, beside those of Cluster API.
@@ -97,20 +97,21 @@ const (
 
 // Reasons of the conditions above, and of RemediationAllowed.
 const (
-	ReachableReason         = "Reachable"         // never lost since the check was first reconciled
-	ReachableAgainReason    = "ReachableAgain"    // back after an outage; start-up timeouts begin anew
-	UnreachableReason       = "Unreachable"       // the connection was tried and is down
-	KubeconfigRefusedReason = "KubeconfigRefused" // the kubeconfig names a file, a program or a proxy
-	NotInitializedReason    = "NotInitialized"    // the control plane never was up, there is nobody to ask
-	ExclusiveReason         = "Exclusive"         // no machine is selected twice
-	OverlapReason           = "Overlap"           // at least one machine is selected twice
-	TemplateFoundReason     = "TemplateFound"     // the remediation template exists
-	TemplateMissingReason   = "TemplateMissing"   // the remediation template, or its kind, does not exist, or may not be listed
-	ClusterNotFoundReason   = "ClusterNotFound"   // RemediationAllowed=False: spec.clusterName names nothing
-	InvalidLimitReason      = "InvalidLimit"      // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
-	NoneAtOnceReason        = "NoneAtOnce"        // RemediationAllowed=False: MaxInFlightAnnotation is 0
-	StormReason             = "Storm"             // StormCooldown=False: too many machines are not healthy
-	CoolingDownReason       = "CoolingDown"       // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
+	ReachableReason         = "Reachable"                   // never lost since the check was first reconciled
+	ReachableAgainReason    = "ReachableAgain"              // back after an outage; start-up timeouts begin anew
+	UnreachableReason       = "Unreachable"                 // the connection was tried and is down
+	KubeconfigRefusedReason = "KubeconfigRefused"           // the kubeconfig names a file, a program or a proxy
+	NotInitializedReason    = "NotInitialized"              // the control plane never was up, there is nobody to ask
+	ExclusiveReason         = "Exclusive"                   // no machine is selected twice
+	OverlapReason           = "Overlap"                     // at least one machine is selected twice
+	TemplateFoundReason     = "TemplateFound"               // the remediation template exists
+	TemplateNotFoundReason  = "RemediationTemplateNotFound" // the remediation template, or its kind, does not exist, or may not be listed
+	TemplateRefusedReason   = "TemplateRefused"             // the kind that is named can be none of remediation templates
+	ClusterNotFoundReason   = "ClusterNotFound"             // RemediationAllowed=False: spec.clusterName names nothing
+	InvalidLimitReason      = "InvalidLimit"                // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
+	NoneAtOnceReason        = "NoneAtOnce"                  // RemediationAllowed=False: MaxInFlightAnnotation is 0
+	StormReason             = "Storm"                       // StormCooldown=False: too many machines are not healthy
+	CoolingDownReason       = "CoolingDown"                 // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was

@@ -19,6 +19,8 @@ const nodeNameField = "spec.nodeName"
 const (
 	// podsPerPage is how many pods are asked for at once. Most nodes have at most 110.
 	podsPerPage = 250
+	// mostPages is how many pages of them are asked for: 10,000 pods. A node has hundreds; who offers more may offer them without end.
+	mostPages = 40
 	// few is how many names are told of what is left.
 	few = 5
 )
@@ -42,9 +44,11 @@ func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, 
 	return nil
 }
 
-// podsLeft names the pods that are left on a node, as the API server has them, not as a cache does, and returns the version of the list.
+// podsLeft names the pods that are left on a node, as the API server has them, not as a cache does, and returns the version of the list. Of a list
+// that does not end it returns what it found; if that is nothing, an error, for pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint) (left []string, version string, err error) {
-	for page := ""; ; {
+	page := ""
+	for range mostPages {
 		pods := &corev1.PodList{}
 		err = live.List(ctx, pods, client.MatchingFields{nodeNameField: node}, client.Limit(podsPerPage), client.Continue(page))
 		if err != nil {
@@ -59,7 +63,13 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 			slices.Sort(left)
 			return left, pods.ResourceVersion, nil
 		}
+		version = pods.ResourceVersion
 	}
+	if len(left) == 0 {
+		return nil, "", fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
+	}
+	slices.Sort(left)
+	return left, version, nil
 }
 
 // hasToMove tells whether a pod of a fenced node has to go before its workload has moved. These need not:

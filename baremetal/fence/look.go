@@ -122,7 +122,7 @@ func look(ctx context.Context, cluster client.ObjectKey, name string, by Owner, 
 	switch {
 	case err == nil:
 		return seen, nil
-	case ctx.Err() == nil && outOfReach(err):
+	case !errors.Is(ctx.Err(), context.Canceled) && outOfReach(err): // a deadline that has passed is the cluster's silence
 		return Seen{Cause: err}, nil
 	default:
 		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", name, cluster, err)

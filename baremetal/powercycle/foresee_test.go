@@ -22,13 +22,13 @@ func TestForesee(t *testing.T) {
 		"a workload that does not move is not waited for":                    {in(MovingWorkload, fenced), 9 * time.Minute, Unfence, MovingWorkload, "WorkloadStuck"},
 		"a cluster that does not answer neither":                             {in(MovingWorkload, blind), 9 * time.Minute, Advance, PoweringOn, "WorkloadStuck"},
 		"and less if this host may be what it runs on":                       {in(MovingWorkload, blind, controlPlane), time.Minute, Advance, PoweringOn, "ClusterUnreachable"},
-		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},
+		"a machine has all of its time to become well":                       {in(Booting), 9 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
 		"of who waits for its turn a person is told in the end":              {in(Preparing, anothersTurn, attemptOver), 119 * time.Minute, AskPerson, Preparing, "TurnTimedOut"},
 		"also one that nobody has looked at yet":                             {Facts{ControlPlane: true, Wanted: true}, 2 * time.Hour, AskPerson, Pending, "TurnTimedOut"},
-		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStayedBad"},
+		"after a pause the clocks go on from where they stood":               {in(Booting, resumed, longAgo), 5 * time.Minute, BeginAttempt, Preparing, "NodeStillUnhealthy"},
 		"in a pause nothing happens":                                         {given: in(Booting, paused)},
 		"nor after an end":                                                   {given: in(Failed, free)},
-		"a fence that nobody can see is not waited for for ever":             {in(Failed, blind, fenced), 9 * time.Minute, DropFinalizer, Failed, "FenceStays"},
+		"a fence that nobody can see is not waited for for ever":             {in(Failed, blind, fenced), 9 * time.Minute, DropFinalizer, Failed, "UnfenceTimedOut"},
 		"what comes of a step that acts is not foreseen":                     {given: in(PoweringOff, letGo, notAsked)},
 	}
 	for name, tc := range cases {

@@ -85,7 +85,7 @@ func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 // its attempts may take: who waits for it to be gone would wait as long.
 func (s situation) stateDeadline() time.Time {
 	if s.State.Final() {
-		return s.Since.Add(min(s.Timeout, s.LettingGo))
+		return s.Since.Add(min(s.Timeout, s.Releasing))
 	}
 	return s.Since.Add(s.Timeout)
 }

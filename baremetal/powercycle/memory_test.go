@@ -211,8 +211,8 @@ func TestAnAttemptHasEnoughTimeHoweverShortItIsAndAnEndNotMore(t *testing.T) {
 	if step := Next(f, forEver, noon); step.Do != Wait {
 		t.Errorf("a node out of sight: %s, want it waited for", step.Do)
 	}
-	f.Since = noon.Add(-policy.LettingGo)
+	f.Since = noon.Add(-policy.Releasing)
 	if step := Next(f, forEver, noon); step.Do != DropFinalizer {
-		t.Errorf("after %s: %s, want the finalizer dropped", policy.LettingGo, step.Do)
+		t.Errorf("after %s: %s, want the finalizer dropped", policy.Releasing, step.Do)
 	}
 }

@@ -297,8 +297,8 @@ type Policy struct {
 	Timeout time.Duration
 	// Move is the least that an attempt has to move the workload once its host is proven off.
 	Move time.Duration
-	// LettingGo is the most that a remediation that is over waits for a node that cannot be unfenced.
-	LettingGo time.Duration
+	// Releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
+	Releasing time.Duration
 	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: it may have been about to power on.
 	// After as long without a receipt a person is asked.
 	Settle time.Duration

@@ -16,7 +16,7 @@ const tick = time.Minute
 
 var thorough = flag.Bool("thorough", false, "disturb the world three times and not twice: some twenty million situations, minutes")
 
-var walked = Policy{Retries: 1, Timeout: tick, Move: tick, LettingGo: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Blind: tick, Queue: 2 * tick}
+var walked = Policy{Retries: 1, Timeout: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Blind: tick, Queue: 2 * tick}
 
 // scene is the world, and what the remediation remembers; moments are counted back from now.
 type scene struct {

@@ -5,17 +5,17 @@ package budget
 
 // Population is the state of everything one MachineHealthCheck or NodeHealthCheck
 // watches. Every machine, or node, is counted in exactly one of Healthy, Unhealthy,
-// Suspect, Starting, Recovering, Deleting and Unjudged.
+// Pending, Starting, Recovering, Deleting and Unknown.
 type Population struct {
 	Healthy   int `json:"healthy"`
 	Unhealthy int `json:"unhealthy"` // to be remediated, whether that has begun or not
-	Suspect   int `json:"suspect"`
+	Pending   int `json:"pending"`
 	Starting  int `json:"starting"`
 	// Recovering counts those that are well again and whose remediation is not over: a remediator may still
 	// keep workload away. A NodeHealthCheck counts them here, a MachineHealthCheck under Healthy.
 	Recovering int `json:"recovering"`
 	Deleting   int `json:"deleting"`
-	Unjudged   int `json:"unjudged"`
+	Unknown    int `json:"unknown"`
 
 	// InFlight counts the machines, in whatever state, whose remediation was
 	// begun and is not over.
@@ -31,11 +31,11 @@ type Class string
 const (
 	Healthy    Class = "healthy"
 	Unhealthy  Class = "unhealthy"
-	Suspect    Class = "suspect"
+	Pending    Class = "pending"
 	Starting   Class = "starting"
 	Recovering Class = "recovering"
 	Deleting   Class = "being deleted"
-	Unjudged   Class = "unjudged"
+	Unknown    Class = "unknown"
 )
 
 // Count counts one more of a class.
@@ -45,8 +45,8 @@ func (p *Population) Count(c Class) {
 		p.Healthy++
 	case Unhealthy:
 		p.Unhealthy++
-	case Suspect:
-		p.Suspect++
+	case Pending:
+		p.Pending++
 	case Starting:
 		p.Starting++
 	case Recovering:
@@ -54,7 +54,7 @@ func (p *Population) Count(c Class) {
 	case Deleting:
 		p.Deleting++
 	default:
-		p.Unjudged++
+		p.Unknown++
 	}
 }
 
@@ -65,7 +65,7 @@ func (p Population) Total() int { return p.Healthy + p.NotHealthy() }
 // well. Machines that start, recover, are deleted or could not be asked count too, since
 // their workload needs the others just as much. (Cluster API: expectedMachines - currentHealthy.)
 func (p Population) NotHealthy() int {
-	return p.Unhealthy + p.Suspect + p.Starting + p.Recovering + p.Deleting + p.Unjudged
+	return p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown
 }
 
 // Limits are absolute numbers; percentages are resolved before they get here.

@@ -17,10 +17,10 @@ func of(waiting int, change ...func(*Population)) Population {
 	return p
 }
 
-func suspect(p *Population)  { p.Suspect++ }
+func pending(p *Population)  { p.Pending++ }
 func starting(p *Population) { p.Starting++ }
 func deleting(p *Population) { p.Deleting++ }
-func unjudged(p *Population) { p.Unjudged++ }
+func unknown(p *Population)  { p.Unknown++ }
 
 // begun is one more unhealthy machine whose remediation is under way.
 func begun(p *Population) {
@@ -58,21 +58,21 @@ func TestDecide(t *testing.T) {
 		"so is a limit below zero":                {of(0), upTo(-2), Grant{}},
 		"a limit below zero allows none":          {of(1), upTo(-2), Grant{Reason: TooMany}},
 
-		"a suspect counts against the limit":                 {of(4, suspect), upTo(4), Grant{Reason: TooMany}},
+		"a pending counts against the limit":                 {of(4, pending), upTo(4), Grant{Reason: TooMany}},
 		"a machine that starts counts against the limit":     {of(4, starting), upTo(4), Grant{Reason: TooMany}},
 		"a machine that is deleted counts against the limit": {of(4, deleting), upTo(4), Grant{Reason: TooMany}},
-		"an unjudged machine counts against the limit":       {of(4, unjudged), upTo(4), Grant{Reason: TooMany}},
+		"an unknown machine counts against the limit":        {of(4, unknown), upTo(4), Grant{Reason: TooMany}},
 		"what was begun counts against the limit":            {of(4, begun), upTo(4), Grant{Reason: TooMany}},
 		"what recovered does not count against the limit":    {of(4, lingering), upTo(4), Grant{Start: 4}},
 		"a node that recovers counts against the limit":      {of(4, recovering), upTo(4), Grant{Reason: TooMany}},
 		"a node that recovers takes one of the limit":        {of(3, recovering), upTo(4), Grant{Start: 3}},
-		"only those that wait are started":                   {of(1, begun, suspect), upTo(4), Grant{Start: 1, Remaining: 1}},
+		"only those that wait are started":                   {of(1, begun, pending), upTo(4), Grant{Start: 1, Remaining: 1}},
 
 		"too few for a range":                     {of(1), between(2, 4), Grant{Reason: TooFew}},
 		"the lower end belongs to the range":      {of(2), between(2, 4), Grant{Start: 2, Remaining: 2}},
 		"the upper end belongs to the range":      {of(4), between(2, 4), Grant{Start: 4}},
 		"too many for a range":                    {of(5), between(2, 4), Grant{Reason: TooMany}},
-		"a suspect can lift a range to its start": {of(1, suspect), between(2, 4), Grant{Start: 1, Remaining: 2}},
+		"a pending can lift a range to its start": {of(1, pending), between(2, 4), Grant{Start: 1, Remaining: 2}},
 		"a range of one number has one number":    {of(2), between(2, 2), Grant{Start: 2}},
 
 		"a free place is taken":                         {of(3, begun), atOnce(2), Grant{Start: 1, Reason: AtWork, Remaining: 6}},
@@ -166,8 +166,8 @@ var few = rapid.IntRange(0, 6)
 // anyPopulation is any that can be: those who wait are unhealthy, and what is begun was begun on some machine.
 var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
 	p := Population{
-		Healthy: few.Draw(t, "healthy"), Unhealthy: few.Draw(t, "unhealthy"), Suspect: few.Draw(t, "suspect"),
-		Starting: few.Draw(t, "starting"), Recovering: few.Draw(t, "recovering"), Deleting: few.Draw(t, "deleting"), Unjudged: few.Draw(t, "unjudged"),
+		Healthy: few.Draw(t, "healthy"), Unhealthy: few.Draw(t, "unhealthy"), Pending: few.Draw(t, "pending"),
+		Starting: few.Draw(t, "starting"), Recovering: few.Draw(t, "recovering"), Deleting: few.Draw(t, "deleting"), Unknown: few.Draw(t, "unknown"),
 	}
 	p.Waiting = rapid.IntRange(0, p.Unhealthy).Draw(t, "waiting")
 	p.InFlight = rapid.IntRange(0, p.Total()-p.Waiting).Draw(t, "in flight")
@@ -191,7 +191,7 @@ func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
 
 func TestEveryMachineIsCountedOnce(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, _ Limits) {
-		bad := p.Unhealthy + p.Suspect + p.Starting + p.Recovering + p.Deleting + p.Unjudged
+		bad := p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown
 		if p.NotHealthy() != bad || p.Total() != bad+p.Healthy {
 			t.Fatalf("%d not healthy of %d, want %d of %d", p.NotHealthy(), p.Total(), bad, bad+p.Healthy)
 		}
@@ -232,10 +232,10 @@ func TestAReasonIsGivenExactlyWhenSomebodyIsHeldBack(t *testing.T) {
 func TestAWorsePopulationNeverGetsMore(t *testing.T) {
 	worse := map[string]func(*Population){
 		"one more fails, and its remediation has begun": begun,
-		"one more is suspect":                           suspect,
+		"one more is pending":                           pending,
 		"one more starts":                               starting,
 		"one more is deleted":                           deleting,
-		"one more cannot be asked":                      unjudged,
+		"one more cannot be asked":                      unknown,
 		"one more recovers":                             recovering,
 		"one more is in flight":                         lingering,
 	}

@@ -54,16 +54,16 @@ func TestWhatClusterAPISawOfANodeCountsOnlyIfTheNodeSaysSo(t *testing.T) {
 	judgeCases{
 		"a node that is ready is healthy, whatever Cluster API saw long ago": {with(NodePresent, notReadyMirror, readySince(ago(h))), well()},
 		"a node that is not ready is not":                                    {with(NodePresent, notReadyMirror, notReady(ago(2*h))), unhealthy(MachineCondition, NodeCondition)},
-		"it counts from when it is true of the node":                         {with(NodePresent, notReadyMirror, notReady(ago(m))), pending(Suspect, 4*m, MachineCondition, NodeCondition)},
+		"it counts from when it is true of the node":                         {with(NodePresent, notReadyMirror, notReady(ago(m))), pending(Pending, 4*m, MachineCondition, NodeCondition)},
 		"unknown is not false":                                               {with(NodePresent, notReadyMirror, silent(ago(2*h))), well()},
 		"a node without the condition is unknown":                            {with(NodePresent, machineSays(NodeReady, "Unknown", "NodeReadyUnknown", ago(2*h))), unhealthy(MachineCondition)},
 		"a node that could not be read is as we see it":                      {with(NodePresent, machineSays(NodeReady, "Unknown", InternalError, ago(2*h)), readySince(ago(h))), well()},
 		"a node that is gone is not ready":                                   {with(NodeGone, notReadyMirror), unhealthy(MachineCondition, NodeDeleted)},
-		"a node that nobody can see says nothing":                            {with(NodeUnseen, notReadyMirror), unjudged()},
+		"a node that nobody can see says nothing":                            {with(NodeUnseen, notReadyMirror), unknown()},
 		"a node that is not there yet says nothing":                          {awaited(ago(m), notReadyMirror), pending(Starting, 9*m, NodeStartup)},
 		"a full disk is not healthy":                                         {with(NodePresent, notHealthy, readySince(ago(2*h)), diskFull(ago(2*h))), unhealthy(MachineCondition)},
 		"a full disk that is empty again is not the reason":                  {with(NodePresent, notHealthy, readySince(ago(2*h)), Signal{OnNode, "DiskPressure", "False", "", ago(m)}), well()},
-		"of two reasons the older one counts":                                {with(NodePresent, notHealthy, diskFull(ago(m)), Signal{OnNode, "PIDPressure", "True", "", ago(2 * m)}), pending(Suspect, 3*m, MachineCondition)},
+		"of two reasons the older one counts":                                {with(NodePresent, notHealthy, diskFull(ago(m)), Signal{OnNode, "PIDPressure", "True", "", ago(2 * m)}), pending(Pending, 3*m, MachineCondition)},
 	}.run(t, evidence)
 
 	v := Judge(with(NodePresent, notReadyMirror, readySince(ago(h))), evidence, noon)
@@ -78,7 +78,7 @@ func TestALookIntoAClusterThatIsOutOfReachDoesNotCount(t *testing.T) {
 		"NodeKubeadmLabelsAndTaintsSet", NodeReady, NodeHealthy} {
 		p := Policy{Rules: []Rule{{Source: OnMachine, Type: kind, Status: "False"}}}
 		s := machineSays(kind, "False", "Failed", ago(h))
-		if v := Judge(with(NodeUnseen, s), p, noon); v.State != Unjudged {
+		if v := Judge(with(NodeUnseen, s), p, noon); v.State != Unknown {
 			t.Errorf("%s, out of reach: %s", kind, v.State)
 		}
 		if v := Judge(with(NodePresent, s, notReady(ago(h))), p, noon); v.State != Unhealthy {
@@ -96,16 +96,16 @@ func TestNothingCountsThatIsOlderThanAPause(t *testing.T) {
 	etcdDown := machineSays("EtcdPodHealthy", "False", "Failed", ago(2*h))
 	nodeDown := machineSays(NodeReady, "False", "NodeNotReady", ago(2*h))
 	judgeCases{
-		"as long as Cluster API has not looked again, no condition of its counts": {with(NodePresent, hostDown, etcdDown).paused(), unjudged()},
-		"nor one that the node confirms":                                          {with(NodePresent, nodeDown, notReady(ago(m))).paused(), pending(Suspect, 4*m, NodeCondition)},
+		"as long as Cluster API has not looked again, no condition of its counts": {with(NodePresent, hostDown, etcdDown).paused(), unknown()},
+		"nor one that the node confirms":                                          {with(NodePresent, nodeDown, notReady(ago(m))).paused(), pending(Pending, 4*m, NodeCondition)},
 		"a machine against which nothing is held is healthy all the same":         {with(NodePresent, readySince(ago(h))).paused(), well()},
 		"also if only its node contradicts what was seen of it":                   {with(NodePresent, nodeDown, readySince(ago(h))).paused(), well()},
 		"what we see ourselves counts":                                            {with(NodePresent, hostDown, notReady(ago(h))).paused(), unhealthy(NodeCondition)},
 		"a node that is gone counts":                                              {with(NodeGone, hostDown).paused(), unhealthy(NodeDeleted)},
 		"a mark by hand counts":                                                   {marked(with(NodePresent, hostDown).paused()), unhealthy(MarkedByHand)},
 		"a first node is awaited, and its clock stands still":                     {awaited(ago(h)).paused(), judged{State: Starting}},
-		"afterwards a condition that was there before counts from a minute on":    {with(NodePresent, hostDown).resumed(ago(2 * m)), pending(Suspect, 4*m, MachineCondition)},
-		"as one that somebody wrote who looked into the cluster":                  {with(NodePresent, etcdDown).resumed(ago(2 * m)), pending(Suspect, 4*m, MachineCondition)},
+		"afterwards a condition that was there before counts from a minute on":    {with(NodePresent, hostDown).resumed(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"as one that somebody wrote who looked into the cluster":                  {with(NodePresent, etcdDown).resumed(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
 		"one that was written since counts as ever":                               {with(NodePresent, machineSays("InfrastructureReady", "False", "HostDead", ago(5*m))).resumed(ago(6 * m)), unhealthy(MachineCondition)},
 		"one that the node confirms counts as ever":                               {with(NodePresent, nodeDown, notReady(ago(h))).resumed(ago(m)), unhealthy(MachineCondition, NodeCondition)},
 		"in the end it counts":                                                    {with(NodePresent, hostDown).resumed(ago(6 * m)), unhealthy(MachineCondition)},
@@ -116,15 +116,15 @@ func TestTimeWithoutContactCountsForNothing(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	unknown := machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))
 	judgeCases{
-		"a node counts from its kubelet's first report on":           {with(NodePresent, notReady(ago(h))).reached(ago(2 * m)), pending(Suspect, 4*m, NodeCondition)},
+		"a node counts from its kubelet's first report on":           {with(NodePresent, notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, NodeCondition)},
 		"one that turned since counts as ever":                       {with(NodePresent, notReady(ago(5*m))).reached(ago(6 * m)), unhealthy(NodeCondition)},
-		"a look that could not be taken counts from the next one on": {with(NodePresent, unknown).reached(ago(2 * m)), pending(Suspect, 4*m, MachineCondition)},
-		"so does one that was taken before":                          {with(NodePresent, machineSays("EtcdPodHealthy", "False", "Failed", ago(h))).reached(ago(2 * m)), pending(Suspect, 4*m, MachineCondition)},
-		"so does what Cluster API saw of the node":                   {with(NodePresent, machineSays(NodeReady, "False", "NodeNotReady", ago(h)), notReady(ago(h))).reached(ago(2 * m)), pending(Suspect, 4*m, MachineCondition, NodeCondition)},
-		"and what anybody does not know":                             {with(NodePresent, machineSays("InfrastructureReady", "Unknown", "NoAnswer", ago(h))).reached(ago(2 * m)), pending(Suspect, 4*m, MachineCondition)},
+		"a look that could not be taken counts from the next one on": {with(NodePresent, unknown).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"so does one that was taken before":                          {with(NodePresent, machineSays("EtcdPodHealthy", "False", "Failed", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"so does what Cluster API saw of the node":                   {with(NodePresent, machineSays(NodeReady, "False", "NodeNotReady", ago(h)), notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition, NodeCondition)},
+		"and what anybody does not know":                             {with(NodePresent, machineSays("InfrastructureReady", "Unknown", "NoAnswer", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
 		"what a provider knows has nothing to do with it":            {with(NodePresent, machineSays("InfrastructureReady", "False", "HostDead", ago(h))).reached(ago(2 * m)), unhealthy(MachineCondition)},
 		"in the end it counts":                                       {with(NodePresent, unknown).reached(ago(6 * m)), unhealthy(MachineCondition)},
-		"a later end of a pause counts":                              {with(NodePresent, unknown).reached(ago(h)).resumed(ago(m)), pending(Suspect, 5*m, MachineCondition)},
+		"a later end of a pause counts":                              {with(NodePresent, unknown).reached(ago(h)).resumed(ago(m)), pending(Pending, 5*m, MachineCondition)},
 	}.run(t, evidence)
 }
 
@@ -147,7 +147,7 @@ func TestAFailureThatIsFinalCountsAtOnce(t *testing.T) {
 		"out of reach":                      {with(NodeUnseen).failed(how), unhealthy(MachineFailed)},
 		"before the cluster is initialized": {behind(ControlPlaneNotInitialized, awaited(noon)).failed(how), unhealthy(MachineFailed)},
 		"after a mark by hand":              {marked(with(NodePresent).failed(how)), unhealthy(MarkedByHand, MachineFailed)},
-		"not before Cluster API has looked again after a pause": {with(NodePresent).failed(how).paused(), unjudged()},
+		"not before Cluster API has looked again after a pause": {with(NodePresent).failed(how).paused(), unknown()},
 		"and after that at once":                                {with(NodePresent).failed(how).resumed(noon), unhealthy(MachineFailed)},
 	}.run(t, evidence)
 	if f := Judge(with(NodePresent).failed(how), evidence, noon).Findings[0]; f.Detail != how {

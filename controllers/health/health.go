@@ -136,16 +136,16 @@ const (
 	Healthy State = iota
 	// Starting machines have no node yet, and their time has not run out.
 	Starting
-	// Suspect machines match a rule whose time has not run out.
-	Suspect
-	// Unjudged machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act and never one to let go.
-	Unjudged
+	// Pending machines match a rule whose time has not run out.
+	Pending
+	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act and never one to let go.
+	Unknown
 	// Unhealthy machines are to be remediated.
 	Unhealthy
 )
 
 // States lists all states, for those who count or print them.
-func States() []State { return []State{Healthy, Starting, Suspect, Unjudged, Unhealthy} }
+func States() []State { return []State{Healthy, Starting, Pending, Unknown, Unhealthy} }
 
 // String returns the state in lower case, as metrics and messages spell it.
 func (s State) String() string {
@@ -154,10 +154,10 @@ func (s State) String() string {
 		return "healthy"
 	case Starting:
 		return "starting"
-	case Suspect:
-		return "suspect"
-	case Unjudged:
-		return "unjudged"
+	case Pending:
+		return "pending"
+	case Unknown:
+		return "unknown"
 	case Unhealthy:
 		return "unhealthy"
 	}
@@ -225,7 +225,7 @@ type Verdict struct {
 	Findings []Finding
 	// Void holds what matches a rule and does not count; nil nearly always.
 	Void []Void
-	// Gate says what kept an unjudged target from being judged; Open if it was the missing connection.
+	// Gate says what kept an unknown target from being judged; Open if it was the missing connection.
 	Gate Gate
 	// Recheck is the first moment at which time alone changes the verdict; zero if none does.
 	Recheck time.Time

@@ -85,7 +85,7 @@ func TestStatesAreSpelledInLowerCase(t *testing.T) {
 	for _, s := range States() {
 		got = append(got, s.String())
 	}
-	if diff := cmp.Diff([]string{"healthy", "starting", "suspect", "unjudged", "unhealthy"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"healthy", "starting", "pending", "unknown", "unhealthy"}, got); diff != "" {
 		t.Errorf("States(): -want +got\n%s", diff)
 	}
 	if got := State(len(States())).String(); got != "unknown" {

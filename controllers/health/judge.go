@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -12,7 +13,7 @@ import (
 // together with one of: the deleted node, the awaited node, the node's conditions.
 //
 // It differs in five places. A gate and an unreachable workload cluster make a
-// machine Unjudged, never Healthy. Without the workload cluster the machine's own
+// machine Unknown, never Healthy. Without the workload cluster the machine's own
 // conditions still count, unless somebody wrote them who looked into that cluster,
 // while its node is neither late nor deleted. A condition is evidence only if it is
 // known to be true still: see since and doubted. A failure that is final counts, as
@@ -25,7 +26,7 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 		v.Findings = append(v.Findings, markedByHand)
 	}
 	if t.Failure != "" {
-		v.hold(t, Finding{Reason: MachineFailed, Detail: t.Failure})
+		v.hold(t, Finding{Reason: MachineFailed, Detail: quoted(t.Failure)})
 	}
 	if t.Gate != Open {
 		v.Gate = t.Gate
@@ -39,11 +40,11 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 		}
 		v.Recheck = Earliest(v.Recheck, f.Due)
 		if v.State == Healthy {
-			v.State = Suspect
+			v.State = Pending
 		}
 	}
 	if v.State == Healthy && v.Doubted(NotSincePause) {
-		v.State = Unjudged
+		v.State = Unknown
 	}
 	return v
 }
@@ -52,7 +53,7 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 func undisputed(t Target) State {
 	switch {
 	case t.Gate != Open, t.Node == NodeUnseen:
-		return Unjudged
+		return Unknown
 	case t.Node == NodeAwaited:
 		return Starting
 	default:
@@ -178,7 +179,20 @@ func later(a, b time.Time) time.Time {
 
 func (r Rule) detail(s Signal) string {
 	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s",
-		s.Type, s.Source, s.Status, s.Reason, r.For)
+		s.Type, s.Source, s.Status, quoted(s.Reason), r.For)
+}
+
+// longestQuote is how many bytes of what others wrote are in a finding. Kubernetes allows a reason 1024 bytes in its own conditions, and does not ask
+// that of a Node's: with a longer message than a condition may have, nothing could be written of the machine at all.
+const longestQuote = 1024
+
+// quoted is text, cut where it is longer than a finding may quote.
+func quoted(text string) string {
+	const more = "..."
+	if len(text) <= longestQuote {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longestQuote-len(more)], "") + more
 }
 
 func reasonOf(s Source) Reason {

@@ -95,7 +95,7 @@ func summary(v Verdict) judged {
 }
 
 func well() judged                  { return judged{State: Healthy} }
-func unjudged() judged              { return judged{State: Unjudged} }
+func unknown() judged               { return judged{State: Unknown} }
 func unhealthy(rs ...Reason) judged { return judged{State: Unhealthy, Reasons: rs} }
 func (j judged) until(d time.Duration) judged {
 	j.Recheck = in(d)
@@ -133,13 +133,13 @@ func TestConditions(t *testing.T) {
 		"a node's condition meets no check about the machine": {with(NodePresent, Signal{OnNode, "NodeHealthy", "Unknown", "", ago(hour)}), well()},
 		"a machine's condition meets no check about the node": {with(NodePresent, Signal{OnMachine, "Ready", "Unknown", "", ago(hour)}), well()},
 
-		"a bad condition just before its time is suspect":  {with(NodePresent, silent(ago(5*m-tick))), pending(Suspect, tick, NodeCondition)},
+		"a bad condition just before its time is pending":  {with(NodePresent, silent(ago(5*m-tick))), pending(Pending, tick, NodeCondition)},
 		"at the very moment it is unhealthy":               {with(NodePresent, silent(ago(5*m))), unhealthy(NodeCondition)},
 		"after its time it is unhealthy":                   {with(NodePresent, silent(ago(5*m+tick))), unhealthy(NodeCondition)},
 		"each check has its own timeout":                   {with(NodePresent, notReady(ago(3*m))), unhealthy(NodeCondition)},
 		"a timeout of zero counts at once":                 {with(NodePresent, diskFull(noon)), unhealthy(NodeCondition)},
-		"a clock that runs ahead is waited for":            {with(NodePresent, diskFull(in(m))), pending(Suspect, m, NodeCondition)},
-		"a machine's condition is suspect before its time": {with(NodePresent, hostDead(ago(m))), pending(Suspect, 89*m, MachineCondition)},
+		"a clock that runs ahead is waited for":            {with(NodePresent, diskFull(in(m))), pending(Pending, m, NodeCondition)},
+		"a machine's condition is pending before its time": {with(NodePresent, hostDead(ago(m))), pending(Pending, 89*m, MachineCondition)},
 		"at the very moment it is unhealthy as well":       {with(NodePresent, hostDead(ago(90*m))), unhealthy(MachineCondition)},
 
 		"a lost connection is not the machine's fault":            {with(NodePresent, disconnected(ago(hour))), well()},
@@ -151,8 +151,8 @@ func TestConditions(t *testing.T) {
 func TestSeveralConditionsAtOnce(t *testing.T) {
 	const m, hour = time.Minute, time.Hour
 	judgeCases{
-		"the nearest of two moments is the next look":  {with(NodePresent, silent(ago(m)), hostLost(ago(2*m))), pending(Suspect, 2*m, MachineCondition, NodeCondition)},
-		"it is so whichever comes first":               {with(NodePresent, silent(ago(2*m)), hostLost(noon)), pending(Suspect, 3*m, MachineCondition, NodeCondition)},
+		"the nearest of two moments is the next look":  {with(NodePresent, silent(ago(m)), hostLost(ago(2*m))), pending(Pending, 2*m, MachineCondition, NodeCondition)},
+		"it is so whichever comes first":               {with(NodePresent, silent(ago(2*m)), hostLost(noon)), pending(Pending, 3*m, MachineCondition, NodeCondition)},
 		"one condition that is due is enough":          {with(NodePresent, silent(ago(m)), diskFull(ago(m))), unhealthy(NodeCondition, NodeCondition).until(4 * m)},
 		"what is due later does not undo what is due":  {with(NodePresent, hostLost(ago(4*m)), notReady(ago(m))), unhealthy(MachineCondition, NodeCondition).until(2 * m)},
 		"two conditions that are due are two findings": {with(NodePresent, silent(ago(hour)), diskFull(ago(hour))), unhealthy(NodeCondition, NodeCondition)},
@@ -212,14 +212,14 @@ func TestGates(t *testing.T) {
 	for _, g := range []Gate{ControlPlaneNotInitialized, InfrastructureNotReady} {
 		t.Run(string(g), func(t *testing.T) {
 			judgeCases{
-				"a node that is well is not called healthy": {behind(g, with(NodePresent)), unjudged()},
-				"a bad node is not unhealthy":               {behind(g, with(NodePresent, silent(ago(hour)))), unjudged()},
-				"a bad node is not waited for":              {behind(g, with(NodePresent, silent(noon))), unjudged()},
-				"a bad machine is not unhealthy":            {behind(g, with(NodePresent, hostLost(ago(hour)))), unjudged()},
-				"a deleted node is not unhealthy":           {behind(g, with(NodeGone)), unjudged()},
-				"a first node is not late":                  {behind(g, awaited(ago(hour))), unjudged()},
-				"a first node is not even awaited":          {behind(g, awaited(noon)), unjudged()},
-				"nothing can be seen behind it either":      {behind(g, with(NodeUnseen)), unjudged()},
+				"a node that is well is not called healthy": {behind(g, with(NodePresent)), unknown()},
+				"a bad node is not unhealthy":               {behind(g, with(NodePresent, silent(ago(hour)))), unknown()},
+				"a bad node is not waited for":              {behind(g, with(NodePresent, silent(noon))), unknown()},
+				"a bad machine is not unhealthy":            {behind(g, with(NodePresent, hostLost(ago(hour)))), unknown()},
+				"a deleted node is not unhealthy":           {behind(g, with(NodeGone)), unknown()},
+				"a first node is not late":                  {behind(g, awaited(ago(hour))), unknown()},
+				"a first node is not even awaited":          {behind(g, awaited(noon)), unknown()},
+				"nothing can be seen behind it either":      {behind(g, with(NodeUnseen)), unknown()},
 			}.run(t, policy)
 
 			if v := Judge(behind(g, with(NodePresent)), policy, noon); v.Gate != g {
@@ -237,14 +237,14 @@ func TestWithoutTheWorkloadCluster(t *testing.T) {
 	late.NodeName = ""
 
 	judgeCases{
-		"a machine cannot be judged":                       {with(NodeUnseen), unjudged()},
-		"its first node is not late":                       {late, unjudged()},
-		"its node's last conditions do not count":          {with(NodeUnseen, silent(ago(time.Hour)), diskFull(ago(time.Hour))), unjudged()},
+		"a machine cannot be judged":                       {with(NodeUnseen), unknown()},
+		"its first node is not late":                       {late, unknown()},
+		"its node's last conditions do not count":          {with(NodeUnseen, silent(ago(time.Hour)), diskFull(ago(time.Hour))), unknown()},
 		"the machine's own conditions count":               {with(NodeUnseen, hostLost(ago(4*m))), unhealthy(MachineCondition)},
-		"the machine's own conditions have their timeouts": {with(NodeUnseen, hostLost(ago(m))), pending(Unjudged, 3*m, MachineCondition)},
+		"the machine's own conditions have their timeouts": {with(NodeUnseen, hostLost(ago(m))), pending(Unknown, 3*m, MachineCondition)},
 		"the machine's own conditions count by themselves": {with(NodeUnseen, hostDead(ago(90*m)), silent(ago(time.Hour))), unhealthy(MachineCondition)},
-		"the lost connection is no condition of a machine": {with(NodeUnseen, disconnected(ago(time.Hour))), unjudged()},
-		"nor is it that Cluster API cannot read the node":  {with(NodeUnseen, unreadable(ago(time.Hour))), unjudged()},
+		"the lost connection is no condition of a machine": {with(NodeUnseen, disconnected(ago(time.Hour))), unknown()},
+		"nor is it that Cluster API cannot read the node":  {with(NodeUnseen, unreadable(ago(time.Hour))), unknown()},
 		"which counts as long as we can":                   {with(NodePresent, unreadable(ago(time.Hour))), unhealthy(MachineCondition)},
 	}.run(t, policy)
 

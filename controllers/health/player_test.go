@@ -153,7 +153,7 @@ func (w *world) held(m *machine) string {
 	switch {
 	case m.verdict.Gate != health.Open:
 		held = append(held, string(m.verdict.Gate))
-	case m.verdict.State == health.Unjudged:
+	case m.verdict.State == health.Unknown:
 		held = append(held, "no connection")
 	}
 	for _, f := range m.verdict.Findings {
@@ -214,10 +214,10 @@ func (w *world) count() (p budget.Population, waiting []*machine) {
 			p.Healthy++
 		case health.Starting:
 			p.Starting++
-		case health.Suspect:
-			p.Suspect++
-		case health.Unjudged:
-			p.Unjudged++
+		case health.Pending:
+			p.Pending++
+		case health.Unknown:
+			p.Unknown++
 		case health.Unhealthy:
 			p.Unhealthy++
 			if !m.begun {

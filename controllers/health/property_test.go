@@ -126,9 +126,9 @@ func TestEveryStateHasItsMeaning(t *testing.T) {
 			means = asked && target.Node == NodePresent && len(v.Findings) == 0 && v.Recheck.IsZero() && !doubted
 		case Starting:
 			means = asked && target.Node == NodeAwaited && !due
-		case Suspect:
+		case Pending:
 			means = asked && target.Node == NodePresent && !due && !v.Recheck.IsZero()
-		case Unjudged:
+		case Unknown:
 			means = (!asked || doubted) && !due
 		case Unhealthy:
 			means = due
@@ -148,11 +148,11 @@ func TestWhoCouldNotBeAskedIsNotActedOn(t *testing.T) {
 		v := Judge(target, p, noon)
 		switch {
 		case target.Gate != Open:
-			if want := target.Marked || failed(target); (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
+			if want := target.Marked || failed(target); (v.State == Unhealthy) != want || (v.State != Unknown) != want {
 				t.Fatalf("behind gate %s: %s", target.Gate, v.State)
 			}
 		case target.Node == NodeUnseen:
-			if want := target.Marked || failed(target) || machineFails(target, p); (v.State == Unhealthy) != want || (v.State != Unjudged) != want {
+			if want := target.Marked || failed(target) || machineFails(target, p); (v.State == Unhealthy) != want || (v.State != Unknown) != want {
 				t.Fatalf("without connection: %s, want unhealthy: %t", v.State, want)
 			}
 			for _, f := range v.Findings {

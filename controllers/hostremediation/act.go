@@ -21,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // errChanged says that what a step was decided on is not so any more.
@@ -28,7 +29,7 @@ var errChanged = errors.New("the host has changed meanwhile")
 
 // act carries a step out, but for what is only remembered. It reports false if somebody else was faster and the step has to be
 // decided anew.
-func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	var err error
 	switch step.Do {
 	case powercycle.HoldOff, powercycle.AskReceipt, powercycle.Reboot:
@@ -56,7 +57,7 @@ func (r *Reconciler) act(ctx context.Context, w *world, step powercycle.Step) (b
 
 // ask asks something of the host's power, if the host is as the step was decided on: what is done to the power of a host that is somebody else's by now
 // cannot be taken back.
-func (r *Reconciler) ask(ctx context.Context, w *world, what powercycle.Action) error {
+func (r *Reconciler) ask(ctx context.Context, w *observed, what powercycle.Action) error {
 	by := w.record.by(w.rem)
 	switch what {
 	case powercycle.HoldOff:
@@ -69,7 +70,7 @@ func (r *Reconciler) ask(ctx context.Context, w *world, what powercycle.Action) 
 }
 
 // prepare finds out what has to be stored with step. Before a node is deleted that is what it has to get back.
-func (r *Reconciler) prepare(ctx context.Context, w *world, step powercycle.Step) error {
+func (r *Reconciler) prepare(ctx context.Context, w *observed, step powercycle.Step) error {
 	if step.Do != powercycle.Fence {
 		return nil
 	}
@@ -92,7 +93,7 @@ func (r *Reconciler) prepare(ctx context.Context, w *world, step powercycle.Step
 }
 
 // fence lets the workload of the node move. All before that took its time: that the host is off, and held, must be true now.
-func (r *Reconciler) fence(ctx context.Context, w *world) error {
+func (r *Reconciler) fence(ctx context.Context, w *observed) error {
 	if err := r.unchanged(ctx, w); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (r *Reconciler) fence(ctx context.Context, w *world) error {
 
 // backup is what the node has to get back, as far as it can be believed: it is given to the node of the machine, also of one that is gone, and to no node
 // that is older than its deletion. Of what CAPM3 had begun it is not known when it deleted the node, but it did so for this very remediation.
-func (w *world) backup() fence.Backup {
+func (w *observed) backup() fence.Backup {
 	owner := ownerOf(w.rem)
 	if owner == nil || owner.Name != w.record.Machine || w.machine != nil && w.nodeName() != w.machine.Status.NodeRef.Name {
 		return fence.Backup{}
@@ -121,7 +122,7 @@ func (w *world) backup() fence.Backup {
 }
 
 // unchanged reads the host past the cache, and returns errChanged unless it is as it was when the step was decided: a cache lags.
-func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
+func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
@@ -133,13 +134,15 @@ func (r *Reconciler) unchanged(ctx context.Context, w *world) error {
 }
 
 // unfence takes all back that was done to the node.
-func (r *Reconciler) unfence(ctx context.Context, w *world) error {
+func (r *Reconciler) unfence(ctx context.Context, w *observed) error {
 	cluster := client.ObjectKeyFromObject(w.cluster)
+	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
+	defer done()
 	return r.Nodes.Unfence(ctx, cluster, w.seen.Node, w.signs(), w.backup())
 }
 
 // signs is the remediation as it signs a node.
-func (w *world) signs() fence.Owner {
+func (w *observed) signs() fence.Owner {
 	by := w.record.by(w.rem)
 	owner := fence.Owner{UID: by.UID, Unsigned: w.record.TakenOver && w.kind.signsNothing(), Deletes: !w.record.Deleted.IsZero()}
 	for _, uid := range []types.UID{by.Before, w.predecessor} {
@@ -151,7 +154,7 @@ func (w *world) signs() fence.Owner {
 }
 
 // takeBack undoes a hand-over: what was asked of the owner first, so that it does not replace a machine whose host is well.
-func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
+func (r *Reconciler) takeBack(ctx context.Context, w *observed) error {
 	if err := withdraw(ctx, r.Client, w.machine); err != nil {
 		return err
 	}
@@ -163,7 +166,7 @@ func (r *Reconciler) takeBack(ctx context.Context, w *world) error {
 
 // mark puts on the remediation what is to be stored after step: what it remembers, its finalizer and, while the host is held off, what keeps clusterctl
 // from moving it: it would be known on its host by a UID that is gone.
-func (r *Reconciler) mark(w *world, step powercycle.Step) error {
+func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	if w.facts.Paused && w.facts.State == "" && !w.facts.Finalizer {
 		return nil // what is paused before it has begun is left as it is
 	}
@@ -198,7 +201,7 @@ func (r *Reconciler) mark(w *world, step powercycle.Step) error {
 }
 
 // nameAll makes w remember the names of what step is about.
-func (w *world) nameAll(step powercycle.Step, filter string) {
+func (w *observed) nameAll(step powercycle.Step, filter string) {
 	w.record.name(w, filter)
 	if step.Do == powercycle.HoldOff || step.Do == powercycle.NoteAsked {
 		w.record.HostUID = w.found.Host.UID
@@ -236,7 +239,7 @@ func encoded(rec record) (string, error) {
 }
 
 // name notes the names of host, node and cluster while they are known, and under which boot the node was before the cycle.
-func (rec *record) name(w *world, filter string) {
+func (rec *record) name(w *observed, filter string) {
 	if w.found.Is == powercycle.HostOurs || rec.Host == "" && w.found.Host != nil { // one that is not the machine's may become that
 		rec.Host = w.found.Host.Name
 	}
@@ -256,7 +259,7 @@ func (rec *record) name(w *world, filter string) {
 }
 
 // claim makes the record that of the remediation as it is called now, once nothing on host and node is known by its former name.
-func (rec *record) claim(w *world) {
+func (rec *record) claim(w *observed) {
 	if !w.facts.Litter && !rec.Fencing {
 		rec.UID = w.rem.GetUID()
 	}
@@ -264,13 +267,13 @@ func (rec *record) claim(w *world) {
 
 // holds reports whether the host is held off after the step, or is to be. In a pause clusterctl may be waiting to move the remediation: it goes on
 // waiting until the host was seen to be released. Else the remediation of a host that is about to be released may be moved, for that is remembered.
-func holds(w *world, step powercycle.Step) bool {
+func holds(w *observed, step powercycle.Step) bool {
 	return step.Do == powercycle.HoldOff || w.facts.Held && (step.Do != powercycle.Release || w.facts.Paused)
 }
 
 // store writes the annotations and finalizers of the remediation, if it has not changed since it was read and they differ. That it is gone is an error
 // of the API server's.
-func (r *Reconciler) store(ctx context.Context, w *world) error {
+func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	changes := map[string]any{}
 	if annotations := changed(w.stored.annotations, w.rem.GetAnnotations()); len(annotations) > 0 {
 		changes["annotations"] = annotations

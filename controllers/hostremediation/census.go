@@ -57,7 +57,7 @@ func (c census) lives(uid types.UID) bool {
 }
 
 // census counts those of the namespace of w.
-func (r *Reconciler) census(ctx context.Context, w *world) (census, error) {
+func (r *Reconciler) census(ctx context.Context, w *observed) (census, error) {
 	kinds, err := r.Installed()
 	if err != nil {
 		return census{}, err
@@ -66,7 +66,7 @@ func (r *Reconciler) census(ctx context.Context, w *world) (census, error) {
 }
 
 // doubt drops what w remembers that cannot be so: a UID that it never had, and moments that have not come.
-func (r *Reconciler) doubt(ctx context.Context, w *world) error {
+func (r *Reconciler) doubt(ctx context.Context, w *observed) error {
 	w.record.Memory = notAfter(w.record.Memory, w.now)
 	if w.record.UID == "" || w.record.UID == w.rem.GetUID() {
 		return nil

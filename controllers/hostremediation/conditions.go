@@ -136,7 +136,7 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 }
 
 // reportOf states how far the remediation is.
-func reportOf(w *world, step powercycle.Step, message string) Report {
+func reportOf(w *observed, step powercycle.Step, message string) Report {
 	m := w.record.Memory
 	r := Report{
 		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: w.record.Host, Message: message,
@@ -177,10 +177,10 @@ func moment(t time.Time) *metav1.Time {
 const maxMessage = 4096
 
 // explain is the sentence of a step, with what is known of its cause.
-func explain(w *world, step powercycle.Step) string { return w.text("", step) }
+func explain(w *observed, step powercycle.Step) string { return w.text("", step) }
 
 // text is the sentence of a step, after what led to it.
-func (w *world) text(before string, step powercycle.Step) string {
+func (w *observed) text(before string, step powercycle.Step) string {
 	text := joined(before, sentence(w, step))
 	if w.record.Attempt > 0 && !w.record.State.Final() {
 		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
@@ -192,7 +192,7 @@ func (w *world) text(before string, step powercycle.Step) string {
 }
 
 // sentence is why a step is taken, whichever attempt it is part of.
-func sentence(w *world, step powercycle.Step) string {
+func sentence(w *observed, step powercycle.Step) string {
 	details := w.details(step.Reason)
 	if cause := w.record.Cause; w.record.State.Final() && !strings.HasPrefix(cause, step.Why) {
 		details = append(details, cause)
@@ -208,7 +208,7 @@ func sentence(w *world, step powercycle.Step) string {
 }
 
 // details are what belongs to a reason; some may be empty.
-func (w *world) details(reason string) []string {
+func (w *observed) details(reason string) []string {
 	switch reason {
 	case "WaitingForTurn", managerHere:
 		return []string{w.ahead}
@@ -235,7 +235,7 @@ func (w *world) details(reason string) []string {
 }
 
 // unproven says what is missing to prove that the host is off.
-func (w *world) unproven() string {
+func (w *observed) unproven() string {
 	switch {
 	case !w.facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
@@ -247,7 +247,7 @@ func (w *world) unproven() string {
 }
 
 // lives says which sign of life the node has given.
-func (w *world) lives() string {
+func (w *observed) lives() string {
 	if w.facts.NewBoot {
 		return "it has booted"
 	}

@@ -68,10 +68,10 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"it is to go on", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{Held: true}, because("WorkloadMoved"), "+++-WorkloadMoved-WorkloadMoved?"},
 		{"it was asked to", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{}, because("PoweringOn"), "++++-PoweringOn?"},
 		{"it is on", in(powercycle.Booting, "WorkloadMoved"), powercycle.Facts{}, because("Booting"), "+++++-Booting"},
-		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStayedBad"), "-NodeStayedBad?????"},
+		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStillUnhealthy"), "-NodeStillUnhealthy?????"},
 		{"the workload is stuck", in(powercycle.Booting, "WorkloadStuck"), powercycle.Facts{}, because("Booting"), "++-WorkloadStuck++-Booting"},
 		{"what was reached stays when it is handed over", in(powercycle.HandedOver, "WorkloadStuck"), powercycle.Facts{}, because("HandedOver"), "++-WorkloadStuck++-HandedOver"},
-		{"a machine that is well says so, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineWell"), "++-WorkloadStuck+++"},
+		{"a machine that is well says so, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineHealthy"), "++-WorkloadStuck+++"},
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
 		sayConditions(rem, now.memory, now.facts, now.step, "why", noon)
@@ -134,7 +134,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.Failed:         {infrav1.PhaseFailed, time.Time{}},
 		powercycle.Stopped:        {infrav1.PhaseFailed, time.Time{}},
 	} {
-		w := &world{policy: policy, record: record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
+		w := &observed{policy: policy, record: record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
 		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")
 		if got.Phase != want.phase || got.Deadline == nil != want.deadline.IsZero() || got.Deadline != nil && !got.Deadline.Time.Equal(want.deadline) {
 			t.Errorf("%s: phase %q until %v, want %q until %s", state, got.Phase, got.Deadline, want.phase, want.deadline)
@@ -148,7 +148,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 }
 
 func TestTheMessageNamesTheCause(t *testing.T) {
-	w := &world{
+	w := &observed{
 		policy: powercycle.Policy{Retries: 1},
 		found:  host.Found{Why: "the host is another's"}, power: host.Power{Deaf: "the host is paused", Trouble: "power management error: timeout"},
 		sight:  sight{ahead: "HostRemediation b is under way", blindness: "no route", seen: fence.Seen{Left: []string{"Pod a/b"}, Count: 3}},
@@ -182,22 +182,22 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 	} {
 		rem := Own.New()
 		rem.SetAnnotations(tc.annotations)
-		if got := (&world{rem: rem, cluster: tc.cluster}).pausedBy(); got != tc.want {
+		if got := (&observed{rem: rem, cluster: tc.cluster}).pausedBy(); got != tc.want {
 			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
 		}
 	}
 }
 
 func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
-	aWorld := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *world {
-		w := &world{machine: &clusterv1.Machine{}, sight: sight{node: readyNode(boot)}, record: record{BootID: "before", Memory: powercycle.Memory{State: state}}}
+	aWorld := func(state powercycle.State, boot string, checked metav1.ConditionStatus) *observed {
+		w := &observed{machine: &clusterv1.Machine{}, sight: sight{node: readyNode(boot)}, record: record{BootID: "before", Memory: powercycle.Memory{State: state}}}
 		if checked != "" {
 			w.machine.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: checked}}
 		}
 		return w
 	}
 	for name, tc := range map[string]struct {
-		w    *world
+		w    *observed
 		want bool
 	}{
 		"a node that has booted is":                                  {aWorld(powercycle.Booting, "after", ""), true},
@@ -214,7 +214,7 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 
 // A NodeHealthCheck lets somebody else try as soon as it hears that this one has ended.
 func TestARemediationThatCouldNotReleaseItsHostIsNotOver(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.holdsOff()
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" })

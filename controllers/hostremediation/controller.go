@@ -1,7 +1,7 @@
 // Package hostremediation power-cycles the bare-metal hosts of machines that were found bad: Metal3Remediations, CAPM3's kind, and
 // HostRemediations, our own. Both are reconciled by the same code, which sees them through Object.
 //
-// A pass over one remediation reads from top to bottom: observe the world, decide, apply what was decided, tell users. What the steps are, is
+// A reconcile of one remediation reads from top to bottom: observe, decide, apply what was decided, tell users. What the steps are, is
 // decided by package powercycle alone.
 package hostremediation
 
@@ -23,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // RBAC of this controller in the management cluster, besides that of package host.
@@ -35,6 +35,12 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;watch
+
+// RBAC to store what is of these kinds anew (controllers/migration).
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=hostremediations.kubemend.io;hostremediationtemplates.kubemend.io;metal3remediations.infrastructure.cluster.x-k8s.io;metal3remediationtemplates.infrastructure.cluster.x-k8s.io,verbs=patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=list;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates/status,verbs=patch
 
 const (
 	// settle is how long a host that was off when it was asked has to stay off until that is believed. BMO looks at a host's power
@@ -65,7 +71,7 @@ const (
 	impatience = time.Second
 )
 
-// Reconciler makes passes over the remediations of one kind.
+// Reconciler makes reconciles of the remediations of one kind.
 type Reconciler struct {
 	Kind Kind
 	// Installed returns the kinds of remediations that exist, whoever serves them: two of one cluster must not be at work together.
@@ -104,7 +110,7 @@ type Reconciler struct {
 	turned     audience[struct{}] // hears when idle has changed
 }
 
-// Serve makes r make its passes, or none: when somebody else's controller has come to act on the kind, two of them would give each other
+// Serve makes r make its reconciles, or none: when somebody else's controller has come to act on the kind, two of them would give each other
 // orders. What is under way is theirs then, by the same annotations.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
@@ -121,7 +127,7 @@ var noOwner = powercycle.Step{
 	Why: "Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group,
 }
 
-// Reconcile makes one pass over the remediation called req. It takes all steps that are only remembered, and the one after them, which acts on the
+// Reconcile makes one reconcile of the remediation called req. It takes all steps that are only remembered, and the one after them, which acts on the
 // world or waits.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
@@ -150,7 +156,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: consistency.Lag}, nil // nothing was written yet
 	}
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil // somebody else wrote first; the cache is about to show what
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // somebody else wrote first; the cache is about to show what
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
@@ -158,12 +164,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(w, step, done), nil
 }
 
-// mostRemembered is more than the steps that are ever taken in one pass without doing anything.
+// mostRemembered is more than the steps that are ever taken in one reconcile without doing anything.
 const mostRemembered = 10
 
 // decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, for what has to
 // be known depends on what is remembered.
-func (r *Reconciler) decide(ctx context.Context, w *world) (powercycle.Step, error) {
+func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, error) {
 	step := powercycle.Next(w.facts, w.policy, w.now)
 	for n := 0; step.Do.Remembered() && n < mostRemembered; n++ {
 		if err := r.took(w, step); err != nil {
@@ -178,7 +184,7 @@ func (r *Reconciler) decide(ctx context.Context, w *world) (powercycle.Step, err
 }
 
 // apply carries step out, stores all that was taken in one write, and tells of it. It reports whether it was done.
-func (r *Reconciler) apply(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	if w.showsFirst(step) {
 		return true, r.show(ctx, w)
 	}
@@ -199,12 +205,12 @@ func (r *Reconciler) apply(ctx context.Context, w *world, step powercycle.Step) 
 
 // showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: its turn is looked for once
 // more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
-func (w *world) showsFirst(step powercycle.Step) bool {
+func (w *observed) showsFirst(step powercycle.Step) bool {
 	return w.facts.ControlPlane && (step.Do == powercycle.HoldOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
 }
 
 // show stores what was taken, and tells of it.
-func (r *Reconciler) show(ctx context.Context, w *world) error {
+func (r *Reconciler) show(ctx context.Context, w *observed) error {
 	if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
 		return err
 	}
@@ -213,7 +219,7 @@ func (r *Reconciler) show(ctx context.Context, w *world) error {
 }
 
 // storeAndAct stores what is intended, and then does it. It reports whether it was done.
-func (r *Reconciler) storeAndAct(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	err := r.prepare(ctx, w, step)
 	if err == nil {
 		err = r.took(w, step)
@@ -233,7 +239,7 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *world, step powercycle.
 }
 
 // actAndStore carries step out, and stores it once that is done. It reports whether it was.
-func (r *Reconciler) actAndStore(ctx context.Context, w *world, step powercycle.Step) (bool, error) {
+func (r *Reconciler) actAndStore(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	done, err := r.act(ctx, w, step)
 	if done {
 		err = r.took(w, step)
@@ -245,7 +251,7 @@ func (r *Reconciler) actAndStore(ctx context.Context, w *world, step powercycle.
 }
 
 // settled is the step of which the status tells: once something was done that is waited for, the wait. Else each step would cost one more write.
-func (w *world) settled(step powercycle.Step, done bool) powercycle.Step {
+func (w *observed) settled(step powercycle.Step, done bool) powercycle.Step {
 	if !done || step.Do == powercycle.Wait {
 		return step
 	}
@@ -259,7 +265,7 @@ func (w *world) settled(step powercycle.Step, done bool) powercycle.Step {
 }
 
 // took makes w, and the remediation in it, remember that step was carried out, or is about to be. Nothing is written.
-func (r *Reconciler) took(w *world, step powercycle.Step) error {
+func (r *Reconciler) took(w *observed, step powercycle.Step) error {
 	w.remember(step)
 	err := r.mark(w, step)
 	w.taken = append(w.taken, taken{*w, step})
@@ -267,7 +273,7 @@ func (r *Reconciler) took(w *world, step powercycle.Step) error {
 }
 
 // remember makes w remember that step was carried out.
-func (w *world) remember(step powercycle.Step) {
+func (w *observed) remember(step powercycle.Step) {
 	w.record.Memory = powercycle.After(w.facts, step, w.now)
 	if w.record.Cause != w.facts.Cause {
 		w.record.Cause = explain(w, step)
@@ -276,7 +282,7 @@ func (w *world) remember(step powercycle.Step) {
 
 // next says when to look again: when the step says so, at once after something was done, and soon after something was not, because the caches did not
 // show yet what there is.
-func (r *Reconciler) next(w *world, step powercycle.Step, done bool) ctrl.Result {
+func (r *Reconciler) next(w *observed, step powercycle.Step, done bool) ctrl.Result {
 	at := step.Again
 	switch {
 	case step.Do != powercycle.Wait && done:
@@ -290,5 +296,5 @@ func (r *Reconciler) next(w *world, step powercycle.Step, done bool) ctrl.Result
 	if step.Do == powercycle.DropFinalizer {
 		return ctrl.Result{}
 	}
-	return wake.At(at, r.Clock.Now())
+	return enqueue.At(at, r.Clock.Now())
 }

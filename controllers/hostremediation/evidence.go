@@ -25,7 +25,7 @@ func (e *evidence) add(made bool, text string, of ...any) {
 }
 
 // evidenceOf is what a step for w is decided on.
-func evidenceOf(w *world, finalizer string) []string {
+func evidenceOf(w *observed, finalizer string) []string {
 	var e evidence
 	e.ofRemediation(w, finalizer)
 	e.ofMachine(w)
@@ -38,7 +38,7 @@ func evidenceOf(w *world, finalizer string) []string {
 	return e
 }
 
-func (e *evidence) ofRemediation(w *world, finalizer string) {
+func (e *evidence) ofRemediation(w *observed, finalizer string) {
 	f, m := w.facts, w.facts.Memory
 	e.add(!w.rem.GetDeletionTimestamp().IsZero(), "the remediation is being deleted")
 	e.add(!asked(w.rem), "the remediation asks for nothing: spec.strategy is not %s", infrav1.RebootRemediationStrategy)
@@ -50,7 +50,7 @@ func (e *evidence) ofRemediation(w *world, finalizer string) {
 	e.add(!m.Asked.IsZero() && m.WasOff, "the host was asked to power off at %s, and was off then", clockOf(m.Asked))
 }
 
-func (e *evidence) ofMachine(w *world) {
+func (e *evidence) ofMachine(w *observed) {
 	owner := ownerOf(w.rem)
 	if owner == nil {
 		e.add(true, "metadata.ownerReferences names no Machine")
@@ -76,7 +76,7 @@ func nameOf(owner *metav1.OwnerReference) string {
 	return owner.Name
 }
 
-func (e *evidence) ofHost(w *world) {
+func (e *evidence) ofHost(w *observed) {
 	h := w.found.Host
 	e.add(w.found.Why != "", "%s", w.found.Why)
 	if h == nil {
@@ -93,7 +93,7 @@ func (e *evidence) ofHost(w *world) {
 
 var words = map[bool]string{true: "on", false: "off"}
 
-func (e *evidence) ofPower(w *world) {
+func (e *evidence) ofPower(w *observed) {
 	h, p, f := w.found.Host, w.power, w.facts
 	if h == nil {
 		return
@@ -112,7 +112,7 @@ func (e *evidence) ofPower(w *world) {
 }
 
 // heldAs is the UID by which the remediation holds its host off: that of before it was moved, if it was.
-func heldAs(w *world) string {
+func heldAs(w *observed) string {
 	by := w.record.by(w.rem)
 	for key := range w.found.Host.Annotations {
 		if uid, hold := host.HeldFor(key); hold && by.Before != "" && uid == by.Before {
@@ -122,7 +122,7 @@ func heldAs(w *world) string {
 	return string(by.UID)
 }
 
-func (e *evidence) ofNode(w *world) {
+func (e *evidence) ofNode(w *observed) {
 	name, seen := w.nodeName(), w.seen
 	if name == "" {
 		e.add(true, "the machine has never had a node")

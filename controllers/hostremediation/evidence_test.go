@@ -37,7 +37,7 @@ func TestAHostIsKeptOffUnderTheUIDThatTheRemediationHadBeforeItWasMoved(t *testi
 		"moved, and another keeps it off":     {"old", holdOff + "another", "new"},
 		"never moved, and a UID was left out": {"", holdOff, "new"},
 	} {
-		w := &world{rem: remediation("new", "")}
+		w := &observed{rem: remediation("new", "")}
 		w.record.UID = "new"
 		if tc.before != "" {
 			w.record.UID = "old"
@@ -63,7 +63,7 @@ func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 		"a node that still has pods is not yet": {fence.Seen{Presence: fence.Present, Node: &corev1.Node{}, Fenced: true}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{rem: remediation("m", ""), sight: sight{seen: tc.seen, blindness: tc.blind}}
+			w := &observed{rem: remediation("m", ""), sight: sight{seen: tc.seen, blindness: tc.blind}}
 			w.record.Node = "n"
 			var e evidence
 			e.ofNode(w)
@@ -82,7 +82,7 @@ func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 
 func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 	for length, want := range map[int]int{maxMessage - 1: maxMessage - 1, maxMessage: maxMessage, maxMessage + 1: maxMessage + len("...")} {
-		text := explain(&world{}, powercycle.Step{Why: strings.Repeat("x", length)})
+		text := explain(&observed{}, powercycle.Step{Why: strings.Repeat("x", length)})
 		if len(text) != want {
 			t.Errorf("a sentence of %d characters becomes one of %d, want %d", length, len(text), want)
 		}

@@ -80,7 +80,7 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
 	honest := remembering("honest", "b", ofMachine("victim", "machine-uid"), "")
 	honest.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
-	w := &world{now: noon, rem: Own.New(), record: record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
+	w := &observed{now: noon, rem: Own.New(), record: record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
 	honest.DeepCopyInto(w.rem.Unwrapped().(*mendv1.HostRemediation))
 	early := remembering("early", "a", ofMachine("other", "o"), `{"state":"Booting","attempt":1,"began":"1970-01-01T00:00:00Z"}`)
 	if goesBefore(early, w) {

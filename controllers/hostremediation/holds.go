@@ -37,7 +37,7 @@ var persons = map[string]string{
 	"NodeMismatch":       "see which machine the node belongs to: its spec.providerID, and those of the Machines",
 	"WorkloadStuck":      "see their finalizers, and the CSI driver's detach",
 	"ClusterUnreachable": "see to its API server, unless this host is what it needs",
-	"NodeStayedBad":      "look at the host's console",
+	"NodeStillUnhealthy": "look at the host's console",
 	"HandedOver":         repairTheHost,
 	"HandingOver":        repairTheHost,
 	"TimedOutByCheck": "if it should have had longer, give that step of the check a longer timeout: " +
@@ -73,7 +73,7 @@ var reliefs = map[string]func(*powercycle.Facts){
 }
 
 // holdsOf is all that keeps the remediation from going on, in the order in which it would be met.
-func holdsOf(w *world, step powercycle.Step) []look.Hold {
+func holdsOf(w *observed, step powercycle.Step) []look.Hold {
 	if w.ownerless {
 		return []look.Hold{{Reason: step.Reason, Text: step.Why, Person: persons[step.Reason]}}
 	}
@@ -101,7 +101,7 @@ func holdsOf(w *world, step powercycle.Step) []look.Hold {
 }
 
 // person is what a person has to do about a reason.
-func (w *world) person(reason string) string {
+func (w *observed) person(reason string) string {
 	switch {
 	case reason == "ClusterUnreachable" && len(w.unasked) > 0:
 		return "" // it is who looks that cannot ask
@@ -118,7 +118,7 @@ func (w *world) person(reason string) string {
 }
 
 // nextOf is what happens next: now, or when the patience with what is waited for ends; else what a person has to do.
-func nextOf(w *world, step powercycle.Step, holds []look.Hold) look.Step {
+func nextOf(w *observed, step powercycle.Step, holds []look.Hold) look.Step {
 	if step.Do != powercycle.Wait {
 		return look.Step{At: w.now, Text: follows(w, step)}
 	}
@@ -139,7 +139,7 @@ func nextOf(w *world, step powercycle.Step, holds []look.Hold) look.Step {
 }
 
 // afterwards is what a person has to do about a remediation that has ended.
-func (w *world) afterwards() string {
+func (w *observed) afterwards() string {
 	f := w.facts
 	switch {
 	case !f.State.Final():
@@ -157,7 +157,7 @@ func (w *world) afterwards() string {
 }
 
 // follows says what comes of a step.
-func follows(w *world, step powercycle.Step) string {
+func follows(w *observed, step powercycle.Step) string {
 	why := lowered(step.Why)
 	began, all := w.facts.Attempt, w.policy.Attempts()
 	switch {

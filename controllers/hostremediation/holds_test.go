@@ -79,7 +79,7 @@ func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
 			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.Failed, Cause: "The host is switched off by its owner"}}, nil,
 			persons[powercycle.Causes("The host is switched off by its owner")]},
 	} {
-		w := &world{facts: tc.facts}
+		w := &observed{facts: tc.facts}
 		w.found.Host = tc.host
 		if got := w.afterwards(); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)

@@ -42,7 +42,7 @@ func calledBadByUs(m *clusterv1.Machine) bool {
 
 // unhealthyFor is what the NodeHealthCheck that asked for the remediation of w finds wrong with the node, however short it has been so; empty if
 // that is nothing, or nobody knows. A node may be Ready and be remediated for another condition: that it is Ready again says nothing then.
-func (r *Reconciler) unhealthyFor(ctx context.Context, w *world) string {
+func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
 	if w.node == nil {
 		return ""
 	}

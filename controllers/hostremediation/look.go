@@ -20,18 +20,18 @@ import (
 // all, such as a record of the management cluster alone. That says nothing of the cluster: the controller may see it.
 var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 
-// Look returns what a pass over the remediation called key sees at now, and the step that it takes first, and does nothing: it writes nothing, watches
+// Look returns what a reconcile of the remediation called key sees at now, and the step that it takes first, and does nothing: it writes nothing, watches
 // nothing and takes nobody's turn. It returns nil if there is no such remediation, or if it is none of ours. Of r it needs the Kind, Installed, Client and
 // Live to read from, Hosts, Clusters and Nodes (see Sighted), and the settings.
 //
 // Where the node or the turn cannot be asked for (ErrUnasked), and the step depends on what the answer would be, what the remediation last
-// said of itself is repeated, as long as what can be seen agrees with it; else the step is that of a pass that cannot ask either. Where a pass
+// said of itself is repeated, as long as what can be seen agrees with it; else the step is that of a reconcile that cannot ask either. Where a reconcile
 // would fail, because the host or the machine cannot be read, what was last said is all there is. Both are said in Trouble.
 func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Time) (*look.Remediation, error) {
 	if r.Kind.New == nil {
 		return nil, fmt.Errorf("look at %s %s: of %s no more is known than metadata", r.Kind.Kind, key, r.Kind.GroupVersion())
 	}
-	w := &world{now: now, rem: r.Kind.New(), looks: true, turns: r.Turns.sketch()}
+	w := &observed{now: now, rem: r.Kind.New(), looks: true, turns: r.Turns.sketch()}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 	return r.seen(w), nil
 }
 
-// seen is what is to be said of a world that was seen.
-func (r *Reconciler) seen(w *world) *look.Remediation {
+// seen is what is to be said of what was observed.
+func (r *Reconciler) seen(w *observed) *look.Remediation {
 	step := noOwner
 	if !w.ownerless {
 		step = powercycle.Next(w.facts, w.policy, w.now)
@@ -67,7 +67,7 @@ func (r *Reconciler) seen(w *world) *look.Remediation {
 }
 
 // foretold is what is said of step once it is taken.
-func (w *world) foretold(step powercycle.Step) string {
+func (w *observed) foretold(step powercycle.Step) string {
 	after := *w
 	if !w.ownerless {
 		after.remember(step)
@@ -76,7 +76,7 @@ func (w *world) foretold(step powercycle.Step) string {
 }
 
 // standing is how the remediation stands before the step is taken.
-func (r *Reconciler) standing(w *world, step powercycle.Step) *look.Remediation {
+func (r *Reconciler) standing(w *observed, step powercycle.Step) *look.Remediation {
 	before := *w
 	state := cmp.Or(w.facts.State, powercycle.Pending)
 	if !w.ownerless {
@@ -93,7 +93,7 @@ func (r *Reconciler) standing(w *world, step powercycle.Step) *look.Remediation 
 }
 
 // called is the remediation, and what it is about, by their names.
-func (r *Reconciler) called(w *world) *look.Remediation {
+func (r *Reconciler) called(w *observed) *look.Remediation {
 	namespace := w.rem.GetNamespace()
 	is := &look.Remediation{
 		Ref:  look.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
@@ -108,8 +108,8 @@ func (r *Reconciler) called(w *world) *look.Remediation {
 	return is
 }
 
-// unread is what is known of a remediation over which no pass can be made, for err.
-func (r *Reconciler) unread(w *world, err error) *look.Remediation {
+// unread is what is known of a remediation over which no reconcile can be made, for err.
+func (r *Reconciler) unread(w *observed, err error) *look.Remediation {
 	is, m := r.called(w), w.record.Memory
 	is.State, is.Attempt, is.Attempts, is.Began, is.Since = string(cmp.Or(m.State, powercycle.Pending)), m.Attempt, w.policy.Attempts(), m.Began, m.Since
 	is.Phase, is.Deadline = string(phases[m.State]), deadlineOf(m, w.policy)
@@ -136,7 +136,7 @@ func troubles(errs []error, said string) []string {
 }
 
 // possible are the facts that may be true of what could not be asked.
-func (w *world) possible() []powercycle.Facts {
+func (w *observed) possible() []powercycle.Facts {
 	all := []powercycle.Facts{w.facts}
 	vary := func(change func(*powercycle.Facts)) {
 		for _, f := range all {
@@ -172,7 +172,7 @@ func (w *world) possible() []powercycle.Facts {
 }
 
 // depends reports whether another step would be taken if what could not be asked was otherwise.
-func (w *world) depends(step powercycle.Step) bool {
+func (w *observed) depends(step powercycle.Step) bool {
 	for _, f := range w.possible() {
 		if s := powercycle.Next(f, w.policy, w.now); s.Do != step.Do || s.Next != step.Next || s.Reason != step.Reason {
 			return true
@@ -183,7 +183,7 @@ func (w *world) depends(step powercycle.Step) bool {
 
 // recall assumes of what could not be asked what the remediation has found out by what it last said, and returns the wait that it is in and
 // the sentence. It returns step if nothing was said that can be true still.
-func (w *world) recall(step powercycle.Step) (powercycle.Step, string) {
+func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 	last := conditions.Get(w.rem, nhcv1.ProcessingCondition)
 	if last == nil {
 		return step, ""

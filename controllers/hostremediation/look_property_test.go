@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// draws are what a world is made of.
+// draws are what observed states are made of.
 type draws struct{ *rapid.T }
 
 func (d draws) rarely(what string) bool { return rapid.IntRange(0, 5).Draw(d.T, what) == 1 }
@@ -40,7 +40,7 @@ func (d draws) moment(what string) time.Time {
 
 // record is what a remediation may remember, possible or not.
 func (d draws) record() record {
-	rec := record{UID: rackUID, Host: "h", Node: "node", Cluster: "c"}
+	rec := record{UID: fixtureUID, Host: "h", Node: "node", Cluster: "c"}
 	rec.State = rapid.SampledFrom([]powercycle.State{
 		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
 		powercycle.Booting, powercycle.HandingOver, powercycle.Succeeded, powercycle.HandedOver, powercycle.Failed, powercycle.Ended, powercycle.Stopped, "Sideways",
@@ -96,7 +96,7 @@ func (d draws) remediation(t *testing.T) func(*mendv1.HostRemediation) {
 func (d draws) host(h *bmov1alpha1.BareMetalHost) {
 	h.Spec.Online, h.Status.PoweredOn, h.Spec.DisablePowerOff = !d.rarely("switched off"), d.half("on"), d.rarely("cannot be off")
 	for _, key := range []string{
-		holdOff + string(rackUID), holdOff + "before", holdOff + "another", "reboot.metal3.io/by-hand", bmov1alpha1.PausedAnnotation,
+		holdOff + string(fixtureUID), holdOff + "before", holdOff + "another", "reboot.metal3.io/by-hand", bmov1alpha1.PausedAnnotation,
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation,
 	} {
 		if d.rarely(key) {
@@ -107,15 +107,15 @@ func (d draws) host(h *bmov1alpha1.BareMetalHost) {
 		h.Annotations[mendv1.MarkedForAnnotation] = "machine-uid"
 	}
 	if d.rarely("asked to reboot") {
-		h.Annotations[mendv1.RebootedForAnnotation] = string(rackUID) + "/1"
+		h.Annotations[mendv1.RebootedForAnnotation] = string(fixtureUID) + "/1"
 	}
 	if d.rarely("power fails") {
 		h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route"
 	}
 }
 
-func (d draws) world(t *testing.T) *rack {
-	k := rackOf(t, d.remediation(t))
+func (d draws) observed(t *testing.T) *fixture {
+	k := fixtureOf(t, d.remediation(t))
 	k.obeys()
 	d.host(k.host)
 	switch rapid.IntRange(0, 5).Draw(d.T, "whose host") {
@@ -154,8 +154,8 @@ func (d draws) world(t *testing.T) *rack {
 	return k
 }
 
-// firstStep makes a pass, and returns the step that it has taken first; nil if it has taken none.
-func (k *rack) firstStep() (*taken, error) {
+// firstStep makes a reconcile, and returns the step that it has taken first; nil if it has taken none.
+func (k *fixture) firstStep() (*taken, error) {
 	ctx := k.t.Context()
 	w, err := k.r.observe(ctx, k.key, k.clock.Now())
 	if err != nil || w == nil {
@@ -174,12 +174,12 @@ func (k *rack) firstStep() (*taken, error) {
 	return &w.taken[0], nil
 }
 
-// What a look says is to the letter what the pass says of the first step that it takes, in whatever state it finds the world; and nobody notices that there
-// was a look.
+// What a look says is to the letter what the reconcile says of the first step that it takes, in whatever state it finds the observed state; and nobody notices
+// that there was a look.
 func TestALookSaysWhatThePassThenSays(t *testing.T) {
 	reasons := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
-		k := draws{rt}.world(t)
+		k := draws{rt}.observed(t)
 		is := k.looks(k.onlooker())
 		silent := k.remediation()
 		first, err := k.firstStep()
@@ -203,7 +203,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		}
 		reason, text := stands(rem)[2], rem.Status.Message
 		if first != nil && is.Acts {
-			reason, text = first.step.Reason, explain(&first.world, first.step)
+			reason, text = first.step.Reason, explain(&first.observed, first.step)
 		}
 		if text != is.Text || reason != is.Reason {
 			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Text, reason, text, told(is))

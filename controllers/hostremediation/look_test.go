@@ -26,7 +26,7 @@ import (
 )
 
 // obeys lets everything be done to host and node, as often as anybody likes.
-func (k *rack) obeys() {
+func (k *fixture) obeys() {
 	k.holdsOff().AnyTimes()
 	k.releases().AnyTimes()
 	k.fences().AnyTimes()
@@ -42,7 +42,7 @@ func (k *rack) obeys() {
 }
 
 // controlPlane makes the machine one, with another whose remediation is under way.
-func (k *rack) controlPlane() {
+func (k *fixture) controlPlane() {
 	k.t.Helper()
 	m := k.machine(k.t.Context())
 	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
@@ -65,7 +65,7 @@ func (k *rack) controlPlane() {
 }
 
 // reaches makes passes until the remediation is in a state, and no further.
-func (k *rack) reaches(state powercycle.State) {
+func (k *fixture) reaches(state powercycle.State) {
 	k.t.Helper()
 	k.pass()
 	for _, next := range []struct {
@@ -129,55 +129,55 @@ func moments(at time.Time) string {
 }
 
 func TestLooks(t *testing.T) {
-	stories := map[string]func(k *rack) *Reconciler{
-		"one that nobody has looked at begins": func(k *rack) *Reconciler { return k.onlooker() },
-		"one waits for its turn": func(k *rack) *Reconciler {
+	stories := map[string]func(k *fixture) *Reconciler{
+		"one that nobody has looked at begins": func(k *fixture) *Reconciler { return k.onlooker() },
+		"one waits for its turn": func(k *fixture) *Reconciler {
 			k.controlPlane()
 			k.pass()
 			return k.onlooker()
 		},
-		"the host is not ready": func(k *rack) *Reconciler {
+		"the host is not ready": func(k *fixture) *Reconciler {
 			k.host.Annotations["baremetalhost.metal3.io/paused"] = "metal3.io/capm3"
 			k.pass()
 			return k.onlooker()
 		},
-		"the host names another machine": func(k *rack) *Reconciler {
+		"the host names another machine": func(k *fixture) *Reconciler {
 			k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "spec.consumerRef of BareMetalHost ns/h names Metal3Machine ns/x, expected Metal3Machine ns/m"}
 			k.pass()
 			return k.onlooker()
 		},
-		"the host powers off": func(k *rack) *Reconciler {
+		"the host powers off": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			return k.onlooker()
 		},
-		"the BMC is dead": func(k *rack) *Reconciler {
+		"the BMC is dead": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			k.host.Status.ErrorType, k.host.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route to host"
 			k.pass()
 			return k.onlooker()
 		},
-		"the host was off when it was asked": func(k *rack) *Reconciler {
+		"the host was off when it was asked": func(k *fixture) *Reconciler {
 			k.power(false)
 			k.pass()
 			return k.onlooker()
 		},
-		"the host is off and the pass is yet to come": func(k *rack) *Reconciler {
+		"the host is off and the pass is yet to come": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			k.power(false)
 			return k.onlooker()
 		},
-		"pods are left on the node": func(k *rack) *Reconciler {
+		"pods are left on the node": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.MovingWorkload)
 			k.seen.Left, k.seen.Count = []string{"Pod ns/db-0", "Pod ns/web-1"}, 7
 			k.pass()
 			return k.onlooker()
 		},
-		"the workload cluster is out of reach": func(k *rack) *Reconciler {
+		"the workload cluster is out of reach": func(k *fixture) *Reconciler {
 			k.seen = fence.Seen{Cause: errors.New("no route to host")}
 			k.reaches(powercycle.MovingWorkload)
 			return k.onlooker()
 		},
-		"the workload cluster was not recorded while the workload moves": func(k *rack) *Reconciler {
+		"the workload cluster was not recorded while the workload moves": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.MovingWorkload)
 			k.seen.Left, k.seen.Count = []string{"Pod ns/db-0"}, 1
 			k.pass()
@@ -185,7 +185,7 @@ func TestLooks(t *testing.T) {
 			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: fmt.Errorf("read it: %w", ErrUnasked)}
 			return r
 		},
-		"the workload cluster was not recorded and nothing was said": func(k *rack) *Reconciler {
+		"the workload cluster was not recorded and nothing was said": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.MovingWorkload)
 			rem := k.remediation()
 			rem.Status = mendv1.HostRemediationStatus{}
@@ -196,41 +196,41 @@ func TestLooks(t *testing.T) {
 			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: ErrUnasked}
 			return r
 		},
-		"the workload cluster was not recorded and does not matter": func(k *rack) *Reconciler {
+		"the workload cluster was not recorded and does not matter": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			r := k.onlooker()
 			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: ErrUnasked}
 			return r
 		},
-		"the host powers on": func(k *rack) *Reconciler {
+		"the host powers on": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOn)
 			return k.onlooker()
 		},
-		"somebody else keeps the host off": func(k *rack) *Reconciler {
+		"somebody else keeps the host off": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOn)
 			k.host.Annotations["reboot.metal3.io/rack-move"] = ""
 			k.pass()
 			return k.onlooker()
 		},
-		"the machine boots": func(k *rack) *Reconciler {
+		"the machine boots": func(k *fixture) *Reconciler {
 			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			k.reaches(powercycle.Booting)
 			return k.onlooker()
 		},
-		"the machine boots for the last time": func(k *rack) *Reconciler {
+		"the machine boots for the last time": func(k *fixture) *Reconciler {
 			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			k.reaches(powercycle.Booting)
 			k.wait(10 * time.Minute)
 			k.reaches(powercycle.Booting)
 			return k.onlooker()
 		},
-		"the machine is about to be handed over": func(k *rack) *Reconciler {
+		"the machine is about to be handed over": func(k *fixture) *Reconciler {
 			k.edit(func(rem *mendv1.HostRemediation) {
 				metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"HandingOver","since":"2026-01-01T12:00:00Z","attempt":2}`)
 			})
 			return k.onlooker()
 		},
-		"the machine is handed over": func(k *rack) *Reconciler {
+		"the machine is handed over": func(k *fixture) *Reconciler {
 			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			for range 2 {
 				k.reaches(powercycle.Booting)
@@ -238,50 +238,50 @@ func TestLooks(t *testing.T) {
 			}
 			return k.onlooker()
 		},
-		"the machine is well": func(k *rack) *Reconciler {
+		"the machine is well": func(k *fixture) *Reconciler {
 			k.r.Clusters = boots("before", corev1.ConditionUnknown)
 			k.reaches(powercycle.Booting)
 			k.r.Clusters = boots("after", corev1.ConditionTrue)
 			k.pass()
 			return k.onlooker()
 		},
-		"the owner switched the host off": func(k *rack) *Reconciler {
+		"the owner switched the host off": func(k *fixture) *Reconciler {
 			k.host.Spec.Online = false
 			k.pass()
 			return k.onlooker()
 		},
-		"it is paused while it waits for its turn": func(k *rack) *Reconciler {
+		"it is paused while it waits for its turn": func(k *fixture) *Reconciler {
 			k.controlPlane()
 			k.pass()
 			k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
 			k.wait(time.Minute)
 			return k.onlooker()
 		},
-		"it names no machine": func(k *rack) *Reconciler {
+		"it names no machine": func(k *fixture) *Reconciler {
 			k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil })
 			return k.onlooker()
 		},
-		"it is deleted while the host is held off": func(k *rack) *Reconciler {
+		"it is deleted while the host is held off": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			if err := k.client.Delete(k.t.Context(), k.remediation()); err != nil {
 				k.t.Fatal(err)
 			}
 			return k.onlooker()
 		},
-		"it is told to stop": func(k *rack) *Reconciler {
+		"it is told to stop": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			k.edit(toldToStop)
 			k.pass()
 			return k.onlooker()
 		},
-		"its fence cannot be seen after the end": func(k *rack) *Reconciler {
+		"its fence cannot be seen after the end": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.MovingWorkload)
 			k.seen = fence.Seen{Cause: errors.New("no route to host")}
 			k.edit(toldToStop)
 			k.pass()
 			return k.onlooker()
 		},
-		"its host cannot be read": func(k *rack) *Reconciler {
+		"its host cannot be read": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.PoweringOff)
 			r := k.onlooker()
 			hosts := NewMockHosts(gomock.NewController(k.t))
@@ -289,20 +289,20 @@ func TestLooks(t *testing.T) {
 			r.Hosts = hosts
 			return r
 		},
-		"it is none of ours": func(k *rack) *Reconciler {
+		"it is none of ours": func(k *fixture) *Reconciler {
 			k.r.WatchFilterValue = "x"
 			return k.onlooker()
 		},
 	}
-	golden.Stories(t, stories, func(t *testing.T, play func(*rack) *Reconciler) string {
-		k := rackOf(t)
+	golden.Stories(t, stories, func(t *testing.T, play func(*fixture) *Reconciler) string {
+		k := fixtureOf(t)
 		k.obeys()
 		return told(k.looks(play(k)))
 	})
 }
 
 func TestALookAtWhatDoesNotExistIsNone(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	if is, err := k.onlooker().Look(t.Context(), client.ObjectKey{Namespace: "ns", Name: "x"}, noon); is != nil || err != nil {
 		t.Errorf("%+v, %v; want nothing", is, err)
 	}
@@ -312,7 +312,7 @@ func TestALookAtWhatDoesNotExistIsNone(t *testing.T) {
 func TestWhatALookForeseesIsWhatAPassDoesThen(t *testing.T) {
 	for name, reach := range map[string]powercycle.State{"it powers off": powercycle.PoweringOff, "it moves": powercycle.MovingWorkload, "it boots": powercycle.Booting} {
 		t.Run(name, func(t *testing.T) {
-			k := rackOf(t)
+			k := fixtureOf(t)
 			k.obeys()
 			k.reaches(reach)
 			is := k.looks(k.onlooker())

@@ -25,7 +25,7 @@ import (
 const leaseRecheck = 30 * time.Second
 
 // controlPlaneForbids says why the control plane of w's machine can not do without it now; empty if it can, and it is its turn.
-func (r *Reconciler) controlPlaneForbids(ctx context.Context, w *world, all []someRemediation) (string, error) {
+func (r *Reconciler) controlPlaneForbids(ctx context.Context, w *observed, all []someRemediation) (string, error) {
 	view, api, err := r.planeAPI(ctx, w)
 	if err != nil {
 		return "", err
@@ -50,7 +50,7 @@ func (r *Reconciler) controlPlaneForbids(ctx context.Context, w *world, all []so
 }
 
 // told is what there is to say of what forbids it. It makes w be looked at again when that may have changed without an event.
-func (w *world) told(why []controlplane.Objection) string {
+func (w *observed) told(why []controlplane.Objection) string {
 	texts := make([]string, 0, len(why))
 	for _, o := range why {
 		texts = append(texts, o.String())
@@ -66,7 +66,7 @@ func (w *world) told(why []controlplane.Objection) string {
 
 // planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show them is as good as silent: so
 // nobody is alive whom nobody can see, and no majority kept that nobody can count.
-func (r *Reconciler) planeAPI(ctx context.Context, w *world) (workload.View, controlplane.API, error) {
+func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API, error) {
 	if w.cluster == nil {
 		return workload.View{}, controlplane.NoAnswer, nil
 	}
@@ -84,7 +84,7 @@ func (r *Reconciler) planeAPI(ctx context.Context, w *world) (workload.View, con
 }
 
 // controlPlaneMachines returns the control-plane machines of w's cluster, its own one among them. They are shared: read only.
-func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *world) ([]*clusterv1.Machine, error) {
+func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *observed) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
@@ -100,7 +100,7 @@ func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *world) ([]*clu
 }
 
 // memberOf is what there is of m as a member of the control plane, but for its node and its API server.
-func (r *Reconciler) memberOf(ctx context.Context, w *world, m *clusterv1.Machine, all []someRemediation) (controlplane.Member, error) {
+func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine, all []someRemediation) (controlplane.Member, error) {
 	own, found := m.UID == w.machine.UID, w.found
 	if !own {
 		var err error
@@ -132,7 +132,7 @@ func (r *Reconciler) memberOf(ctx context.Context, w *world, m *clusterv1.Machin
 
 // remediated notes in is what a remediation of it, which does not hold its host off, does or waits for. One that could not begin for other reasons
 // keeps nobody waiting.
-func (w *world) remediated(is *controlplane.Member, rem someRemediation, found host.Found) {
+func (w *observed) remediated(is *controlplane.Member, rem someRemediation, found host.Found) {
 	rec, err := recordOf(rem)
 	switch {
 	case err != nil:
@@ -184,10 +184,12 @@ func nodeSign(node *corev1.Node) controlplane.Sign {
 
 // addServers adds what the leases of the API servers say, where that decides: they are read live. Where they cannot be read the nodes decide
 // alone.
-func (r *Reconciler) addServers(ctx context.Context, w *world, plane *controlplane.Plane, machines []*clusterv1.Machine) {
+func (r *Reconciler) addServers(ctx context.Context, w *observed, plane *controlplane.Plane, machines []*clusterv1.Machine) {
 	if r.Reader == nil || plane.API != controlplane.Answers || controlplane.Majority(len(plane.Members)) == 0 || plane.Busy(w.machine.Name, w.now) {
 		return
 	}
+	ctx, done := w.answering(ctx)
+	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(w.cluster))
 	var renewed map[string]time.Time
 	if err == nil {

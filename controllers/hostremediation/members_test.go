@@ -25,16 +25,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// plane is a rack whose machine m, with node "node", is a member of a control plane, beside others with hosts and nodes of their names.
+// plane is a fixture whose machine m, with node "node", is a member of a control plane, beside others with hosts and nodes of their names.
 type plane struct {
-	*rack
+	*fixture
 	others map[string]*bmov1alpha1.BareMetalHost
 	nodes  map[string]*corev1.Node
 }
 
 func planeOf(t *testing.T, others ...string) *plane {
 	t.Helper()
-	p := &plane{rack: rackOf(t), others: map[string]*bmov1alpha1.BareMetalHost{}, nodes: map[string]*corev1.Node{}}
+	p := &plane{fixture: fixtureOf(t), others: map[string]*bmov1alpha1.BareMetalHost{}, nodes: map[string]*corev1.Node{}}
 	hosts := NewMockHosts(gomock.NewController(t))
 	hosts.EXPECT().Of(gomock.Any(), gomock.Any()).DoAndReturn(func(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
 		if m.Name == "m" {
@@ -131,7 +131,7 @@ func (p *plane) rival(name, remembers string) {
 }
 
 func (p *plane) held() bool {
-	_, held := p.host.Annotations[holdOff+string(rackUID)]
+	_, held := p.host.Annotations[holdOff+string(fixtureUID)]
 	return held
 }
 
@@ -357,7 +357,7 @@ func TestAMemberIsOffIfItsHostIs(t *testing.T) {
 		"there is none":         {host.Found{}, 0, false},
 		"and it has begun once": {host.Found{}, 2, false},
 	} {
-		w := &world{machine: m, rem: remediation("a", ""), found: tc.found, record: record{Memory: powercycle.Memory{Attempt: tc.attempt}}}
+		w := &observed{machine: m, rem: remediation("a", ""), found: tc.found, record: record{Memory: powercycle.Memory{Attempt: tc.attempt}}}
 		is, err := (&Reconciler{}).memberOf(t.Context(), w, m, nil)
 		if err != nil || is.Off != tc.off || is.Begun != (tc.attempt > 0) {
 			t.Errorf("%s: %+v (%v)", name, is, err)

@@ -60,7 +60,7 @@ func Metrics() []prometheus.Collector {
 }
 
 // measure exports what a step has changed, once it is remembered.
-func (r *Reconciler) measure(w *world, step powercycle.Step) {
+func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	namespace, kind, was, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
 	if step.Do == powercycle.BeginAttempt {
 		attempts.WithLabelValues(namespace, kind).Inc()
@@ -92,7 +92,7 @@ func (r *Reconciler) measure(w *world, step powercycle.Step) {
 
 // unfencedFor is why step leaves the point at which the node of an attempt is fenced without that having been done; empty if it was done,
 // or may be yet. A node that is gone needs no fence.
-func unfencedFor(w *world, step powercycle.Step, fenced bool) string {
+func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	given := false
 	switch was := w.facts.State; {
 	case was == powercycle.Preparing:
@@ -119,7 +119,7 @@ func measureHost(key client.ObjectKey, h *bmov1alpha1.BareMetalHost) {
 
 // stuckAt is when a remediation counts as stuck if it is still in its state then: every state has the patience of an attempt, and one in
 // which something is refused again and again may outlast it. One that is paused or waits for its turn is not stuck.
-func stuckAt(w *world) time.Time {
+func stuckAt(w *observed) time.Time {
 	m := w.record.Memory
 	switch {
 	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.Turn || m.Person != "":

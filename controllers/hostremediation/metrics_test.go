@@ -105,7 +105,7 @@ func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
 		"an end that somebody else made":           {was: powercycle.MovingWorkload, step: past(powercycle.Ended, "Cancelled")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{facts: powercycle.Facts{Memory: powercycle.Memory{State: tc.was}, Node: tc.node}}
+			w := &observed{facts: powercycle.Facts{Memory: powercycle.Memory{State: tc.was}, Node: tc.node}}
 			if got := unfencedFor(w, tc.step, tc.fenced); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
@@ -116,7 +116,7 @@ func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
 func TestAnAttemptWhoseHostIsNotSeenOffCountsAsUnfenced(t *testing.T) {
 	const name = "kubemend_host_remediation_attempts_unfenced_total HostRemediation ns PowerOffTimedOut"
 	before := gathered(t, unfenced)[name]
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.host.Status.OperationalStatus, k.host.Status.ErrorType = bmov1alpha1.OperationalStatusError, bmov1alpha1.PowerManagementError
 	k.holdsOff().Times(2)
 	k.releases().Times(2)
@@ -132,7 +132,7 @@ func TestAnAttemptWhoseHostIsNotSeenOffCountsAsUnfenced(t *testing.T) {
 func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
 	const name = "kubemend_host_fences_left_total HostRemediation ns"
 	before, unfencedBefore := gathered(t, fencesLeft)[name], gathered(t, unfenced)
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.holdsOff()
 	k.fences()
 	k.releases()
@@ -224,7 +224,7 @@ func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
 // W19.
 func TestAPowerCycleIsCounted(t *testing.T) {
 	before, over := gathered(t, attempts)["kubemend_host_remediation_attempts_total HostRemediation ns"], gathered(t, ends)
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.holdsOff()
 	k.fences()
 	k.releases()

@@ -26,7 +26,7 @@ const blindRecheck = 10 * time.Second
 
 // observeNode finds out what there is of the node. Nothing is asked of the workload cluster but where the answer decides: power is
 // switched off and on without it, because a control plane that is dead is the very case in which it is needed.
-func (r *Reconciler) observeNode(ctx context.Context, w *world) {
+func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
 	if name == "" {
 		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
@@ -37,6 +37,8 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 		w.blindness = "its Cluster does not exist"
 		return
 	}
+	ctx, done := w.answering(ctx)
+	defer done()
 	r.observeCached(ctx, w, name)
 	if w.facts.State != powercycle.MovingWorkload && !w.looks {
 		r.Nodes.Unwatch(client.ObjectKeyFromObject(w.cluster), name)
@@ -46,9 +48,20 @@ func (r *Reconciler) observeNode(ctx context.Context, w *world) {
 	}
 }
 
+// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster, from the first time on that it does: the facts are
+// stated anew after each step that is only remembered.
+func (w *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !w.answersUntil.IsZero() {
+		return context.WithDeadline(ctx, w.answersUntil)
+	}
+	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
+	w.answersUntil, _ = ctx.Deadline()
+	return ctx, done
+}
+
 // fencedInCache reports whether the cache shows our fence on the node, where no more has to be known than that: it is taken off without a look at the
 // node itself. What has to be given back to a node is not in the cache.
-func (r *Reconciler) fencedInCache(ctx context.Context, w *world) bool {
+func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn:
 		return false
@@ -66,7 +79,7 @@ func (r *Reconciler) fencedInCache(ctx context.Context, w *world) bool {
 }
 
 // look asks the workload cluster itself for the node, and what is left on it. While it is being emptied whatever leaves it wakes us.
-func (r *Reconciler) look(ctx context.Context, w *world, name string) {
+func (r *Reconciler) look(ctx context.Context, w *observed, name string) {
 	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
 	seen, lookErr := r.Nodes.Look(ctx, cluster, name, w.signs())
 	var err error
@@ -96,7 +109,7 @@ func (r *Reconciler) look(ctx context.Context, w *world, name string) {
 
 // claimFence makes a fence that is on the machine's node ours if the remediation that has signed it is gone: nobody else would ever take it away. In
 // doubt it is not, nor is anything on the node of another machine but what we have signed.
-func (r *Reconciler) claimFence(ctx context.Context, w *world, seen *fence.Seen) {
+func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Seen) {
 	if w.facts.NodeMismatch = w.mismatched(seen.Node); w.facts.NodeMismatch {
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
 		return
@@ -117,7 +130,7 @@ func (r *Reconciler) claimFence(ctx context.Context, w *world, seen *fence.Seen)
 
 // mismatched reports whether node, which has the name of the machine's node, is not that: it belongs to another machine by its provider ID, or it is
 // not the one that was there before the power cycle. One that we have deleted ourselves is another one when it is back.
-func (w *world) mismatched(node *corev1.Node) bool {
+func (w *observed) mismatched(node *corev1.Node) bool {
 	if node == nil || w.machine == nil {
 		return false
 	}
@@ -133,7 +146,7 @@ var presence = map[fence.Presence]powercycle.Node{
 }
 
 // observeCached reads the node as the cache has it, which is enough to say whether the machine is well.
-func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
+func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string) {
 	key := client.ObjectKeyFromObject(w.cluster)
 	var watches []clustercache.Watcher
 	w.facts.BootUnread = w.record.BootID == ""
@@ -156,6 +169,9 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
 		w.blindness = "the workload cluster cannot be reached"
+		if link.Silent {
+			w.blindness = workload.ErrSilent.Error()
+		}
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event will come, or nothing depends on it
 			w.lookAgain(max(link.Recheck, impatience))
 		}
@@ -166,7 +182,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *world, name string) {
 }
 
 // judge says whether the machine is well, by its node as the cache has it.
-func (r *Reconciler) judge(ctx context.Context, w *world) {
+func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
@@ -175,14 +191,14 @@ func (r *Reconciler) judge(ctx context.Context, w *world) {
 }
 
 // stillJudged reports whether the health check that calls the machine bad will take that back when it is not so any more. In doubt it will.
-func (r *Reconciler) stillJudged(ctx context.Context, w *world) bool {
+func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
 	still, err := judged(ctx, r.Client, w.machine)
 	return err != nil || still
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows. While the workload
 // moves, it does; else where something of ours may be there that has to go. (PoweringOn leaves that to Booting, unless it is paused.)
-func needsNode(w *world) bool {
+func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
 		return true
@@ -197,7 +213,7 @@ func needsNode(w *world) bool {
 }
 
 // nodeName is the name of the machine's node, or that which is remembered; empty if it never had one.
-func (w *world) nodeName() string {
+func (w *observed) nodeName() string {
 	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
 		return w.machine.Status.NodeRef.Name
 	}
@@ -206,7 +222,7 @@ func (w *world) nodeName() string {
 
 // booted reports whether the node is ready, under another boot than before the power cycle. A node stays ready for a while when its host
 // goes off, so that it is ready under the old boot says nothing.
-func (w *world) booted() bool {
+func (w *observed) booted() bool {
 	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue || w.mismatched(w.node) {
 		return false
 	}
@@ -219,7 +235,7 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 }
 
 // blindFor notes why the node cannot be seen.
-func (w *world) blindFor(err error) {
+func (w *observed) blindFor(err error) {
 	w.blindness = plain(err)
 	w.lookAgain(blindRecheck)
 	if errors.Is(err, ErrUnasked) {
@@ -228,14 +244,14 @@ func (w *world) blindFor(err error) {
 }
 
 // lookAgain makes the remediation be looked at after d at the latest.
-func (w *world) lookAgain(d time.Duration) {
+func (w *observed) lookAgain(d time.Duration) {
 	if at := w.now.Add(d); w.recheck.IsZero() || at.Before(w.recheck) {
 		w.recheck = at
 	}
 }
 
 // left says what is left on the node.
-func (w *world) left() string {
+func (w *observed) left() string {
 	text := strings.Join(w.seen.Left, ", ")
 	if more := w.seen.Count - len(w.seen.Left); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

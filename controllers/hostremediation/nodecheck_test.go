@@ -44,16 +44,16 @@ func stands(rem *mendv1.HostRemediation) [3]string {
 }
 
 func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
-	for name, before := range map[string]func(*rack){
-		"before it was seen": func(*rack) {},
-		"while its host is not ready": func(k *rack) {
+	for name, before := range map[string]func(*fixture){
+		"before it was seen": func(*fixture) {},
+		"while its host is not ready": func(k *fixture) {
 			k.host.Annotations["baremetalhost.metal3.io/paused"] = "test"
 			k.pass()
 			delete(k.host.Annotations, "baremetalhost.metal3.io/paused")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := rackOf(t, ofNodeHealthCheck) // it expects no HoldOff
+			k := fixtureOf(t, ofNodeHealthCheck) // it expects no HoldOff
 			before(k)
 			k.edit(toldToStop)
 			k.pass()
@@ -70,7 +70,7 @@ func TestOneThatIsToldToStopBeforePowerOffTouchesNothing(t *testing.T) {
 }
 
 func TestOneThatIsToldToStopLetsGoOfHostAndNodeBeforeItHasFailed(t *testing.T) {
-	k := rackOf(t, ofNodeHealthCheck)
+	k := fixtureOf(t, ofNodeHealthCheck)
 	gomock.InOrder(k.holdsOff(), k.fences(), k.releases().Do(func(any, any, any) {
 		if got := stands(k.remediation()); got[0] != "True" || got[1] != "Unknown" {
 			t.Errorf("while it holds its host it stands at %v, want it under way", got)
@@ -98,7 +98,7 @@ func TestOneThatIsToldToStopLetsGoOfHostAndNodeBeforeItHasFailed(t *testing.T) {
 }
 
 func TestOneThatIsOverIsNotStopped(t *testing.T) {
-	k := rackOf(t, ofNodeHealthCheck)
+	k := fixtureOf(t, ofNodeHealthCheck)
 	k.host.Spec.Online = false
 	before := k.pass()
 	k.edit(toldToStop)
@@ -121,7 +121,7 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 		"a check does, and has the last word on it": {was: &stale, judged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := rackOf(t, ofNodeHealthCheck)
+			k := fixtureOf(t, ofNodeHealthCheck)
 			if tc.judged {
 				check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}}
 				check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "none", Operator: metav1.LabelSelectorOpDoesNotExist}} // all machines
@@ -156,7 +156,7 @@ func TestAMachineThatNoCheckJudgesIsCalledBadWhenItIsHandedOver(t *testing.T) {
 }
 
 func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	if err := k.r.handOver(t.Context(), k.machine(t.Context()), noon); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *test
 
 // The garbage collector takes the reference to a machine that is gone away from an object that has another owner as well.
 func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore(t *testing.T) {
-	k := rackOf(t, ofNodeHealthCheck)
+	k := fixtureOf(t, ofNodeHealthCheck)
 	gomock.InOrder(k.holdsOff(), k.fences(), k.releases(), k.unfences())
 	k.pass()
 	k.power(false)
@@ -191,7 +191,7 @@ func TestTheNodeOfAMachineThatIsGoneIsUnfencedAlsoIfNobodyNamesTheMachineAnyMore
 
 // The owner was asked in vain if nobody calls the machine bad: that is asked once more.
 func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
-	k := rackOf(t, ofNodeHealthCheck, func(rem *mendv1.HostRemediation) {
+	k := fixtureOf(t, ofNodeHealthCheck, func(rem *mendv1.HostRemediation) {
 		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"HandingOver","attempt":2}`)
 	})
 	m := k.machine(t.Context())

@@ -19,8 +19,8 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/tell"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // NodeSweeper takes fences off nodes of workload clusters that a remediation has signed which does not exist any more: because its finalizer was taken
@@ -79,7 +79,7 @@ func (s *NodeSweeper) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Res
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
-	return wake.At(next, s.Clock.Now()), nil
+	return enqueue.At(next, s.Clock.Now()), nil
 }
 
 // look takes the fence off a node if its remediation is gone for longer than the grace period. It returns when to look again; zero if not before

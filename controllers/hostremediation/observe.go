@@ -28,8 +28,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
-// world is everything that one pass decides on, read once.
-type world struct {
+// observed is everything that one reconcile decides on, read once.
+type observed struct {
 	now  time.Time
 	rem  Object
 	kind Kind
@@ -47,9 +47,11 @@ type world struct {
 	stored metadata
 	saved  bool
 	taken  []taken
+	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
+	answersUntil time.Time
 	// mode is how the node is to be fenced.
 	mode fence.Mode
-	// turn says that its turn was taken in this pass.
+	// turn says that its turn was taken in this reconcile.
 	turn bool
 
 	record record
@@ -80,15 +82,15 @@ type sight struct {
 	unasked []error
 }
 
-// taken is a step, with the world as it was: the facts that the step was decided on, and the record after it.
+// taken is a step, with the observed state as it was: the facts that the step was decided on, and the record after it.
 type taken struct {
-	world
+	observed
 	step powercycle.Step
 }
 
-// observe reads the world of the remediation called key, for a pass. It returns nil if there is nothing to do.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
-	w := &world{now: now, rem: r.Kind.New(), turns: r.Turns}
+// observe reads what is observed of the remediation called key, for a reconcile. It returns nil if there is nothing to do.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
+	w := &observed{now: now, rem: r.Kind.New(), turns: r.Turns}
 	if found, err := r.read(ctx, key, w); err != nil {
 		return nil, err
 	} else if !found {
@@ -107,7 +109,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 }
 
 // read reads the remediation called key, and reports whether there is one.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *world) (bool, error) {
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed) (bool, error) {
 	err := r.Client.Get(ctx, key, w.rem.Unwrapped())
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
@@ -117,7 +119,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *world) (
 }
 
 // survey finds out all that a step for the remediation of w is decided on. It reports false if there is nothing to decide.
-func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
+func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	w.policy, w.kind = policyOf(w.rem.Strategy()), r.Kind
 	w.record, _ = recordOf(w.rem) // what cannot be read has failed, and says so
 	if err := r.observeMachine(ctx, w); err != nil {
@@ -143,7 +145,7 @@ func (r *Reconciler) survey(ctx context.Context, w *world) (bool, error) {
 }
 
 // stateFacts states what a step is decided on, by what w remembers.
-func (r *Reconciler) stateFacts(ctx context.Context, w *world) error {
+func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.sight = sight{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
@@ -159,7 +161,7 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *world) error {
 // standsBack reports whether the remediation is none of ours, or asks for nothing.
 //
 // Without a strategy nothing is done, as CAPM3 has it. If it was taken away in the middle, what was begun is ended.
-func (r *Reconciler) standsBack(w *world) bool {
+func (r *Reconciler) standsBack(w *observed) bool {
 	filtered := r.WatchFilterValue != "" && w.rem.GetLabels()[clusterv1.WatchLabel] != r.WatchFilterValue &&
 		(w.cluster == nil || w.cluster.Labels[clusterv1.WatchLabel] != r.WatchFilterValue)
 	ours := !r.untouched(w) && w.record.Filter == r.WatchFilterValue // what was begun is ended, also if the label is gone
@@ -167,12 +169,12 @@ func (r *Reconciler) standsBack(w *world) bool {
 }
 
 // untouched reports whether nothing was done for the remediation yet.
-func (r *Reconciler) untouched(w *world) bool {
+func (r *Reconciler) untouched(w *observed) bool {
 	return w.record.State == "" && (r.Off && r.Kind.signsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
 // pausedBy says what pauses the remediation; empty if nothing does.
-func (w *world) pausedBy() string {
+func (w *observed) pausedBy() string {
 	switch {
 	case w.moved(): // all other annotations are gone, and with them what is remembered
 		return "because clusterctl has moved it to another management cluster, and deletes it here"
@@ -185,7 +187,7 @@ func (w *world) pausedBy() string {
 }
 
 // moved reports whether clusterctl has moved the remediation elsewhere, and left this one behind to be deleted.
-func (w *world) moved() bool {
+func (w *observed) moved() bool {
 	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	return moved
 }
@@ -199,7 +201,7 @@ func asked(rem Object) bool {
 // observeMachine reads the machine that owns the remediation, and its cluster. Of a machine that is gone the cluster is remembered: its
 // node may still be there, and be fenced by us. (Nor need the machine be named any more: of a remediation with another owner, such as a
 // NodeHealthCheck, the garbage collector takes the reference to it away.)
-func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
+func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 	cluster, namespace := w.record.Cluster, w.rem.GetNamespace()
 	if owner := ownerOf(w.rem); owner != nil {
 		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: namespace, Name: owner.Name}
@@ -222,7 +224,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *world) error {
 
 // observeDeletion reads the machine past the cache if its host is switched off: who deletes a machine does that, and the cache of hosts may show
 // it before that of machines shows why. The remediation would fail for the host, and warn of that, where it only ends.
-func (r *Reconciler) observeDeletion(ctx context.Context, w *world) error {
+func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
 	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.power.Wanted || w.record.State.Final() {
 		return nil
 	}
@@ -239,7 +241,7 @@ func (r *Reconciler) observeDeletion(ctx context.Context, w *world) error {
 	return nil
 }
 
-func (r *Reconciler) observeCluster(ctx context.Context, w *world, key client.ObjectKey) error {
+func (r *Reconciler) observeCluster(ctx context.Context, w *observed, key client.ObjectKey) error {
 	cluster := &clusterv1.Cluster{}
 	err := r.Client.Get(ctx, key, cluster)
 	if apierrors.IsNotFound(err) {
@@ -265,7 +267,7 @@ func ownerOf(rem client.Object) *metav1.OwnerReference {
 }
 
 // observeHost finds the machine's host.
-func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
+func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
 	if w.machine != nil {
 		var err error
@@ -285,7 +287,7 @@ func (r *Reconciler) observeHost(ctx context.Context, w *world) error {
 
 // rememberHost puts the host that is remembered in the place of the one that was found if it bears marks of ours: a machine that is said to have
 // another host now, or none, must not leave the former one off for ever. Without such a mark a name alone is remembered, and it could be any host's.
-func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
+func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
 		return nil
 	}
@@ -308,12 +310,12 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *world) error {
 }
 
 // marks are those of the remediation on its host.
-func (w *world) marks() host.Marks {
+func (w *observed) marks() host.Marks {
 	return host.MarksOf(w.found.Host, w.record.by(w.rem), w.record.Attempt, w.record.Asked)
 }
 
 // factsOf states what is known but of the node and of the turn.
-func (r *Reconciler) factsOf(w *world) powercycle.Facts {
+func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	marks := w.marks()
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
@@ -349,7 +351,7 @@ func (r *Reconciler) factsOf(w *world) powercycle.Facts {
 // policyOf is what is tried for a remediation that asks for s, and how long it waits for what.
 func policyOf(s *Strategy) powercycle.Policy {
 	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, LettingGo: lettingGo,
+		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: lettingGo,
 		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew, Servicing: servicing, Blind: blind, Queue: queue,
 	}
 	if s != nil {

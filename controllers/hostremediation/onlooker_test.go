@@ -76,8 +76,8 @@ func (s shown) MarkHealthy(context.Context, *bmov1alpha1.BareMetalHost, types.UI
 	return s.wrote()
 }
 
-// onlooker sees the rack as its reconciler does, without a manager, and fails the test if it writes anything.
-func (k *rack) onlooker() *Reconciler {
+// onlooker sees the fixture as its reconciler does, without a manager, and fails the test if it writes anything.
+func (k *fixture) onlooker() *Reconciler {
 	k.t.Helper()
 	refuse := func(what string) error {
 		k.t.Errorf("a look tried to %s", what)
@@ -107,7 +107,7 @@ func (k *rack) onlooker() *Reconciler {
 }
 
 // looks returns what is seen, and fails the test if anything is not as it was before.
-func (k *rack) looks(r *Reconciler) *look.Remediation {
+func (k *fixture) looks(r *Reconciler) *look.Remediation {
 	k.t.Helper()
 	before := k.everything()
 	is, err := r.Look(k.t.Context(), k.key, k.clock.Now())
@@ -121,7 +121,7 @@ func (k *rack) looks(r *Reconciler) *look.Remediation {
 }
 
 // everything is all that there is to change.
-func (k *rack) everything() map[string]any {
+func (k *fixture) everything() map[string]any {
 	k.t.Helper()
 	rems, machines := &mendv1.HostRemediationList{}, &clusterv1.MachineList{}
 	for _, list := range []client.ObjectList{rems, machines} {

@@ -26,7 +26,7 @@ import (
 )
 
 func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
 	var order []any
 	for range 2 { // attempts
@@ -37,7 +37,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 	for range 2 {
 		k.pass()
 		k.power(false)
-		if got := k.pass(); got.Step != string(powercycle.MovingWorkload) || k.host.Annotations[holdOff+string(rackUID)] == "" {
+		if got := k.pass(); got.Step != string(powercycle.MovingWorkload) || k.host.Annotations[holdOff+string(fixtureUID)] == "" {
 			t.Fatalf("in %s; want the host to be held off while the workload moves", got.Step)
 		}
 		k.seen.Drained = true
@@ -58,7 +58,7 @@ func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t
 }
 
 func TestAHostThatTheMachineHasLostIsLetGo(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	gomock.InOrder(k.holdsOff(), k.releases())
 	k.pass()
 	k.found = &host.Found{Is: powercycle.HostOurs, Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
@@ -127,7 +127,7 @@ func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
 }
 
 func TestAHostThatIsSwitchedOffBecauseItsMachineIsDeletedFailsNothingAlsoIfTheCacheShowsTheHostFirst(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	gomock.InOrder(k.holdsOff(), k.releases())
 	k.pass()
 	m := k.machine(t.Context())
@@ -151,11 +151,11 @@ func TestAHostThatIsSwitchedOffBecauseItsMachineIsDeletedFailsNothingAlsoIfTheCa
 }
 
 func TestARecordThatCannotBeReadIsToldAndLetsGo(t *testing.T) {
-	k := rackOf(t, func(rem *mendv1.HostRemediation) {
+	k := fixtureOf(t, func(rem *mendv1.HostRemediation) {
 		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{"}
 		rem.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	})
-	k.host.Annotations[holdOff+string(rackUID)] = infrav1.PowerOffAnnotationValue
+	k.host.Annotations[holdOff+string(fixtureUID)] = infrav1.PowerOffAnnotationValue
 	k.seen.Fenced, k.seen.Ours = true, true
 	gomock.InOrder(k.releases(), k.unfences())
 	status := k.pass()
@@ -195,7 +195,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 	label := func(value string) func(*mendv1.HostRemediation) {
 		return func(rem *mendv1.HostRemediation) { rem.Labels = map[string]string{clusterv1.WatchLabel: value} }
 	}
-	k := rackOf(t, label("x"))
+	k := fixtureOf(t, label("x"))
 	k.r.WatchFilterValue = "x"
 	k.holdsOff()
 	k.pass()
@@ -215,7 +215,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 		t.Errorf("the host keeps %v, the remediation %v", k.host.Annotations, rem.Finalizers)
 	}
 
-	other := rackOf(t, label("y"))
+	other := fixtureOf(t, label("y"))
 	other.r.WatchFilterValue = "x"
 	if status := other.pass(); status.Step != "" || len(other.remediation().Annotations) != 0 {
 		t.Errorf("what has another label was begun: %+v", status)
@@ -223,7 +223,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 }
 
 func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	var owners []metav1.OwnerReference
 	k.edit(func(rem *mendv1.HostRemediation) { owners, rem.OwnerReferences = rem.OwnerReferences, nil })
 	if status := k.pass(); status.Message != noOwner.Why || len(k.remediation().Annotations) != 0 {
@@ -240,7 +240,7 @@ func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
 }
 
 func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "consumerRef"}
 	k.pass()
 	if rec := remembered(k.remediation()); rec.Host != "h" {
@@ -250,7 +250,7 @@ func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 
 // W31: the spec may be changed in the middle.
 func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	gomock.InOrder(k.holdsOff(), k.releases())
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.TimeoutSeconds = 1200 })
@@ -266,7 +266,7 @@ func TestWhatIsNotAskedForAnyMoreIsEnded(t *testing.T) {
 
 // A crash right after it was done must find it.
 func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
 	stored := func(what string, is func(powercycle.Memory) bool) func(any, any, any) {
 		return func(any, any, any) {
@@ -293,7 +293,7 @@ func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
 }
 
 func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	k.r.Clusters = boots("before", corev1.ConditionUnknown)
 	gomock.InOrder(k.holdsOff(), k.fences(), k.releases(), k.unfences())
 	recorder := events.NewFakeRecorder(100)

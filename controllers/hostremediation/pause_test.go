@@ -17,7 +17,7 @@ import (
 
 // N10, W21.
 func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	gomock.InOrder(k.holdsOff(), k.releases(), k.holdsOff())
 
 	k.pass()
@@ -38,7 +38,7 @@ func TestAPauseLetsGoOfTheHostAndTheAttemptStartsOverAfterIt(t *testing.T) {
 }
 
 func TestInAPauseTheMoveIsBlockedUntilTheHostIsReleased(t *testing.T) {
-	k := rackOf(t)
+	k := fixtureOf(t)
 	blocked := func() bool { _, is := k.remediation().Annotations[clusterctlv1.BlockMoveAnnotation]; return is }
 	releases := k.releases().Do(func(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) {
 		if !blocked() {
@@ -60,7 +60,7 @@ func TestInAPauseTheMoveIsBlockedUntilTheHostIsReleased(t *testing.T) {
 }
 
 func TestOneThatIsPausedBeforeItHasBegunIsLeftAsItIs(t *testing.T) {
-	k := rackOf(t, func(rem *mendv1.HostRemediation) { rem.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	k := fixtureOf(t, func(rem *mendv1.HostRemediation) { rem.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 	status := k.pass()
 	if rem := k.remediation(); len(rem.Finalizers) != 0 || len(rem.Annotations) != 1 {
 		t.Errorf("it has finalizers %v and annotations %v", rem.Finalizers, rem.Annotations)

@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // plain is what a user is told of err: the same for the same trouble. What an API server answers is told as it is; of a connection that
@@ -17,13 +19,18 @@ func plain(err error) string {
 	var answer apierrors.APIStatus
 	var op *net.OpError
 	var request *url.Error
+	var refused *workload.RefusedError
 	switch {
 	case err == nil:
 		return ""
 	case errors.As(err, &answer):
 		return answer.Status().Message
+	case errors.As(err, &refused):
+		return refused.Error()
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		return "the workload cluster cannot be reached"
+	case errors.Is(err, workload.ErrSilent):
+		return workload.ErrSilent.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.As(err, &op):

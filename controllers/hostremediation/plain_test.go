@@ -12,6 +12,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 func TestTheSameTroubleIsToldInTheSameWords(t *testing.T) {
@@ -27,8 +30,12 @@ func TestTheSameTroubleIsToldInTheSameWords(t *testing.T) {
 		"the same one from another port":                 {refused(40002), "read: read: connection reset by peer"},
 		"an answer of the API server, as it is":          {fmt.Errorf("x: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no"))), `nodes "n" is forbidden: no`},
 		"an answer that did not come":                    {fmt.Errorf("x: %w", context.DeadlineExceeded), "no answer in time"},
-		"what is neither":                                {errors.New("odd"), "odd"},
-		"nothing":                                        {nil, ""},
+		"a kubeconfig that is refused": {
+			fmt.Errorf("x: %w: %w", clustercache.ErrClusterNotConnected, &workload.RefusedError{Entry: "users[u].user.exec", Why: "names a program"}),
+			"the kubeconfig is refused: users[u].user.exec names a program",
+		},
+		"what is neither": {errors.New("odd"), "odd"},
+		"nothing":         {nil, ""},
 	} {
 		if got := plain(tc.err); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -122,7 +122,7 @@ func sceneOf(t *testing.T, kind Kind, h *bmov1alpha1.BareMetalHost, node *corev1
 	return s
 }
 
-// reconcile makes that many passes over the remediation of that name. After each, at is called.
+// reconcile makes that many reconciles over the remediation of that name. After each, at is called.
 func (s *scene) reconcile(name string, passes int, at func()) {
 	s.t.Helper()
 	for range passes {

@@ -23,7 +23,7 @@ type Self struct {
 }
 
 // on reports whether the manager runs on the host of w. Who only looks cannot know that, and takes the word of who did.
-func (s Self) on(w *world) bool { return w.looks && saidLast(w.rem) == managerHere || s.isOn(w) }
+func (s Self) on(w *observed) bool { return w.looks && saidLast(w.rem) == managerHere || s.isOn(w) }
 
 // saidLast is the reason that a remediation gave last for what is done about it; empty if it has said nothing.
 func saidLast(rem Object) string {
@@ -34,7 +34,7 @@ func saidLast(rem Object) string {
 }
 
 // isOn reports whether the manager runs on the host of w, as far as its node is known.
-func (s Self) isOn(w *world) bool {
+func (s Self) isOn(w *observed) bool {
 	if s.Node == "" || s.BootID == "" || w.nodeName() != s.Node {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 
 // say brings the status up to date. It writes only what differs. failure is why the step could not be carried out; it is told, since
 // nobody reads logs.
-func (r *Reconciler) say(ctx context.Context, w *world, step powercycle.Step, failure error) error {
+func (r *Reconciler) say(ctx context.Context, w *observed, step powercycle.Step, failure error) error {
 	if step.Do == powercycle.DropFinalizer && w.facts.Deleting && failure == nil {
 		return nil // there is nothing left to say it of
 	}

@@ -18,19 +18,19 @@ import (
 
 // tell sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. What only waits is told by conditions.
 // done says that the last one was done, and not only intended.
-func (r *Reconciler) tell(ctx context.Context, w *world, done bool) {
+func (r *Reconciler) tell(ctx context.Context, w *observed, done bool) {
 	took := w.taken
 	if last := len(took) - 1; last >= 0 && took[last].step.Do.Intended() && !done {
 		took = took[:last]
 	}
 	if !w.saved {
-		// What was done to the world is told also if it could not be remembered: the next pass sees it, and does not do it again.
+		// What was done is told also if it could not be remembered: the next reconcile sees it, and does not do it again.
 		took = slices.DeleteFunc(slices.Clone(took), func(t taken) bool { return !t.step.Do.Visible() })
 	}
 	for i := range took {
 		t := &took[i]
 		if w.saved {
-			r.measure(&t.world, t.step)
+			r.measure(&t.observed, t.step)
 		}
 		if t.step.Do != powercycle.Wait {
 			log.FromContext(ctx).Info("Took a step", "action", t.step.Do, "state", t.step.Next, "reason", t.step.Reason, "attempt", t.record.Attempt,
@@ -42,7 +42,7 @@ func (r *Reconciler) tell(ctx context.Context, w *world, done bool) {
 	}
 }
 
-// notesOf are the events about the steps of one pass. One that goes without saying, because of the step that was taken with it, has no event of its own,
+// notesOf are the events about the steps of one reconcile. One that goes without saying, because of the step that was taken with it, has no event of its own,
 // only its sentence.
 func notesOf(took []taken) []tell.Note {
 	var notes []tell.Note
@@ -56,7 +56,7 @@ func notesOf(took []taken) []tell.Note {
 		switch {
 		case acts && t.step.Do == powercycle.BeginAttempt && t.step.Reason == "AttemptBegan":
 		case acts && leadsTo[t.step.Reason]:
-			before = joined(before, sentence(&t.world, t.step))
+			before = joined(before, sentence(&t.observed, t.step))
 		case t.step.Reason == "PoweredOn" && next.Reason == "Unfenced":
 			notes = append(notes, t.notes(before, next.Why)...)
 			return append(notes, notesOf(took[i+2:])...)
@@ -86,7 +86,7 @@ var quiet = map[powercycle.Action]bool{
 }
 
 // fenceStays is the reason of the one end at which something of ours is left behind: that is told of what else would be quiet.
-const fenceStays = "FenceStays"
+const fenceStays = "UnfenceTimedOut"
 
 // onHost and onMachine are the reasons that are told on the host and on the machine as well.
 var (
@@ -104,7 +104,7 @@ var (
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.HandingOver: true}
 
 // warns reports whether somebody may have to do something about a step, or will.
-func warns(w *world, step powercycle.Step) bool {
+func warns(w *observed, step powercycle.Step) bool {
 	switch step.Reason {
 	case signOfLife, fencingImpossible, fenceStays:
 		return true
@@ -126,7 +126,7 @@ func (t *taken) notes(before, after string) []tell.Note {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
 	kind, text := corev1.EventTypeNormal, joined(t.text(before, step), after)
-	if warns(&t.world, step) {
+	if warns(&t.observed, step) {
 		kind = corev1.EventTypeWarning
 	}
 	var notes []tell.Note

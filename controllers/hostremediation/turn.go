@@ -17,7 +17,7 @@ import (
 )
 
 // Turns lets the control-plane hosts of a cluster be remediated one after another, and the remediations of one machine too. Whose turn
-// it is can be read off the world: it is that of the one that has begun. Turns adds what the caches do not show yet, and knows who waits.
+// it is can be read from what is observed: it is that of the one that has begun. Turns adds what the caches do not show yet, and knows who waits.
 type Turns struct {
 	mu    sync.Mutex
 	taken map[string]turn
@@ -127,7 +127,7 @@ func (t *Turns) Over(namespace string) { t.heard.tell(namespace) }
 
 // observeTurn finds out whether the remediation has to wait for others. Whoever has to wait is woken when that may have changed; it says so
 // before it looks, so that no change goes unheard in between.
-func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
+func (r *Reconciler) observeTurn(ctx context.Context, w *observed) {
 	w.facts.Turn = true
 	key := client.ObjectKeyFromObject(w.rem)
 	if over := w.facts.State.Final() || w.facts.Deleting || w.facts.Stop; over || !w.needsTurn() {
@@ -152,12 +152,12 @@ func (r *Reconciler) observeTurn(ctx context.Context, w *world) {
 }
 
 // needsTurn reports whether the next step may depend on whose turn it is.
-func (w *world) needsTurn() bool {
+func (w *observed) needsTurn() bool {
 	return turnMatters[w.facts.State] && !w.facts.Held && !w.facts.RebootAsked && w.machine != nil
 }
 
 // firstAhead is who, or what, goes before the remediation; empty if nobody does, and it has taken its turn.
-func (r *Reconciler) firstAhead(ctx context.Context, w *world) string {
+func (r *Reconciler) firstAhead(ctx context.Context, w *observed) string {
 	ahead, err := r.ahead(ctx, w)
 	if err != nil { // what cannot be asked is nobody's turn, and holds up nothing that was begun
 		ahead, w.unasked = plain(err), append(w.unasked, err)
@@ -177,7 +177,7 @@ func (r *Reconciler) firstAhead(ctx context.Context, w *world) string {
 }
 
 // queueOf names the queue in which the remediation of w has to wait: that of the control plane, or that of its machine.
-func queueOf(w *world) string {
+func queueOf(w *observed) string {
 	if w.facts.ControlPlane {
 		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
 	}
@@ -187,7 +187,7 @@ func queueOf(w *world) string {
 // ahead says why the remediation of w has to wait for others, if it has to: another one of the same machine has begun and is not over, or
 // holds its host off, be it of CAPM3; or the control plane can not do without its host now. Of two of a machine that have begun, the one that
 // began first goes first.
-func (r *Reconciler) ahead(ctx context.Context, w *world) (string, error) {
+func (r *Reconciler) ahead(ctx context.Context, w *observed) (string, error) {
 	if by := otherHold(w.found.Host, w.record.by(w.rem)); by != "" {
 		return "the host is held off for remediation " + by, nil
 	}
@@ -236,7 +236,7 @@ func (r *Reconciler) inNamespace(ctx context.Context, namespace string) ([]someR
 }
 
 // goesBefore reports whether other has begun, is not over, and began before the remediation of w, if that has begun too.
-func goesBefore(other client.Object, w *world) bool {
+func goesBefore(other client.Object, w *observed) bool {
 	rec, err := recordOf(other)
 	if other.GetUID() == w.rem.GetUID() || err == nil && (rec.Attempt == 0 || rec.State.Final() || rec.resting()) {
 		return false

@@ -95,13 +95,13 @@ func TestATurnLastsAsLongAsTheCachesSayOnceTheyShowIt(t *testing.T) {
 }
 
 func TestWhoGoesBeforeWhom(t *testing.T) {
-	self := func(attempt int, began time.Time) *world {
-		return &world{rem: remediation("m", ""), record: record{Memory: powercycle.Memory{Attempt: attempt, Began: began}}}
+	self := func(attempt int, began time.Time) *observed {
+		return &observed{rem: remediation("m", ""), record: record{Memory: powercycle.Memory{Attempt: attempt, Began: began}}}
 	}
 	const begun = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T12:00:00Z"}`
 	for name, tc := range map[string]struct {
 		other Object
-		w     *world
+		w     *observed
 		want  bool
 	}{
 		"one that has begun goes before one that has not": {remediation("x", begun), self(0, time.Time{}), true},
@@ -165,7 +165,7 @@ func TestASketchOfTheQueueChangesNothing(t *testing.T) {
 
 func TestOnlyARemediationWithAHostTakesItsTurn(t *testing.T) {
 	for is, takes := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
-		k := rackOf(t)
+		k := fixtureOf(t)
 		k.found = &host.Found{Host: k.host, Is: is, Why: "consumerRef"}
 		w, err := k.r.observe(t.Context(), k.key, noon)
 		if err != nil {

@@ -27,11 +27,11 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 const (
-	// passTimeout bounds a pass.
+	// passTimeout bounds a reconcile.
 	passTimeout = time.Minute
 	// machineIndex, hostIndex and nodeIndex find remediations by the names of their machine, host and node.
 	machineIndex = "kubemend.machine"
@@ -42,7 +42,7 @@ const (
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = wake.Retries(wake.Conflicted)
+	options.RateLimiter = enqueue.Retries(enqueue.Conflicted)
 	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
 	if err != nil {
 		return err

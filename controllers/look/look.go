@@ -141,7 +141,7 @@ type Check struct {
 	// Reason and Text are those of the condition that says whether remediation is allowed; both empty if it is, and nothing is to be said.
 	Reason string `json:"reason,omitempty"`
 	Text   string `json:"text,omitempty"`
-	// Conditions are those that the check has after a pass at this moment: a pass over a check that is not acted on leaves them as they are.
+	// Conditions are those that the check has after a reconcile at this moment: that of a check that is not acted on leaves them as they are.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// Unseen says why the nodes of the workload cluster cannot be judged, UnseenSince since when; empty if they can.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/machines"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // writers is how many machines of one check are written at the same time.
@@ -29,8 +29,8 @@ type outcome struct {
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
-	released *request.Metadata
-	// again says that somebody else was faster, and that the next pass will see what they did.
+	released *remediationrequest.Metadata
+	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again bool
 	// refused is the error for which no request could be made, be it known before or not.
 	refused error
@@ -38,7 +38,7 @@ type outcome struct {
 }
 
 // act carries out all steps, each on its own: what fails for one machine holds up no other.
-func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome {
+func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outcome {
 	outcomes := make([]outcome, len(steps), len(steps)+len(w.strays))
 	var work errgroup.Group
 	work.SetLimit(writers)
@@ -60,9 +60,9 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 	return outcomes
 }
 
-// carryOut acts on a request that exists first and speaks of it afterwards. A crash in between is mended by the next pass, which
+// carryOut acts on a request that exists first and speaks of it afterwards. A crash in between is mended by the next reconcile, which
 // finds the request by its name.
-func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
+func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome {
 	o := outcome{step: s}
 	switch {
 	case s.create:
@@ -84,7 +84,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 // begin makes a request after it was said, with the optimistic lock of the Machine: of one that has changed since it was read, because its user
 // wants it left alone or it is being deleted, no remediation begins. If no request can be made after all, that is said next. Of a machine for which
 // none could be made before, that stands until one is made.
-func (r *Reconciler) begin(ctx context.Context, w *world, s step, o outcome) outcome {
+func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
 	before := s
 	if was := conditionOf(s.target.machine, clusterv1.MachineExternallyRemediatedCondition); was != nil && failureOfOurs(was) {
 		before.say.external = 0
@@ -96,7 +96,7 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step, o outcome) out
 	}
 	o.refused = r.Requests.Create(ctx, s.request)
 	o.requested = o.refused == nil
-	if errors.Is(o.refused, request.ErrAppeared) {
+	if errors.Is(o.refused, remediationrequest.ErrAppeared) {
 		o.again, o.refused = true, nil
 		if s, o.err = r.appeared(ctx, w, s); o.err != nil {
 			return o
@@ -111,7 +111,7 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step, o outcome) out
 }
 
 // appeared is s for a machine whose request the cache does not show yet: what there is to say of the two together.
-func (r *Reconciler) appeared(ctx context.Context, w *world, s step) (step, error) {
+func (r *Reconciler) appeared(ctx context.Context, w *observed, s step) (step, error) {
 	t := *s.target
 	var err error
 	if t.request, err = r.Requests.Find(ctx, w.remedy.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
@@ -122,20 +122,20 @@ func (r *Reconciler) appeared(ctx context.Context, w *world, s step) (step, erro
 }
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
-func (w *world) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
+func (w *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
 	template, err := w.remedy.template()
 	if err != nil {
 		return nil, err
 	}
-	return request.For(m, template, maker(w.check))
+	return remediationrequest.For(m, template, maker(w.check))
 }
 
-func maker(check *clusterv1.MachineHealthCheck) request.Maker {
-	return request.Maker{Name: check.Name, UID: check.UID}
+func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
+	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
 // speak writes what s has to say into the conditions of m, the machine of s as it was last read or written, and reports whether it stands there.
-func (r *Reconciler) speak(ctx context.Context, w *world, s step, m *clusterv1.Machine, o outcome) (outcome, bool) {
+func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv1.Machine, o outcome) (outcome, bool) {
 	var next *clusterv1.Machine
 	if s.letGo {
 		next = letGo(m)
@@ -189,13 +189,13 @@ func failedBefore(m *clusterv1.Machine) bool {
 }
 
 // delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
-func (o outcome) delay(w *world) (time.Duration, bool) {
+func (o outcome) delay(w *observed) (time.Duration, bool) {
 	due := o.target.verdict.OverdueSince(w.now)
 	return o.at.Sub(due), !due.IsZero()
 }
 
 // nextLook is the first moment at which time alone changes a verdict.
-func nextLook(w *world) time.Time {
+func nextLook(w *observed) time.Time {
 	var next time.Time
 	for i := range w.targets {
 		t := &w.targets[i]

@@ -9,21 +9,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // The first change of a quiet check is looked at without waiting for those that come with it. Where a limit counts them that is too early to begin
 // anything: when three nodes vanish, or come back, one of them does first, and for a moment few enough machines are unhealthy. So nothing begins
 // for a machine within a merge window after it was first seen not healthy, nor for any within one after few enough are. It is time that counts and
-// not passes: a timer may end a moment after the first change. What a pass says of a machine waits for nothing.
+// not passes: a timer may end a moment after the first change. What a reconcile says of a machine waits for nothing.
 // (docs/adr/0035-the-first-change-waits-for-nothing.md)
 
-// awaitBurst marks the targets of w for which nothing begins in this pass.
+// awaitBurst marks the targets of w for which nothing begins in this reconcile.
 //
 // It rests on what this process has seen, and not on what the check says: a status that cannot be written would stop it for ever. A process that
 // has seen nothing yet lets a window pass for every machine, and so needs not know how it was before.
-func (m *memory) awaitBurst(w *world) {
+func (m *memory) awaitBurst(w *observed) {
 	if !limited(w.check) {
 		return
 	}
@@ -35,7 +35,7 @@ func (m *memory) awaitBurst(w *world) {
 		if !w.startable(t) {
 			continue
 		}
-		if until := last.quietSince(t.machine.UID, w.now).Add(wake.MergeWindow); w.now.Before(until) {
+		if until := last.quietSince(t.machine.UID, w.now).Add(enqueue.MergeWindow); w.now.Before(until) {
 			t.sudden = until
 		}
 	}
@@ -44,7 +44,7 @@ func (m *memory) awaitBurst(w *world) {
 // quietSince is from when on a merge window has to pass before anything begins for a machine: when it was first seen not healthy, or few enough were.
 func (is *remembered) quietSince(machine types.UID, now time.Time) time.Time {
 	if is == nil || is.stormy {
-		return now // if few enough are unhealthy in this pass, it is the first one
+		return now // if few enough are unhealthy in this reconcile, it is the first one
 	}
 	since, known := is.bad[machine]
 	if !known {
@@ -53,8 +53,8 @@ func (is *remembered) quietSince(machine types.UID, now time.Time) time.Time {
 	return later(since, is.calm)
 }
 
-// afterBurst is when to look again because something would have begun in this pass; zero if nothing would.
-func afterBurst(w *world, s summary) time.Time {
+// afterBurst is when to look again because something would have begun in this reconcile; zero if nothing would.
+func afterBurst(w *observed, s summary) time.Time {
 	var next time.Time
 	if s.grant.Reason == budget.Enough || s.grant.Reason == budget.AtWork {
 		for i := range w.targets {
@@ -65,7 +65,7 @@ func afterBurst(w *world, s summary) time.Time {
 }
 
 // anySudden reports whether nothing begins for a machine because of what may be a burst.
-func anySudden(w *world) bool {
+func anySudden(w *observed) bool {
 	return slices.ContainsFunc(w.targets, func(t target) bool { return !t.sudden.IsZero() })
 }
 
@@ -76,8 +76,8 @@ func limited(check *clusterv1.MachineHealthCheck) bool {
 	return trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
 }
 
-// noteBurst remembers what awaitBurst needs of the pass before; was is what was remembered until now, or nil.
-func (is *remembered) noteBurst(w *world, s summary, was *remembered) {
+// noteBurst remembers what awaitBurst needs of the reconcile before; was is what was remembered until now, or nil.
+func (is *remembered) noteBurst(w *observed, s summary, was *remembered) {
 	if was == nil {
 		was = &remembered{}
 	}

@@ -7,17 +7,17 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // Three of five machines turn unhealthy, or healthy, in the same moment, and one of them is seen first.
 func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) {
-	const well, bad, suspect = health.Healthy, health.Unhealthy, health.Suspect
+	const well, bad, pending = health.Healthy, health.Unhealthy, health.Pending
 	type seen struct {
 		states []health.State
 		begun  int
-		at     int // in milliseconds; zero for a merge window after the pass before
+		at     int // in milliseconds; zero for a merge window after the reconcile before
 	}
 	for name, tc := range map[string]struct {
 		limit  string
@@ -30,10 +30,10 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 			{[]health.State{well, well, well, well, well}, 0, 0}, {[]health.State{bad, well, well, well, well}, 0, 0}, {[]health.State{bad, well, well, well, well}, 1, 0},
 		}},
 		"one whose time runs out is at once, for it is known": {"40%", []seen{
-			{[]health.State{suspect, well, well, well, well}, 0, 0}, {[]health.State{bad, well, well, well, well}, 1, 0},
+			{[]health.State{pending, well, well, well, well}, 0, 0}, {[]health.State{bad, well, well, well, well}, 1, 0},
 		}},
 		"one that was known does not wait for another": {"40%", []seen{
-			{[]health.State{suspect, well, well, well, well}, 0, 0}, {[]health.State{bad, bad, well, well, well}, 1, 0}, {[]health.State{bad, bad, well, well, well}, 2, 0},
+			{[]health.State{pending, well, well, well, well}, 0, 0}, {[]health.State{bad, bad, well, well, well}, 1, 0}, {[]health.State{bad, bad, well, well, well}, 2, 0},
 		}},
 		"of three that recover the last is not remediated": {"40%", []seen{
 			{[]health.State{bad, bad, bad, well, well}, 0, 0}, {[]health.State{well, bad, bad, well, well}, 0, 0}, {[]health.State{well, well, well, well, well}, 0, 0},
@@ -59,7 +59,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 			for i, pass := range tc.passes {
 				w := aWorld().limited(tc.limit)
 				w.check.Status = check.Status
-				if now = now.Add(wake.MergeWindow); pass.at > 0 {
+				if now = now.Add(enqueue.MergeWindow); pass.at > 0 {
 					now = noon.Add(time.Duration(pass.at) * time.Millisecond)
 				}
 				w.now = now
@@ -82,7 +82,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 					t.Errorf("pass %d begins %d remediations, want %d", i, begun, pass.begun)
 				}
 				again, waits := afterBurst(w, s), slices.ContainsFunc(w.targets, func(t target) bool { return !t.sudden.IsZero() })
-				if waits && !s.grant.ShortCircuited() && (!again.After(now) || again.After(now.Add(wake.MergeWindow))) {
+				if waits && !s.grant.ShortCircuited() && (!again.After(now) || again.After(now.Add(enqueue.MergeWindow))) {
 					t.Errorf("pass %d: it is looked at again at %s", i, again.Format(time.StampMilli))
 				} else if s.grant.ShortCircuited() && !again.IsZero() {
 					t.Errorf("pass %d: it is looked at again and again while too many are unhealthy", i)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
-// saying is what a pass wants to have said about a machine; a zero part is left as it is.
+// saying is what a reconcile wants to have said about a machine; a zero part is left as it is.
 type saying struct {
 	health   healthSaying
 	handOver bool // OwnerRemediated=False where it is missing or True; an existing False is the owner's
@@ -141,7 +141,7 @@ func dropOwnerRemediated(m *clusterv1.Machine) {
 
 // sayExternal writes ExternallyRemediated. While a request is under way the condition is the provider's to update or to delete.
 func (s saying) sayExternal(m *clusterv1.Machine, now time.Time) {
-	c := metav1.Condition{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Message: s.why}
+	c := metav1.Condition{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Message: short(s.why, longestMessage)}
 	switch s.external {
 	case removed:
 		conditions.Delete(m, c.Type)
@@ -236,11 +236,26 @@ func failureOf(due []health.Finding) failure {
 		f.v1beta1Message = "Marked for remediation via remediate-machine annotation"
 		return f
 	case health.NodeDeleted:
-		f.message = bulleted(due)
+		f.message = short(bulleted(due), longestMessage)
 		return f
 	}
-	f.message, f.v1beta1Message = bulleted(due), joined(due)
+	f.message, f.v1beta1Message = short(bulleted(due), longestMessage), short(joined(due), longestV1Beta1Message)
 	return f
+}
+
+// How many bytes the message of a condition may have; with more the API server refuses the whole status. (Cluster API, the CRD of Machine.)
+const (
+	longestMessage        = 32768
+	longestV1Beta1Message = 10240
+)
+
+// short is text, cut where it has more bytes than that.
+func short(text string, most int) string {
+	const more = "..."
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 func bulleted(due []health.Finding) string {

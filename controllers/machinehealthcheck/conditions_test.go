@@ -148,7 +148,7 @@ func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 
 var a1 = a("m", health.Healthy, saidTrue).machine
 
-func TestLettingGoTakesBackOnlyWhatAChecksSaid(t *testing.T) {
+func TestReleasingTakesBackOnlyWhatAChecksSaid(t *testing.T) {
 	m := a("m", health.Unhealthy, saysOf(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
 		saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
 		saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine

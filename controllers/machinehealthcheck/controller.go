@@ -1,7 +1,7 @@
 // Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
 // or to an external remediation provider.
 //
-// A pass over one check reads from top to bottom: observe the world, judge every machine, grant remediations, plan a
+// A reconcile of one check reads from top to bottom: observe, judge every machine, grant remediations, plan a
 // step for each machine, act, record the outcome in the check, tell users. Only observe, act, record and tell do I/O;
 // what is decided is decided in between, by packages health and budget and by plain functions of what was observed.
 package machinehealthcheck
@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -38,12 +38,12 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks/status,verbs=patch
 
-// Reconciler makes passes over MachineHealthChecks.
+// Reconciler makes reconciles of MachineHealthChecks.
 type Reconciler struct {
 	// Client reads from caches and writes to the management cluster.
 	Client   client.Client
 	Clusters Clusters
-	Requests *request.Requests
+	Requests *remediationrequest.Requests
 	Kinds    Kinds
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -61,7 +61,7 @@ type Reconciler struct {
 	memory     memory
 	written    ownWrites
 	away       away
-	merging    wake.Merging
+	merging    enqueue.Merging
 	controller controller.Controller
 }
 
@@ -75,11 +75,12 @@ type Clusters interface {
 // Kinds are the kinds of templates and requests that are in use. (package request)
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
 	InUse() []schema.GroupVersionKind
-	Notify(w request.Watcher, h handler.TypedEventHandler[*request.Metadata, reconcile.Request])
+	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
 
-// Reconcile makes one pass over the check called req. What it tells users, it tells after it was saved.
+// Reconcile makes one reconcile of the check called req. What it tells users, it tells after it was saved.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	now := r.Clock.Now()
 	w, err := r.observe(ctx, req.NamespacedName, now)
@@ -112,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // weigh counts the population and grants remediations. Limits that are impossible grant nothing.
-func weigh(w *world) summary {
+func weigh(w *observed) summary {
 	s := summary{population: count(w)}
 	var cooldown *time.Duration
 	if s.limits, s.invalid = limitsOf(w.check, s.population.Total()); s.invalid == nil {
@@ -131,22 +132,22 @@ func weigh(w *world) summary {
 
 // standBack leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
 // is ours to write. Whatever ends that state is watched.
-func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *world) (ctrl.Result, error) {
+func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w *observed) (ctrl.Result, error) {
 	r.forget(key)
 	if w == nil {
 		r.away.back(key)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.Kinds.Named(ctx, key)
 	}
 	r.away.leave(key)
 	err := r.recordStatus(ctx, w, r.aside(w))
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	return ctrl.Result{}, err
 }
 
 // aside returns the check with what it says while it is left alone: as it is, if it is not ours to write.
-func (r *Reconciler) aside(w *world) *clusterv1.MachineHealthCheck {
+func (r *Reconciler) aside(w *observed) *clusterv1.MachineHealthCheck {
 	switch {
 	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
 		return orphanedStatus(w)

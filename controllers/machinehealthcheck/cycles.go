@@ -18,7 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // cycleKinds are the kinds whose remediations switch a host off and on, each in the versions in which it may be served.
@@ -41,11 +41,11 @@ var errListing = errors.New("its first list is under way")
 //
 // Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not installed, or
 // that may not be read, have none. Nobody is asked as long as all machines are well.
-func (r *Reconciler) observeCycles(ctx context.Context, w *world) {
+func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	if !slices.ContainsFunc(w.targets, mayWaitForCycle) {
 		return
 	}
-	cycles := map[types.UID]*request.Metadata{}
+	cycles := map[types.UID]*remediationrequest.Metadata{}
 	for _, versions := range cycleKinds {
 		all, err := r.cyclesOf(ctx, w, versions)
 		if until := r.memory.unreadUntil(versions[0].GroupKind(), err != nil, w.now); err != nil {
@@ -70,7 +70,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *world) {
 
 // mayWaitForCycle reports whether t could have a power cycle, which is a matter of hosts, and whether that makes a difference.
 func mayWaitForCycle(t target) bool {
-	return onHost(t.machine) && !deleting(t.machine) && (t.verdict.State == health.Unhealthy || t.verdict.State == health.Suspect)
+	return onHost(t.machine) && !deleting(t.machine) && (t.verdict.State == health.Unhealthy || t.verdict.State == health.Pending)
 }
 
 // onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)
@@ -80,12 +80,12 @@ func onHost(m *clusterv1.Machine) bool {
 }
 
 // cyclesUnread reports whether nothing is begun for t, as it cannot be told whether a power cycle of it is under way.
-func (w *world) cyclesUnread(t *target) bool {
+func (w *observed) cyclesUnread(t *target) bool {
 	return !w.remedy.cyclesUnread.IsZero() && onHost(t.machine)
 }
 
 // cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
-func (w *world) cyclesUnknown(err error, until time.Time) {
+func (w *observed) cyclesUnknown(err error, until time.Time) {
 	if listing := errors.Is(err, errListing); listing {
 		w.lookAgainIn(syncingRequests)
 	} else {
@@ -106,7 +106,7 @@ func later(a, b time.Time) time.Time {
 
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or may not
 // be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
-func (r *Reconciler) cyclesOf(ctx context.Context, w *world, versions []schema.GroupVersionKind) (map[string]*request.Metadata, error) {
+func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
 	for _, kind := range append([]schema.GroupVersionKind{w.remedy.kind}, r.Kinds.InUse()...) {
 		if w.remedy.known && kind.GroupKind() == versions[0].GroupKind() {
 			return r.requestsOf(ctx, w, kind) // it is read already: not in two versions
@@ -119,7 +119,7 @@ func (r *Reconciler) cyclesOf(ctx context.Context, w *world, versions []schema.G
 	for _, kind := range versions {
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
-		case request.Missing(err), apierrors.IsForbidden(err), errors.Is(err, look.ErrUnread):
+		case remediationrequest.Missing(err), apierrors.IsForbidden(err), errors.Is(err, look.ErrUnread):
 		case err != nil:
 			failed = errors.Join(failed, err)
 		case !ready:
@@ -141,17 +141,17 @@ func (r *Reconciler) installed(ctx context.Context, kind schema.GroupKind) (bool
 
 // underWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again, which must not take
 // for ever once it is being deleted.
-func underWay(req *request.Metadata, now time.Time) bool {
+func underWay(req *remediationrequest.Metadata, now time.Time) bool {
 	return heldByFinalizer(req) && req.DeletionTimestamp.IsZero() || now.Before(takenBy(req))
 }
 
-func heldByFinalizer(req *request.Metadata) bool {
+func heldByFinalizer(req *remediationrequest.Metadata) bool {
 	return slices.Contains(req.Finalizers, mendv1.HostRemediationFinalizer) || slices.Contains(req.Finalizers, infrav1.RemediationFinalizer)
 }
 
 // takenBy is until when a power cycle counts as under way although nobody has taken it on, or although it is being deleted; zero if that does not
 // matter.
-func takenBy(req *request.Metadata) time.Time {
+func takenBy(req *remediationrequest.Metadata) time.Time {
 	if heldByFinalizer(req) && !req.DeletionTimestamp.IsZero() {
 		return req.DeletionTimestamp.Add(clinging)
 	}

@@ -13,38 +13,43 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // beingCycled gives the target a power cycle that a person asked for, under a name of its own.
 func beingCycled(t *target) {
-	t.cycle = &request.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
+	t.cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
-// rivalWith gives the world another check that selects everything and names a template.
-func rivalWith(template string) func(*world) {
-	return func(w *world) {
+// rivalWith gives the observed state another check that selects everything and names a template.
+func rivalWith(template string) func(*observed) {
+	return func(w *observed) {
 		w.rivals = append(w.rivals, rival{name: "rival", selector: labels.Everything(), template: template})
 	}
 }
 
 func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 	for name, tc := range map[string]struct {
-		given func(*request.Metadata)
+		given func(*remediationrequest.Metadata)
 		want  bool
 	}{
-		"one whose finalizer is there":      {func(r *request.Metadata) { r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
-		"one that is being deleted with it": {func(r *request.Metadata) { onItsWayOut(r); r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
-		"one that clings to its finalizer": {func(r *request.Metadata) {
+		"one whose finalizer is there": {func(r *remediationrequest.Metadata) { r.Finalizers = []string{mendv1.HostRemediationFinalizer} }, true},
+		"one that is being deleted with it": {func(r *remediationrequest.Metadata) {
+			onItsWayOut(r)
+			r.Finalizers = []string{mendv1.HostRemediationFinalizer}
+		}, true},
+		"one that clings to its finalizer": {func(r *remediationrequest.Metadata) {
 			r.DeletionTimestamp = &metav1.Time{Time: ago(time.Hour)}
 			r.Finalizers = []string{mendv1.HostRemediationFinalizer}
 		}, false},
-		"one that nobody has taken on yet":   {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Minute)) }, true},
-		"one that nobody ever took on":       {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Hour)) }, false},
-		"one that is over":                   {func(r *request.Metadata) { r.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{}"} }, false},
-		"one that is over and just was made": {func(r *request.Metadata) { r.CreationTimestamp = metav1.NewTime(noon); onItsWayOut(r) }, false},
+		"one that nobody has taken on yet": {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Minute)) }, true},
+		"one that nobody ever took on":     {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(ago(time.Hour)) }, false},
+		"one that is over": {func(r *remediationrequest.Metadata) {
+			r.Annotations = map[string]string{mendv1.PowerCycleAnnotation: "{}"}
+		}, false},
+		"one that is over and just was made": {func(r *remediationrequest.Metadata) { r.CreationTimestamp = metav1.NewTime(noon); onItsWayOut(r) }, false},
 	} {
-		r := &request.Metadata{}
+		r := &remediationrequest.Metadata{}
 		tc.given(r)
 		if underWay(r, noon) != tc.want {
 			t.Errorf("%s: under way is %t", name, !tc.want)
@@ -60,15 +65,15 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	m, other := a("m", health.Unhealthy, onMetal), a("n", health.Unhealthy, onMetal)
-	byHand := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+	byHand := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "by-hand", OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
 	}}
 	byHand.SetGroupVersionKind(kind)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(byHand).Build()
 	synced := true
 	r := &Reconciler{
-		Requests: &request.Requests{Client: c, Live: c},
-		Kinds:    request.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", request.NewMetadata),
+		Requests: &remediationrequest.Requests{Client: c, Live: c},
+		Kinds:    remediationrequest.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", remediationrequest.NewMetadata),
 	}
 	w := aWorld(m, other).oneAtOnce()
 	r.observeRemedy(t.Context(), w)

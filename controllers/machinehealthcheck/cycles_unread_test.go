@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -18,7 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // onMetal makes the target's machine one of a bare-metal host.
@@ -41,11 +42,14 @@ func (b *brokenKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bo
 }
 
 func (*brokenKinds) InUse() []schema.GroupVersionKind { return nil }
-func (*brokenKinds) Notify(request.Watcher, handler.TypedEventHandler[*request.Metadata, reconcile.Request]) {
+func (*brokenKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
+	return nil
+}
+func (*brokenKinds) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
 }
 
 // cyclesOfHosts are the objects of both kinds of power cycles that an API server has.
-func cyclesOfHosts(objects ...*request.Metadata) *request.Requests {
+func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.Requests {
 	scheme := runtime.NewScheme()
 	for _, kind := range []schema.GroupVersionKind{cycleKinds[0][0], cycleKinds[1][0], cycleKinds[1][1]} {
 		scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
@@ -56,11 +60,11 @@ func cyclesOfHosts(objects ...*request.Metadata) *request.Requests {
 		b = b.WithObjects(obj)
 	}
 	c := b.Build()
-	return &request.Requests{Client: c, Live: c}
+	return &remediationrequest.Requests{Client: c, Live: c}
 }
 
-// lookForCycles finds the power cycles of the world and returns the machines whose remediation begins.
-func (r *Reconciler) lookForCycles(t *testing.T, w *world) map[string]bool {
+// lookForCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
+func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
 	w.remedy, w.trouble, w.requests = remedy{known: true}, nil, nil
 	r.observeCycles(t.Context(), w)
@@ -144,7 +148,7 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 
 func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 	m := a("metal", health.Unhealthy, onMetal)
-	cycle := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+	cycle := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "by-hand", OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
 	}}
 	cycle.SetGroupVersionKind(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"))

@@ -14,7 +14,7 @@ import (
 // frozen reports whether what Cluster API says of m is as old as a pause: nobody writes it as long as the Cluster is paused, and after that core
 // sets the machine's own condition Paused to False before it looks at anything else. (Cluster API, util/paused.) A Cluster's condition
 // Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
-func frozen(w *world, m *clusterv1.Machine) bool {
+func frozen(w *observed, m *clusterv1.Machine) bool {
 	return ptr.Deref(w.cluster.Spec.Paused, false) || conditionTrue(m, clusterv1.PausedCondition) != nil
 }
 

@@ -22,13 +22,13 @@ import (
 
 // judging is one machine in a cluster that is well, a check with one rule about it, and what is seen of its node. It is judged at noon.
 type judging struct {
-	w       *world
+	w       *observed
 	machine *clusterv1.Machine
 	link    workload.Link
 	nodes   toolscache.Store
 }
 
-// judged returns the world of a machine that was made long ago, of which Cluster API says since then what the rule is about.
+// judged returns what is observed of a machine that was made long ago, of which Cluster API says since then what the rule is about.
 func judged(kind string, status metav1.ConditionStatus, reason string, since, timeout time.Duration) *judging {
 	w := aWorld(a("m", health.Healthy))
 	w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
@@ -93,17 +93,17 @@ func TestEvidenceHasAnAuthorAndATime(t *testing.T) {
 		"a node that is ready now, after a pause in which Cluster API said nothing":   {notReady(2*h).node("True", h).paused("False", 0), health.Healthy},
 		"also while Cluster API core does not run":                                    {notReady(2*h).node("True", h), health.Healthy},
 		"a node that is not ready":                                                    {notReady(2*h).node("False", 2*h), health.Unhealthy},
-		"a cluster that is out of reach before Cluster API says so":                   {notReady(6 * m).outOfReach(), health.Unjudged},
-		"a provider's word of before a pause that Cluster API has not taken note of":  {noInfra(2*h).node("True", h).paused("True", h), health.Unjudged},
-		"that word when Cluster API has just looked":                                  {noInfra(2*h).node("True", h).paused("False", time.Second), health.Suspect},
+		"a cluster that is out of reach before Cluster API says so":                   {notReady(6 * m).outOfReach(), health.Unknown},
+		"a provider's word of before a pause that Cluster API has not taken note of":  {noInfra(2*h).node("True", h).paused("True", h), health.Unknown},
+		"that word when Cluster API has just looked":                                  {noInfra(2*h).node("True", h).paused("False", time.Second), health.Pending},
 		"that word when it had the time to be written anew":                           {noInfra(2*h).node("True", h).paused("False", 6*m), health.Unhealthy},
 		"a provider's word that is newer than the pause":                              {noInfra(5*m).node("True", h).paused("False", h), health.Unhealthy},
 		"a machine that never was paused":                                             {noInfra(23*h).node("True", h).paused("False", 23*h-time.Second), health.Unhealthy},
-		"a machine that was restored from a backup with what was said before":         {noInfra(48*h).node("True", m).paused("False", 72*h).made(30 * time.Second), health.Suspect},
+		"a machine that was restored from a backup with what was said before":         {noInfra(48*h).node("True", m).paused("False", 72*h).made(30 * time.Second), health.Pending},
 		"that word when it is as old as the machine that was restored":                {noInfra(48*h).node("True", m).paused("False", 72*h).made(7 * m), health.Unhealthy},
-		"a Cluster that is paused":                                                    {noInfra(2*h).node("True", h).pausedCluster(), health.Unjudged},
-		"a node that is silent since the end of an outage in which nothing was known": {unread(55*m).node("Unknown", 10*time.Second).outage(15 * time.Second), health.Suspect},
-		"a node that could not say during an outage that it is well":                  {unread(0).node("Unknown", 61*m).nodeRule("Unknown", 5*m).outage(5 * time.Second), health.Suspect},
+		"a Cluster that is paused":                                                    {noInfra(2*h).node("True", h).pausedCluster(), health.Unknown},
+		"a node that is silent since the end of an outage in which nothing was known": {unread(55*m).node("Unknown", 10*time.Second).outage(15 * time.Second), health.Pending},
+		"a node that could not say during an outage that it is well":                  {unread(0).node("Unknown", 61*m).nodeRule("Unknown", 5*m).outage(5 * time.Second), health.Pending},
 		"a worker that has waited for its control plane to be initialized":            {notAwaited(25 * m), health.Starting},
 		"a first node for which the time of a pause was waited":                       {noInfra(2*h).awaited(3*h).paused("False", m).withInfra(), health.Starting},
 		"a first node that is awaited while the machine is paused":                    {noInfra(2*h).awaited(3*h).paused("True", m).withInfra(), health.Starting},
@@ -202,7 +202,7 @@ func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
 	if !slices.Equal(there.names, []string{"node-stays"}) {
 		t.Errorf("the workload cluster is asked for %v", there.names)
 	}
-	if state := w.targets[0].verdict.State; state != health.Unjudged {
+	if state := w.targets[0].verdict.State; state != health.Unknown {
 		t.Errorf("the machine that is being deleted is %s", state)
 	}
 	if state := w.targets[1].verdict.State; state != health.Unhealthy {

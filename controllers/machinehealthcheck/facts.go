@@ -55,7 +55,7 @@ type nodes struct {
 // observeNodes looks at the nodes of all targets in the cache, and asks the workload cluster itself about those that are
 // missing there: a cache may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine
 // that is being deleted: it goes with it.
-func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
+func (r *Reconciler) observeNodes(ctx context.Context, w *observed) nodes {
 	n := nodes{link: w.link, gone: map[string]bool{}}
 	if w.link.Link != workload.Up {
 		return n
@@ -77,7 +77,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 	}
 	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
 	if err != nil {
-		// The machines concerned stay unjudged, and all others are judged all the same.
+		// The machines concerned stay unknown, and all others are judged all the same.
 		w.trouble = append(w.trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
 		return n
 	}
@@ -93,12 +93,12 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) nodes {
 
 // mayStart reports whether a remediation of t may still have to be begun. Before it is, what was confirmed long ago, perhaps by
 // somebody else, is confirmed again.
-func (w *world) mayStart(t *target) bool {
+func (w *observed) mayStart(t *target) bool {
 	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
 	return !deleting(t.machine) && t.request == nil && (w.remedy.external || asked == nil || asked.Status != metav1.ConditionFalse)
 }
 
-// saidNodeDeleted reports whether an earlier pass confirmed and wrote down that the machine's node is gone.
+// saidNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
 func saidNodeDeleted(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, health.NodeDeletedDetail(m.Status.NodeRef.Name))
@@ -121,8 +121,8 @@ func (n nodes) of(name string) (health.Node, *corev1.Node) {
 	return health.NodeUnseen, nil
 }
 
-// factsOf states what is known of m. The signals are appended to scratch, so that one slice serves all machines of a pass.
-func factsOf(w *world, m *clusterv1.Machine, n nodes, scratch []health.Signal) health.Target {
+// factsOf states what is known of m. The signals are appended to scratch, so that one slice serves all machines of a reconcile.
+func factsOf(w *observed, m *clusterv1.Machine, n nodes, scratch []health.Signal) health.Target {
 	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
 	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
 	facts := health.Target{
@@ -175,7 +175,7 @@ func appendSignals(signals []health.Signal, checks clusterv1.MachineHealthCheckC
 }
 
 // awaitedSince is the moment from which the first node of m is waited for: the latest of startsOf.
-func awaitedSince(w *world, m *clusterv1.Machine) time.Time {
+func awaitedSince(w *observed, m *clusterv1.Machine) time.Time {
 	var last time.Time
 	for _, start := range startsOf(w, m) {
 		if start.At.After(last) {
@@ -189,7 +189,7 @@ func awaitedSince(w *world, m *clusterv1.Machine) time.Time {
 // the control plane was initialized, the cluster's infrastructure and the machine's own became ready. (Cluster API.) While the workload
 // cluster was out of reach no node could be seen to start, and while the machine was paused nobody brought one up, so the end of an outage and
 // of a pause count too. What has not happened yet is zero.
-func startsOf(w *world, m *clusterv1.Machine) [6]look.Start {
+func startsOf(w *observed, m *clusterv1.Machine) [6]look.Start {
 	return [6]look.Start{
 		{What: "the machine was created", At: m.CreationTimestamp.Time},
 		w.starts[0], w.starts[1],
@@ -200,7 +200,7 @@ func startsOf(w *world, m *clusterv1.Machine) [6]look.Start {
 }
 
 // clusterStarts are those of startsOf that are the same for all machines.
-func clusterStarts(w *world) [3]look.Start {
+func clusterStarts(w *observed) [3]look.Start {
 	starts := [3]look.Start{
 		{What: "the control plane was initialized", At: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
 		{What: "the infrastructure of the cluster became ready", At: since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition))},

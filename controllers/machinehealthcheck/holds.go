@@ -38,13 +38,13 @@ const (
 	NotRead = "NotRead"
 )
 
-// holds is everything that keeps the remediation of t from beginning, in the order in which a pass asks. An unhealthy machine without any
+// holds is everything that keeps the remediation of t from beginning, in the order in which a reconcile asks. An unhealthy machine without any
 // has its remediation begun, or it is under way. granted says that it begins although others have to wait.
-func holds(w *world, s summary, t *target, granted bool) []look.Hold {
+func holds(w *observed, s summary, t *target, granted bool) []look.Hold {
 	if t.verdict.State == health.Healthy && !deleting(t.machine) {
 		return nil // nothing is to begin
 	}
-	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unjudged(w, t), notDue(w, t)}
+	asked := []*look.Hold{leaving(t), overlapped(t), notActing(w), unknown(w, t), notDue(w, t)}
 	if !w.inFlight(t) { // else it has begun, and the limits have counted it
 		asked = append(asked, inPlace(t), powerCycled(w, t), notAllowed(w, s, t, granted), inTheWay(w, t), withoutTemplate(w), unusable(w, t))
 	}
@@ -87,7 +87,7 @@ func overlapped(t *target) *look.Hold {
 }
 
 // notActing is why the check is not acted on; nil if it is.
-func notActing(w *world) *look.Hold {
+func notActing(w *observed) *look.Hold {
 	if w.stance == acting {
 		return nil
 	}
@@ -95,9 +95,9 @@ func notActing(w *world) *look.Hold {
 	return &look.Hold{Reason: NotActing, Text: because, Person: handIt(w)}
 }
 
-// unjudged is why t could not be judged; nil if it was.
-func unjudged(w *world, t *target) *look.Hold {
-	if t.verdict.State != health.Unjudged {
+// unknown is why t could not be judged; nil if it was.
+func unknown(w *observed, t *target) *look.Hold {
+	if t.verdict.State != health.Unknown {
 		return nil
 	}
 	switch {
@@ -123,7 +123,7 @@ func unjudged(w *world, t *target) *look.Hold {
 
 // awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
 // run nobody knows better, and the machine's node is judged all the same.
-func awaitsClusterAPI(w *world) *look.Hold {
+func awaitsClusterAPI(w *observed) *look.Hold {
 	h := &look.Hold{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
 	if w.stance > paused {
@@ -133,7 +133,7 @@ func awaitsClusterAPI(w *world) *look.Hold {
 }
 
 // notDue is until when t is put up with; nil if it is unhealthy, or if nothing will come due.
-func notDue(w *world, t *target) *look.Hold {
+func notDue(w *observed, t *target) *look.Hold {
 	if t.verdict.State == health.Unhealthy || t.verdict.Recheck.IsZero() {
 		if t.verdict.State == health.Starting && t.verdict.Doubted(health.NotSincePause) {
 			return awaitsClusterAPI(w)
@@ -160,7 +160,7 @@ func limitOf(f health.Finding) string {
 }
 
 // powerCycled is the power cycle that t is left to; nil if there is none.
-func powerCycled(w *world, t *target) *look.Hold {
+func powerCycled(w *observed, t *target) *look.Hold {
 	switch {
 	case deleting(t.machine):
 		return nil
@@ -182,7 +182,7 @@ func powerCycled(w *world, t *target) *look.Hold {
 }
 
 // inTheWay is why no request can be made for t in particular; nil if one can.
-func inTheWay(w *world, t *target) *look.Hold {
+func inTheWay(w *observed, t *target) *look.Hold {
 	if t.request == nil || w.ownership(t) != Foreign {
 		return nil
 	}
@@ -192,7 +192,7 @@ func inTheWay(w *world, t *target) *look.Hold {
 
 // notAllowed is why the limits, and what is under way, keep t from being remediated; nil if they do not. Whoever waits goes before one that is
 // not due yet.
-func notAllowed(w *world, s summary, t *target, granted bool) *look.Hold {
+func notAllowed(w *observed, s summary, t *target, granted bool) *look.Hold {
 	ahead := s.population.InFlight + s.population.Waiting
 	if w.startable(t) {
 		ahead--
@@ -227,13 +227,15 @@ func notHealthy(wanted int, p budget.Population) string {
 }
 
 // withoutTemplate is why no request can be made for anybody; nil if one can, or if none has to be.
-func withoutTemplate(w *world) *look.Hold {
+func withoutTemplate(w *observed) *look.Hold {
 	switch {
 	case w.remedy.unread:
 		return notRead(w)
+	case w.remedy.refused:
+		return &look.Hold{Reason: w.remedy.lacks(), Text: noTemplate(w), Person: w.remedy.mend}
 	case w.remedy.missing != "":
 		return &look.Hold{
-			Reason: mendv1.TemplateMissingReason, Text: noTemplate(w),
+			Reason: w.remedy.lacks(), Text: noTemplate(w),
 			Person: cmp.Or(w.remedy.mend, "Make it") + ", or name another template in spec.remediation.templateRef",
 		}
 	case w.remedy.external && !w.remedy.known:
@@ -243,7 +245,7 @@ func withoutTemplate(w *world) *look.Hold {
 }
 
 // notRead is what it means that whoever looks may not read the template or the requests. What the controller makes of them stands in the check.
-func notRead(w *world) *look.Hold {
+func notRead(w *observed) *look.Hold {
 	otherwise := "or name another template in spec.remediation.templateRef"
 	if c := conditionOf(w.check, mendv1.RemediationTemplateAvailable); c != nil && c.Status == metav1.ConditionFalse {
 		return &look.Hold{Reason: c.Reason, Text: c.Message, Person: "See to that, " + otherwise}
@@ -253,7 +255,7 @@ func notRead(w *world) *look.Hold {
 }
 
 // unusable is why no request for t can be made from the template, although that is there; nil if one can.
-func unusable(w *world, t *target) *look.Hold {
+func unusable(w *observed, t *target) *look.Hold {
 	if !w.remedy.external || !w.remedy.known || w.remedy.missing != "" || t.request != nil {
 		return nil
 	}
@@ -267,7 +269,7 @@ func unusable(w *world, t *target) *look.Hold {
 }
 
 // handIt is what a person can do for a check to be acted on; empty if nothing.
-func handIt(w *world) string {
+func handIt(w *observed) string {
 	_, annotated := w.check.Annotations[clusterv1.PausedAnnotation]
 	annotated = annotated && !claimed(w.check)
 	unpause := fmt.Sprintf("set spec.paused of Cluster %s to false", w.cluster.Name)

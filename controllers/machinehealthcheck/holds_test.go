@@ -13,18 +13,18 @@ import (
 )
 
 func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
-	annotated := func(w *world) { w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: "maintenance"} }
-	clusterPaused := func(w *world) { w.cluster.Spec.Paused = ptr.To(true) }
+	annotated := func(w *observed) { w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: "maintenance"} }
+	clusterPaused := func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) }
 	for name, tc := range map[string]struct {
 		stance stance
-		given  []func(*world)
+		given  []func(*observed)
 		want   string
 	}{
-		"an active check needs nothing, whatever its annotation was": {acting, []func(*world){annotated, clusterPaused}, ""},
-		"the annotation of a paused check must go": {paused, []func(*world){annotated},
+		"an active check needs nothing, whatever its annotation was": {acting, []func(*observed){annotated, clusterPaused}, ""},
+		"the annotation of a paused check must go": {paused, []func(*observed){annotated},
 			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check"},
-		"a paused Cluster must go on": {paused, []func(*world){clusterPaused}, "When it is to go on, set spec.paused of Cluster c1 to false"},
-		"of two pauses both must end": {paused, []func(*world){annotated, clusterPaused},
+		"a paused Cluster must go on": {paused, []func(*observed){clusterPaused}, "When it is to go on, set spec.paused of Cluster c1 to false"},
+		"of two pauses both must end": {paused, []func(*observed){annotated, clusterPaused},
 			"When it is to go on, take the annotation cluster.x-k8s.io/paused off the check, and set spec.paused of Cluster c1 to false"},
 		"an unclaimed check can be claimed": {observing, nil, "Hand it to kubemend, if it is to act: kubectl mend claim mhc/check -n ns"},
 	} {

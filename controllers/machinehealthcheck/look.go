@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
-// Look returns what a pass over the check called key would see at now and what it would do, and does none of it; nil if there is no such
+// Look returns what a reconcile of the check called key would see at now and what it would do, and does none of it; nil if there is no such
 // check. The machines of a check that is paused, or that others act on, are judged too.
 //
 // What passes remember of each other it does not know: of what was begun within the last half minute it says no more than the objects show.
@@ -43,7 +43,7 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 }
 
 // aloneNext is what comes next for a check whose machines are not looked at.
-func aloneNext(w *world) look.Step {
+func aloneNext(w *observed) look.Step {
 	switch {
 	case !w.check.DeletionTimestamp.IsZero():
 		return look.Step{Text: "nothing, until the check is gone"}
@@ -60,7 +60,7 @@ func aloneNext(w *world) look.Step {
 }
 
 // tellCheck says in is what w comes to.
-func tellCheck(is *look.Check, w *world) {
+func tellCheck(is *look.Check, w *observed) {
 	s := weigh(w)
 	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
 	if w.stance == acting {
@@ -90,7 +90,7 @@ func tellCheck(is *look.Check, w *world) {
 }
 
 // seen is what there is to say about a target.
-func seen(w *world, s summary, t *target, starts map[*target]*turn) look.Target {
+func seen(w *observed, s summary, t *target, starts map[*target]*turn) look.Target {
 	m := t.machine
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
@@ -133,7 +133,7 @@ func leftAlone(t *target) look.Target {
 }
 
 // would is what is done about m when it is unhealthy.
-func would(w *world, m *clusterv1.Machine) string {
+func would(w *observed, m *clusterv1.Machine) string {
 	if w.remedy.external {
 		return fmt.Sprintf("requests a %s from %s %s/%s", w.remedy.kind.Kind, w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 	}
@@ -144,7 +144,7 @@ func would(w *world, m *clusterv1.Machine) string {
 }
 
 // answer is what those who remediate the machine have said: whoever serves the requests, and the owner, which it may have been handed over to.
-func answer(w *world, t *target) string {
+func answer(w *observed, t *target) string {
 	kinds := []string{clusterv1.MachineExternallyRemediatedCondition, clusterv1.MachineOwnerRemediatedCondition}
 	if !w.remedy.external {
 		kinds = kinds[1:]

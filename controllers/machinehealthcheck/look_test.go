@@ -20,7 +20,7 @@ import (
 )
 
 // looked is what a look at w comes to.
-func looked(w *world) *look.Check {
+func looked(w *observed) *look.Check {
 	w.reach = reachCondition(w.reachBefore(), w)
 	is := &look.Check{}
 	is.Stance, is.Because = standing(w)
@@ -29,7 +29,7 @@ func looked(w *world) *look.Check {
 }
 
 // reachBefore is the condition that the stored check has.
-func (w *world) reachBefore() *metav1.Condition {
+func (w *observed) reachBefore() *metav1.Condition {
 	return conditionOf(w.check, mendv1.WorkloadClusterReachable)
 }
 
@@ -41,7 +41,7 @@ func reasons(holds []look.Hold) []string {
 	return all
 }
 
-func (w *world) with(change func(*world)) *world {
+func (w *observed) with(change func(*observed)) *observed {
 	change(w)
 	return w
 }
@@ -58,49 +58,49 @@ func dueIn(d time.Duration) func(*target) {
 }
 
 // barred is the look of somebody who may read neither templates nor requests.
-func barred(w *world) { w.remedy.known, w.remedy.unread = false, true }
+func barred(w *observed) { w.remedy.known, w.remedy.unread = false, true }
 
 func TestWhatHoldsAMachineBack(t *testing.T) {
 	const me, myUID = "check", "check-uid"
 	tooMany := clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	cases := map[string]struct {
-		given *world
+		given *observed
 		want  []string
 	}{
 		"a healthy machine is held back by nothing":    {aWorld(a("m", health.Healthy)), nil},
 		"an unhealthy machine is held back by nothing": {aWorld(a("m", health.Unhealthy)), nil},
-		"a suspect machine is put up with":             {aWorld(a("m", health.Suspect, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
+		"a pending machine is put up with":             {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
 		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
 		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{WithinTimeout}},
-		"a suspect machine beyond the limit is put up with, and would be held back": {
-			aWorld(a("m", health.Suspect, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
+		"a pending machine beyond the limit is put up with, and would be held back": {
+			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
 		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
 		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
 		"an older check acts":                    {aWorld(a("m", health.Unhealthy, elder("other"))), []string{mendv1.OverlapReason}},
 		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{BeingDeleted}},
 		"one whose remediation has begun is not": {aWorld(a("m", health.Unhealthy, askedOwner)), nil},
 		"one behind the control plane is not judged": {
-			aWorld(a("m", health.Unjudged, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
+			aWorld(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
 		"one behind the infrastructure is not judged": {
-			aWorld(a("m", health.Unjudged, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
+			aWorld(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
 		"one out of sight is not judged": {
-			aWorld(a("m", health.Unjudged)).limited("100%").with(func(w *world) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
-		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unjudged)).limited("100%"), []string{NodeNotSeen}},
+			aWorld(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
+		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unknown)).limited("100%"), []string{NodeNotSeen}},
 		"an unclaimed check is not acted on": {
-			aWorld(a("m", health.Unhealthy)).with(func(w *world) { w.stance = observing }), []string{NotActing}},
+			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.stance = observing }), []string{NotActing}},
 		"a paused check is not acted on, and would be short-circuited": {
-			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *world) { w.stance = paused }), []string{NotActing, tooMany}},
+			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.stance = paused }), []string{NotActing, tooMany}},
 		"a request of somebody else is in the way": {
 			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{RequestInTheWay}},
 		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.missing = "it is not there" }), []string{mendv1.TemplateMissingReason}},
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remedy.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remedy.template = func() (*unstructured.Unstructured, error) { return nil, errors.New("it is odd") }
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
 		"who is put up with while as many as may be are remediated would have to wait": {
-			aWorld(a("m", health.Suspect, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *world) {
+			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 			}), []string{WithinTimeout, string(budget.AtWork)}},
 		"what whoever looks may not read says nothing of the manager": {
@@ -108,14 +108,14 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 		"whoever may not read requests goes by what the machine says of its own": {
 			aWorld(a("m", health.Unhealthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
 		"and goes by what the check says of its template": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				barred(w)
 				w.check.Status.Conditions = []metav1.Condition{{
-					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateMissingReason,
+					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
 				}}
-			}), []string{mendv1.TemplateMissingReason}},
+			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *world) { w.remedy.known = false }), []string{NotRead}},
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remedy.known = false }), []string{NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -156,13 +156,13 @@ func answered(reason, message string) func(*target) {
 
 func TestWhatComesNextForAMachine(t *testing.T) {
 	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
-	unclaimed := func(w *world) { w.stance = observing }
-	claimedAndPaused := func(w *world) {
+	unclaimed := func(w *observed) { w.stance = observing }
+	claimedAndPaused := func(w *observed) {
 		w.stance, w.cluster.Spec.Paused = paused, ptr.To(true)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	}
 	for name, tc := range map[string]struct {
-		given  *world
+		given  *observed
 		want   string
 		person bool
 	}{
@@ -182,21 +182,21 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"its owner, MachineSet owner, has put it off and tries again: later", false},
 		"it is on its way out": {aWorld(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
 		"it is core's":         {aWorld(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
-		"it will be core's": {aWorld(a("m", health.Suspect, owner, dueIn(time.Minute))).with(unclaimed),
+		"it will be core's": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(unclaimed),
 			"it counts as unhealthy if nothing changes, and Cluster API core acts on it", false},
 		"it is another check's": {aWorld(a("m", health.Unhealthy, owner, elder("older"))), "MachineHealthCheck older acts on it", false},
-		"it will be another check's": {aWorld(a("m", health.Suspect, owner, elder("older"), dueIn(time.Minute))),
+		"it will be another check's": {aWorld(a("m", health.Pending, owner, elder("older"), dueIn(time.Minute))),
 			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
 		"its cluster is paused": {aWorld(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
 			"When it is to go on, set spec.paused of Cluster c1 to false", true},
-		"its cluster is paused while it is put up with": {aWorld(a("m", health.Suspect, owner, dueIn(time.Minute))).with(claimedAndPaused),
+		"its cluster is paused while it is put up with": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
 			"it counts as unhealthy if nothing changes; as things stand nothing is done about it then, since Cluster c1 is paused (spec.paused)", false},
 		"the limit cannot be read": {aWorld(a("m", health.Unhealthy, owner)).limited("some"),
 			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
 		"there are too many": {aWorld(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
 			"nothing, until no more than 1 target is not healthy; 2 are", false},
 		"it is healthy and being deleted": {aWorld(a("m", health.Healthy, owner, beingDeleted)), "", false},
-		"no timeout runs for it":          {aWorld(a("m", health.Suspect, owner)).limited("100%"), "", false},
+		"no timeout runs for it":          {aWorld(a("m", health.Pending, owner)).limited("100%"), "", false},
 		"it is core's, and its first node may take for ever": {aWorld(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
 			"nothing, since the check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", false},
 		"its first node may take for ever": {aWorld(a("m", health.Starting, owner)),
@@ -272,7 +272,7 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	}
 }
 
-// What a look says begins is what a pass begins, and whoever is unhealthy and not remediated is told why.
+// What a look says begins is what a reconcile begins, and whoever is unhealthy and not remediated is told why.
 func TestALookSaysWhatAPassDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := aRandomWorld(t)
@@ -301,7 +301,7 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 	})
 }
 
-func aRandomWorld(t *rapid.T) *world {
+func aRandomWorld(t *rapid.T) *observed {
 	changes := []func(*target){
 		nil, nil, nil, beingDeleted, elder("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
 	}
@@ -309,7 +309,7 @@ func aRandomWorld(t *rapid.T) *world {
 	for i := range rapid.IntRange(0, 6).Draw(t, "targets") {
 		state := rapid.SampledFrom(health.States()).Draw(t, "state")
 		one := a("m"+string(rune('a'+i)), state)
-		if state == health.Suspect || state == health.Starting {
+		if state == health.Pending || state == health.Starting {
 			dueIn(time.Duration(rapid.IntRange(1, 600).Draw(t, "due")) * time.Second)(&one)
 		}
 		if change := rapid.SampledFrom(changes).Draw(t, "change"); change != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
-func nextOf(w *world, t *target, is *look.Target) look.Step {
+func nextOf(w *observed, t *target, is *look.Target) look.Step {
 	switch {
-	case (is.State == health.Unhealthy || is.State == health.Unjudged) && deleting(t.machine):
+	case (is.State == health.Unhealthy || is.State == health.Unknown) && deleting(t.machine):
 		return look.Step{Text: "nothing, " + until(leaving(t))}
 	case is.Begins || is.InFlight:
 		return begunNext(w, t, is)
@@ -44,7 +44,7 @@ func nothingUntil(holds []look.Hold) look.Step {
 }
 
 // begunNext is what happens next to t, whose remediation begins or has begun.
-func begunNext(w *world, t *target, is *look.Target) look.Step {
+func begunNext(w *observed, t *target, is *look.Target) look.Step {
 	switch {
 	case is.Begins && !w.remedy.external && metav1.GetControllerOf(t.machine) == nil:
 		return ownerless
@@ -86,12 +86,12 @@ func byOwner(m *clusterv1.Machine) look.Step {
 }
 
 // actsInCore reports whether it is Cluster API core that acts on the check.
-func actsInCore(w *world) bool {
+func actsInCore(w *observed) bool {
 	return w.stance == observing || w.stance == ignoring && w.cluster.DeletionTimestamp.IsZero()
 }
 
 // actsInstead is who else acts on t when it is unhealthy; empty if nobody does.
-func actsInstead(w *world, t *target) string {
+func actsInstead(w *observed, t *target) string {
 	switch {
 	case t.elder != "":
 		return "MachineHealthCheck " + t.elder
@@ -102,8 +102,8 @@ func actsInstead(w *world, t *target) string {
 }
 
 // comesDue is what happens when t is put up with no more. That counts whether its node can be seen by then or not.
-func comesDue(w *world, t *target, is *look.Target, patience *look.Hold) look.Step {
-	next, blind := look.Step{At: patience.Until, Text: "it counts as unhealthy if nothing changes"}, unjudged(w, t)
+func comesDue(w *observed, t *target, is *look.Target, patience *look.Hold) look.Step {
+	next, blind := look.Step{At: patience.Until, Text: "it counts as unhealthy if nothing changes"}, unknown(w, t)
 	if who := actsInstead(w, t); who != "" {
 		next.Text += ", and " + who + " acts on it"
 		return next

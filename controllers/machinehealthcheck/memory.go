@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have
@@ -34,23 +34,23 @@ type remembered struct {
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
-	bad      map[types.UID]time.Time // since when machines are not healthy that were not in the last pass
-	stormy   bool                    // too many machines were unhealthy in the last pass, or too few
+	bad      map[types.UID]time.Time // since when machines are not healthy that were not in the last reconcile
+	stormy   bool                    // too many machines were unhealthy in the last reconcile, or too few
 	calm     time.Time               // when that ended; zero if this process has not seen it end
 }
 
-// begun is a remediation that a pass of this process began.
+// begun is a remediation that a reconcile of this process began.
 type begun struct {
 	at   time.Time
 	kind string // as of remediationKind
 }
 
 // cachesLag is how long caches may take to show what this process wrote. Until they do, or until it is over, what was begun
-// is remembered: a pass in between would not count it, and begin more than is allowed at once.
+// is remembered: a reconcile in between would not count it, and begin more than is allowed at once.
 const cachesLag = 30 * time.Second
 
-// remember notes the remediations that a pass began, and those that it could not begin.
-func (m *memory) remember(w *world, outcomes []outcome) {
+// remember notes the remediations that a reconcile began, and those that it could not begin.
+func (m *memory) remember(w *observed, outcomes []outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.checks[client.ObjectKeyFromObject(w.check)]
@@ -72,7 +72,7 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 // about the others. What was
 // begun with another kind of requests than the check names now is over. Nothing tells that a request was never
 // seen because it was deleted at once, so the check is looked at again when the caches must have caught up.
-func (m *memory) recall(w *world) {
+func (m *memory) recall(w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
@@ -104,7 +104,7 @@ func (m *memory) unreadUntil(kind schema.GroupKind, failed bool, now time.Time) 
 		delete(m.unread, kind)
 		return time.Time{}
 	}
-	if !before || now.After(is.last.Add(2*wake.RetryAtMost)) {
+	if !before || now.After(is.last.Add(2*enqueue.RetryAtMost)) {
 		is.since = now
 	}
 	if is.last = now; m.unread == nil {
@@ -114,7 +114,7 @@ func (m *memory) unreadUntil(kind schema.GroupKind, failed bool, now time.Time) 
 	return is.since.Add(taken)
 }
 
-// reach returns the condition WorkloadClusterReachable as of the last pass, or as stored; nil if there is none.
+// reach returns the condition WorkloadClusterReachable as of the last reconcile, or as stored; nil if there is none.
 func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,8 +124,8 @@ func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 	return conditionOf(check, mendv1.WorkloadClusterReachable)
 }
 
-// pass remembers w, and what it comes to, and returns what was in flight in the pass before; nil if that is not known, or if it is not known what is now.
-func (m *memory) pass(w *world, s summary) map[types.UID]string {
+// pass remembers w, and what it comes to, and returns what was in flight in the reconcile before; nil if that is not known, or if it is not known what is now.
+func (m *memory) pass(w *observed, s summary) map[types.UID]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {
@@ -188,16 +188,16 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 }
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.
-func remediationKind(w *world) string {
+func remediationKind(w *observed) string {
 	if w.remedy.external {
 		return w.remedy.kind.Kind
 	}
 	return "Owner"
 }
 
-// begunUnheard is how many remediations are in flight that were not before and that no pass counted: the answer to the write
+// begunUnheard is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUnheard(w *world, before map[types.UID]string) int {
+func begunUnheard(w *observed, before map[types.UID]string) int {
 	if w.stance != acting {
 		return 0
 	}
@@ -211,8 +211,8 @@ func begunUnheard(w *world, before map[types.UID]string) int {
 	return n
 }
 
-// ended says how the remediations ended that were in flight before this pass and are not any more.
-func ended(w *world, before map[types.UID]string) map[ending]int {
+// ended says how the remediations ended that were in flight before this reconcile and are not any more.
+func ended(w *observed, before map[types.UID]string) map[ending]int {
 	if len(before) == 0 {
 		return nil
 	}

@@ -19,11 +19,11 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
 	starting := []target{a("m1", health.Starting), a("m2", health.Healthy)}
 	bad := []target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
-	leaving := []target{a("m1", health.Suspect), a("m2", health.Unhealthy, beingDeleted, saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
+	leaving := []target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, saysOf(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
 	joined := []target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
 		passes  [][]target
-		unsaved int // the pass whose status cannot be saved, from 1
+		unsaved int // the reconcile whose status cannot be saved, from 1
 		limits  []string
 		want    []string
 	}{
@@ -74,7 +74,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	var m memory
 	for _, step := range []struct {
 		name string
-		w    *world
+		w    *observed
 	}{
 		{"before the first list of requests", unseen}, {"when they are seen", seen}, {"when they cannot be read", unseen}, {"when they are seen again", seen},
 	} {
@@ -128,7 +128,7 @@ func TestHowARemediationEnded(t *testing.T) {
 		want    map[ending]int
 	}{
 		"a healthy machine has recovered":              {[]target{a("m1", health.Healthy)}, map[ending]int{{"Owner", recoveredResult}: 1}},
-		"of a suspect machine it was cancelled":        {[]target{a("m1", health.Suspect)}, map[ending]int{{"Owner", cancelledResult}: 1}},
+		"of a pending machine it was cancelled":        {[]target{a("m1", health.Pending)}, map[ending]int{{"Owner", cancelledResult}: 1}},
 		"a machine that is gone was replaced":          {nil, map[ending]int{{"Owner", replacedResult}: 1}},
 		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
 		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},

@@ -21,7 +21,7 @@ const (
 var (
 	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_machinehealthcheck_targets",
-		Help: "Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, suspect, starting, deleting, unjudged.",
+		Help: "Number of machines that a MachineHealthCheck watches, by state: healthy, unhealthy, pending, starting, deleting, unknown.",
 	}, []string{"namespace", "name", "cluster", "state"})
 
 	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -75,8 +75,8 @@ func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{targetsByState, shortCircuited, nextDeadline, inFlight, oldestRequest, started, finished, dueToActed, reachable}
 }
 
-// measure exports what a pass saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
+// measure exports what a reconcile saw and did, and remembers it for the next one.
+func (r *Reconciler) measure(w *observed, s summary, outcomes []outcome) {
 	before := r.memory.pass(w, s)
 	results, unheard := ended(w, before), begunUnheard(w, before)
 	r.memory.remember(w, outcomes)
@@ -111,11 +111,11 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 }
 
 // measureState exports what the check's status says too.
-func measureState(w *world, s summary, labels []string) {
+func measureState(w *observed, s summary, labels []string) {
 	p := s.population
 	for state, n := range map[string]int{
-		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect,
-		"starting": p.Starting, "deleting": p.Deleting, "unjudged": p.Unjudged,
+		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,
+		"starting": p.Starting, "deleting": p.Deleting, "unknown": p.Unknown,
 	} {
 		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
 	}

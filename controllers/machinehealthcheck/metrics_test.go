@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 func TestTheOldestRequestIsTheOneThatWasMadeFirst(t *testing.T) {
 	made := func(d time.Duration) func(*target) {
 		return func(t *target) {
-			t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(d))}}
+			t.request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(d))}}
 		}
 	}
 	targets := []target{

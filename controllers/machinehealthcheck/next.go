@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // next says when to look again: at the first moment at which time alone changes something, and sooner if something failed.
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.
-func (r *Reconciler) next(ctx context.Context, w *world, outcomes []outcome, recordErr error) (ctrl.Result, error) {
+func (r *Reconciler) next(ctx context.Context, w *observed, outcomes []outcome, recordErr error) (ctrl.Result, error) {
 	errs, retry := append([]error(nil), w.trouble...), false
 	for _, err := range append(errorsOf(outcomes), recordErr) {
 		if apierrors.IsConflict(err) {
@@ -35,12 +35,12 @@ func (r *Reconciler) next(ctx context.Context, w *world, outcomes []outcome, rec
 	}
 	tries := r.memory.tries(client.ObjectKeyFromObject(w.check), len(errs) > 0 || retry)
 	if tries > 0 {
-		at = health.Earliest(at, w.now.Add(wake.Backoff(tries)))
+		at = health.Earliest(at, w.now.Add(enqueue.Backoff(tries)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Error(err, "A pass did not get through; it is repeated", "tries", tries)
 	}
-	return wake.At(at, r.Clock.Now()), nil
+	return enqueue.At(at, r.Clock.Now()), nil
 }
 
 func errorsOf(outcomes []outcome) []error {

@@ -7,12 +7,12 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
-	w := aWorld(a("broken", health.Unhealthy), a("suspect", health.Suspect))
+	w := aWorld(a("broken", health.Unhealthy), a("pending", health.Pending))
 	w.targets[1].verdict.Recheck = noon.Add(3 * time.Second)
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
 	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
@@ -32,18 +32,18 @@ func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 	var last time.Duration
 	for range 20 {
 		result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil)
-		if result.RequeueAfter < last || result.RequeueAfter > wake.RetryAtMost {
+		if result.RequeueAfter < last || result.RequeueAfter > enqueue.RetryAtMost {
 			t.Fatalf("a try after %s follows one after %s", result.RequeueAfter, last)
 		}
 		last = result.RequeueAfter
 	}
-	if last != wake.RetryAtMost {
-		t.Errorf("after 20 tries the next is after %s, want %s", last, wake.RetryAtMost)
+	if last != enqueue.RetryAtMost {
+		t.Errorf("after 20 tries the next is after %s, want %s", last, enqueue.RetryAtMost)
 	}
 	if result, _ := r.next(t.Context(), w, nil, nil); result.RequeueAfter != 0 {
 		t.Errorf("a steady check is looked at after %s", result.RequeueAfter)
 	}
-	if result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil); result.RequeueAfter != wake.Conflicted {
-		t.Errorf("the first try after that is after %s, want %s", result.RequeueAfter, wake.Conflicted)
+	if result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil); result.RequeueAfter != enqueue.Conflicted {
+		t.Errorf("the first try after that is after %s, want %s", result.RequeueAfter, enqueue.Conflicted)
 	}
 }

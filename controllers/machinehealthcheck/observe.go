@@ -17,12 +17,12 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// world is everything that one pass decides on, read once.
-type world struct {
+// observed is everything that one reconcile decides on, read once.
+type observed struct {
 	now     time.Time
 	check   *clusterv1.MachineHealthCheck
 	cluster *clusterv1.Cluster
@@ -42,11 +42,11 @@ type world struct {
 
 	remedy remedy
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
-	requests map[schema.GroupVersionKind]map[string]*request.Metadata
+	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
 	// strays are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
-	strays []*request.Metadata
-	// trouble is what could not be observed, of what a pass can do without.
+	strays []*remediationrequest.Metadata
+	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
 	recheck time.Time
@@ -57,12 +57,12 @@ type target struct {
 	machine *clusterv1.Machine // shared with the cache: read only
 	verdict health.Verdict
 	// request is the one that the provider would act on, whoever made it.
-	request *request.Metadata
+	request *remediationrequest.Metadata
 	// cycle is a power cycle of the machine that is under way and that this check did not ask for; nil if there is none.
-	cycle *request.Metadata
+	cycle *remediationrequest.Metadata
 	// refused is when this process last tried to begin a remediation of the machine and could not; zero if it did not, or could.
 	refused time.Time
-	// begun says that a pass of this process began a remediation which the caches do not show yet.
+	// begun says that a reconcile of this process began a remediation which the caches do not show yet.
 	begun bool
 	// sudden is until when nothing begins: what was seen may be the first of a burst of changes, of which the limits do not know yet. Zero if
 	// that is over.
@@ -71,8 +71,8 @@ type target struct {
 	elder string
 }
 
-// observe reads the world of check. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
+// observe reads what is observed of check. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
 	w, err := r.find(ctx, key, now)
 	if err != nil || w == nil || w.stance <= paused {
 		return w, err
@@ -86,8 +86,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 }
 
 // find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
-func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*world, error) {
-	w := &world{now: now, check: &clusterv1.MachineHealthCheck{}, cluster: &clusterv1.Cluster{}}
+func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
+	w := &observed{now: now, check: &clusterv1.MachineHealthCheck{}, cluster: &clusterv1.Cluster{}}
 	if err := r.Client.Get(ctx, key, w.check); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -112,8 +112,12 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 }
 
 // survey reads everything else that is decided on, and judges the machines.
-func (r *Reconciler) survey(ctx context.Context, w *world) error {
-	if err := r.observeLink(ctx, w); err != nil {
+//
+// All that is asked of the workload cluster itself has one deadline: a server that does not answer costs a worker that, and no more.
+func (r *Reconciler) survey(ctx context.Context, w *observed) error {
+	asking, done := context.WithTimeout(ctx, workload.AnswerWithin)
+	defer done()
+	if err := r.observeLink(asking, w); err != nil {
 		return err
 	}
 	if err := r.observeRivals(ctx, w); err != nil {
@@ -123,7 +127,7 @@ func (r *Reconciler) survey(ctx context.Context, w *world) error {
 		return err
 	}
 	r.observeRemedy(ctx, w)
-	r.judge(ctx, w)
+	r.judge(asking, w)
 	r.observeCycles(ctx, w)
 	return nil
 }
@@ -136,7 +140,7 @@ func (r *Reconciler) watched(obj client.Object) bool {
 // observeLink finds out whether the workload cluster can be asked, and since when.
 //
 // Before the control plane is initialized there is nobody to ask.
-func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
+func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 	if w.initialized {
 		key := client.ObjectKeyFromObject(w.cluster)
@@ -157,7 +161,7 @@ func (r *Reconciler) observeLink(ctx context.Context, w *world) error {
 }
 
 // observeMachines reads the machines that the check selects.
-func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
+func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
 		return fmt.Errorf("MachineHealthCheck %s: spec.selector: %w", client.ObjectKeyFromObject(w.check), err)
@@ -185,7 +189,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) error {
 }
 
 // judge gives every target its verdict.
-func (r *Reconciler) judge(ctx context.Context, w *world) {
+func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	nodes := r.observeNodes(ctx, w)
 	policy, facts := policyOf(w.check.Spec.Checks), health.Target{}
 	for i := range w.targets {
@@ -205,8 +209,8 @@ func wantedAlone(m *clusterv1.Machine) string {
 	return ""
 }
 
-// lookAgainIn makes the pass be repeated after d at the latest; zero asks for nothing.
-func (w *world) lookAgainIn(d time.Duration) {
+// lookAgainIn makes the reconcile be repeated after d at the latest; zero asks for nothing.
+func (w *observed) lookAgainIn(d time.Duration) {
 	if d > 0 {
 		w.recheck = health.Earliest(w.recheck, w.now.Add(d))
 	}
@@ -236,11 +240,11 @@ type rival struct {
 	name     string
 	selector labels.Selector
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
-	elder    bool   // older than the check whose pass this is
+	elder    bool   // older than the check whose reconcile this is
 }
 
 // observeRivals reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
-func (r *Reconciler) observeRivals(ctx context.Context, w *world) error {
+func (r *Reconciler) observeRivals(ctx context.Context, w *observed) error {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(w.check.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{clusterIndex: w.check.Spec.ClusterName}); err != nil {

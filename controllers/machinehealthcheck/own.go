@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the pass
+// ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
 // that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Why that
 // loses nothing is in docs/adr/0013-own-writes-wake-nobody.md.
 type ownWrites struct {

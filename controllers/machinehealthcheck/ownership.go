@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // foreignRequest is why none is made for t.
-func foreignRequest(w *world, t *target) string {
-	if !request.IsFor(t.request, t.machine) {
+func foreignRequest(w *observed, t *target) string {
+	if !remediationrequest.IsFor(t.request, t.machine) {
 		return fmt.Sprintf("%s %s exists and is for another Machine: it does not name the UID %s of this one",
 			w.remedy.kind.Kind, t.request.Name, t.machine.UID)
 	}
@@ -32,7 +32,7 @@ const (
 
 // ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is that
 // check's, as far as anybody knows.
-func (w *world) ownership(t *target) Ownership {
+func (w *observed) ownership(t *target) Ownership {
 	is := OwnershipOf(w.check, t.machine, t.request)
 	template := t.request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
 	if is == Adoptable && template != w.check.Spec.Remediation.TemplateRef.Name {
@@ -50,16 +50,16 @@ func (w *world) ownership(t *target) Ownership {
 //
 // A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
 // was claimed, also if the check named another template then. It is taken over, since otherwise nobody would ever end it.
-func OwnershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *request.Metadata) Ownership {
-	maker, marked := request.MadeBy(req)
+func OwnershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
+	maker, marked := remediationrequest.MadeBy(req)
 	switch {
-	case !request.IsFor(req, m):
+	case !remediationrequest.IsFor(req, m):
 		return Foreign
 	case marked && maker.Name == check.Name && maker.UID == check.UID:
 		return Own
 	case marked && maker.Name == check.Name:
 		return Adoptable
-	case !marked && request.ClonedFrom(req, request.TemplateKind(check.Spec.Remediation.TemplateRef)):
+	case !marked && remediationrequest.ClonedFrom(req, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)):
 		return Adoptable
 	default:
 		return Foreign

@@ -12,7 +12,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
-// step is what one pass does about one machine. It is decided before anything is done.
+// step is what one reconcile does about one machine. It is decided before anything is done.
 type step struct {
 	target *target
 	say    saying
@@ -33,7 +33,7 @@ func (s step) idle() bool {
 }
 
 // count sorts the targets into the classes that the limits are about.
-func count(w *world) budget.Population {
+func count(w *observed) budget.Population {
 	var p budget.Population
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -57,14 +57,14 @@ func classOf(t *target) budget.Class {
 }
 
 var classes = map[health.State]budget.Class{
-	health.Healthy: budget.Healthy, health.Unhealthy: budget.Unhealthy, health.Suspect: budget.Suspect, health.Starting: budget.Starting,
-	health.Unjudged: budget.Unjudged,
+	health.Healthy: budget.Healthy, health.Unhealthy: budget.Unhealthy, health.Pending: budget.Pending, health.Starting: budget.Starting,
+	health.Unknown: budget.Unknown,
 }
 
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
 // plan decides the step of every target, given how many may start. Steps that change nothing are left out.
-func plan(w *world, grant budget.Grant) []step {
+func plan(w *observed, grant budget.Grant) []step {
 	turns := choose(w, grant.Start)
 	var steps []step
 	for i := range w.targets {
@@ -83,9 +83,9 @@ func plan(w *world, grant budget.Grant) []step {
 
 // stepFor decides what to do about t.
 //
-// A machine of which an older check speaks is not spoken of. A suspect or unjudged machine keeps what was said of
+// A machine of which an older check speaks is not spoken of. A pending or unknown machine keeps what was said of
 // it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
-func stepFor(w *world, t *target, granted *turn, shortCircuited bool) step {
+func stepFor(w *observed, t *target, granted *turn, shortCircuited bool) step {
 	switch t.verdict.State {
 	case health.Healthy:
 		return healthyStep(w, t)
@@ -96,14 +96,14 @@ func stepFor(w *world, t *target, granted *turn, shortCircuited bool) step {
 	}
 }
 
-func healthyStep(w *world, t *target) step {
+func healthyStep(w *observed, t *target) step {
 	s := step{target: t}
 	if deleting(t.machine) {
 		return s
 	}
 	if t.request != nil && t.request.DeletionTimestamp.IsZero() {
 		s.drop = w.ownership(t) == Own
-		// Only what is ours is deleted, so what is taken over is deleted by the next pass.
+		// Only what is ours is deleted, so what is taken over is deleted by the next reconcile.
 		s.adopt = w.ownership(t) == Adoptable && t.elder == ""
 	}
 	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
@@ -117,7 +117,7 @@ func healthyStep(w *world, t *target) step {
 	return s
 }
 
-func unhealthyStep(w *world, t *target, granted *turn, shortCircuited bool) step {
+func unhealthyStep(w *observed, t *target, granted *turn, shortCircuited bool) step {
 	s := step{target: t}
 	if t.elder != "" || deleting(t.machine) {
 		return s // what was said of a machine that is being deleted says why; that its node goes is no news
@@ -149,7 +149,7 @@ func leftOver(m *clusterv1.Machine) bool {
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine.
-func externalStep(w *world, s step) step {
+func externalStep(w *observed, s step) step {
 	t := s.target
 	switch {
 	case t.request != nil && w.ownership(t) == Foreign:
@@ -158,9 +158,11 @@ func externalStep(w *world, s step) step {
 	case t.request != nil:
 		s.adopt = w.ownership(t) == Adoptable && t.request.DeletionTimestamp.IsZero()
 		s.say.external = stillWaiting
-		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a pass that ended before it could say so
+		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a reconcile that ended before it could say so
 			s.say.external = waiting
 		}
+	case w.remedy.refused:
+		s.say.external, s.say.why = templateNotFound, noTemplate(w)
 	case w.remedy.missing != "": // a request that exists needs its template no more
 		s.say.external = templateNotFound
 		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)

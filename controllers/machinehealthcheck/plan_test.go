@@ -46,16 +46,16 @@ func TestStepFor(t *testing.T) {
 		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
 	cases := map[string]struct {
-		given *world
+		given *observed
 		grant budget.Grant
 		want  string
 	}{
 		"a healthy machine that is said to be healthy needs nothing":  {aWorld(a("m", health.Healthy, saidTrue)), grants, "nothing"},
 		"a healthy machine of which nothing was said is said healthy": {aWorld(a("m", health.Healthy)), grants, "says healthy"},
 		"a healthy machine that is being deleted is left alone":       {aWorld(a("m", health.Healthy, beingDeleted)), grants, "nothing"},
-		"a suspect machine keeps what was said":                       {aWorld(a("m", health.Suspect, askedOwner)), grants, "nothing"},
+		"a pending machine keeps what was said":                       {aWorld(a("m", health.Pending, askedOwner)), grants, "nothing"},
 		"a starting machine is not spoken of":                         {aWorld(a("m", health.Starting)), grants, "nothing"},
-		"an unjudged machine keeps its request":                       {aWorld(a("m", health.Unjudged, requestedBy(me, myUID))).external(), grants, "nothing"},
+		"an unknown machine keeps its request":                        {aWorld(a("m", health.Unknown, requestedBy(me, myUID))).external(), grants, "nothing"},
 
 		"an unhealthy machine is handed to its owner":                         {aWorld(a("m", health.Unhealthy)), grants, "says unhealthy, hands over"},
 		"without a grant it is only marked":                                   {aWorld(a("m", health.Unhealthy)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
@@ -151,18 +151,18 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 }
 
 func TestWhatIsInFlightUsesUpTheLimit(t *testing.T) {
-	w := aWorld(a("a", health.Unhealthy, askedOwner), a("b", health.Suspect, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
+	w := aWorld(a("a", health.Unhealthy, askedOwner), a("b", health.Pending, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
 	s := weigh(w)
 	if s.population.InFlight != 3 || s.grant.Start != 0 || s.grant.Reason != budget.AtWork {
-		t.Errorf("in flight %d, grant %+v; want 3 (the suspect one is still the owner's) and nothing granted", s.population.InFlight, s.grant)
+		t.Errorf("in flight %d, grant %+v; want 3 (the pending one is still the owner's) and nothing granted", s.population.InFlight, s.grant)
 	}
 }
 
 func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
-		a("e", health.Suspect), a("f", health.Starting), a("g", health.Unjudged))
-	want := budget.Population{Healthy: 1, Unhealthy: 1, Suspect: 1, Starting: 1, Deleting: 2, Unjudged: 1, Waiting: 1}
+		a("e", health.Pending), a("f", health.Starting), a("g", health.Unknown))
+	want := budget.Population{Healthy: 1, Unhealthy: 1, Pending: 1, Starting: 1, Deleting: 2, Unknown: 1, Waiting: 1}
 	if got := count(w); got != want {
 		t.Errorf("count() = %+v, want %+v", got, want)
 	}
@@ -263,10 +263,10 @@ func TestAProviderMayDeleteItsCondition(t *testing.T) {
 	}
 }
 
-// Caches lag behind what was just written. A pass in between must not begin one more than is allowed.
+// Caches lag behind what was just written. A reconcile in between must not begin one more than is allowed.
 func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 	var m memory
-	pass := func(changes ...func(*target)) *world {
+	pass := func(changes ...func(*target)) *observed {
 		w := aWorld(a("first", health.Unhealthy, changes...), a("second", health.Unhealthy, byUser))
 		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 		m.recall(w)
@@ -304,7 +304,7 @@ func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
 		saidTrue(t)
 		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
-	for _, state := range []health.State{health.Unjudged, health.Suspect, health.Healthy} {
+	for _, state := range []health.State{health.Unknown, health.Pending, health.Healthy} {
 		if p := weigh(aWorld(a("m", state, stale))).population; p.InFlight != 0 {
 			t.Errorf("%v: %d in flight, want none", state, p.InFlight)
 		}

@@ -15,9 +15,9 @@ import (
 
 // inFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner
 // was asked and has neither finished nor was the machine well again. What an owner left behind of a machine that was well
-// since counts for nothing. It is read off the world, so no crash can lose it; only what was begun so lately that the caches
+// since counts for nothing. It is read from what is observed, so no crash can lose it; only what was begun so lately that the caches
 // may not show it yet is remembered.
-func (w *world) inFlight(t *target) bool {
+func (w *observed) inFlight(t *target) bool {
 	if t.begun {
 		return true
 	}
@@ -36,7 +36,7 @@ func (w *world) inFlight(t *target) bool {
 
 // occupies reports whether t has one of the places that kubemend.io/max-in-flight allows: its remediation is under way, and somebody carries it
 // out. A machine whose owner cannot replace it waits for a person, however long, and the others go on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
-func (w *world) occupies(t *target) bool {
+func (w *observed) occupies(t *target) bool {
 	return t.cycle != nil || w.inFlight(t) && (deleting(t.machine) || !ownerRefuses(t.machine))
 }
 
@@ -66,7 +66,7 @@ func saidRequested(m *clusterv1.Machine) bool {
 }
 
 // startable reports whether a remediation of t waits for nothing but to be granted.
-func (w *world) startable(t *target) bool {
+func (w *observed) startable(t *target) bool {
 	if t.verdict.State != health.Unhealthy || !t.sudden.IsZero() || deleting(t.machine) || updating(t) || t.elder != "" ||
 		w.inFlight(t) || t.cycle != nil || w.cyclesUnread(t) {
 		return false
@@ -90,7 +90,7 @@ type turn struct {
 // Those come last whose remediation could not be begun when it was tried, the longest ago first, and those that nobody owns: else one machine
 // that nobody can remediate would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
 // longest, and by name where that is the same.
-func choose(w *world, start int) map[*target]*turn {
+func choose(w *observed, start int) map[*target]*turn {
 	if start == 0 {
 		return nil
 	}
@@ -121,7 +121,7 @@ func choose(w *world, start int) map[*target]*turn {
 }
 
 // rank is 1 for a target that comes after all others in the queue, else 0.
-func (w *world) rank(t *target) int {
+func (w *observed) rank(t *target) int {
 	failed := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
 	if !t.refused.IsZero() || w.remedy.external && failed != nil && failureOfOurs(failed) || !w.remedy.external && !owned(t.machine) {
 		return 1
@@ -138,4 +138,4 @@ func byHand(t *target) int {
 	return 0
 }
 
-func overdue(w *world, t *target) time.Time { return t.verdict.OverdueSince(w.now) }
+func overdue(w *observed, t *target) time.Time { return t.verdict.OverdueSince(w.now) }

@@ -19,11 +19,11 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// oneAtOnce gives the world's check a limit of one remediation in flight.
-func (w *world) oneAtOnce() *world {
+// oneAtOnce gives the check a limit of one remediation in flight.
+func (w *observed) oneAtOnce() *observed {
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	return w
 }
@@ -47,7 +47,7 @@ func putOffByOwner(t *target) {
 	saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
 }
 
-func badTemplate(w *world) *world {
+func badTemplate(w *observed) *observed {
 	w.remedy.template = func() (*unstructured.Unstructured, error) { return nil, errors.New("the template is of no use") }
 	return w
 }
@@ -55,7 +55,7 @@ func badTemplate(w *world) *world {
 func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 	const hour, minute = time.Hour, time.Minute
 	for name, tc := range map[string]struct {
-		given *world
+		given *observed
 		begun string
 	}{
 		"one whose request was refused goes last":           {aWorld(a("a", health.Unhealthy, dueFor(hour), refusedBefore), a("b", health.Unhealthy)).external(), "b"},
@@ -87,9 +87,9 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 	}
 }
 
-// What explain says that begins, a pass begins, and it says of the others why not.
+// What explain says that begins, a reconcile begins, and it says of the others why not.
 func TestExplainBeginsWhatAPassBegins(t *testing.T) {
-	for name, w := range map[string]*world{
+	for name, w := range map[string]*observed{
 		"one of two":            aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy)),
 		"one that was refused":  aWorld(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy)).external(),
 		"a bad template":        badTemplate(aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy)).external()),
@@ -179,7 +179,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 				}
 			}
 			w := aWorld(m).external()
-			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &request.Requests{Client: c, Live: c}}
+			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			o := r.carryOut(t.Context(), w, plan(w, weigh(w).grant)[0])
 			found, err := r.Requests.Find(t.Context(), w.remedy.kind, client.ObjectKeyFromObject(m.machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
@@ -192,10 +192,10 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	}
 }
 
-// A machine whose condition the API server refuses, so that nothing can be said of it, must not be the first in each pass.
+// A machine whose condition the API server refuses, so that nothing can be said of it, must not be the first in each reconcile.
 func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	var m memory
-	pass := func() *world {
+	pass := func() *observed {
 		w := aWorld(a("a", health.Unhealthy, dueFor(time.Hour)), a("b", health.Unhealthy)).oneAtOnce()
 		m.recall(w)
 		return w

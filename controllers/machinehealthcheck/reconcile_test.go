@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -97,10 +97,10 @@ func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 
 func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.T) {
 	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-	if next, begun := r.pass(0); begun || next != wake.MergeWindow {
-		t.Errorf("at first: begun %t, the next reconcile is after %s, want %s", begun, next, wake.MergeWindow)
+	if next, begun := r.pass(0); begun || next != enqueue.MergeWindow {
+		t.Errorf("at first: begun %t, the next reconcile is after %s, want %s", begun, next, enqueue.MergeWindow)
 	}
-	if _, begun := r.pass(wake.MergeWindow); !begun {
+	if _, begun := r.pass(enqueue.MergeWindow); !begun {
 		t.Error("after the merge window the remediation does not begin")
 	}
 }

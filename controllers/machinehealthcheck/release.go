@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/machines"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/tell"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // Releaser lets go of machines that no check judges any more: because the check was deleted, because it selects other
@@ -42,8 +42,8 @@ import (
 type Releaser struct {
 	Client   client.Client // reads from caches
 	Live     client.Reader // reads past them
-	Requests *request.Requests
-	Kinds    *request.Kinds[*request.Metadata]
+	Requests *remediationrequest.Requests
+	Kinds    *remediationrequest.Kinds[*remediationrequest.Metadata]
 	Recorder events.EventRecorder
 	// Discovery finds the kinds of requests that are left from before the start.
 	Discovery discovery.ServerResourcesInterface
@@ -116,7 +116,7 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 		if req == nil || !req.DeletionTimestamp.IsZero() {
 			continue
 		}
-		maker, ours := request.MadeBy(req)
+		maker, ours := remediationrequest.MadeBy(req)
 		if !ours || checks[maker.Name] {
 			continue
 		}
@@ -144,7 +144,7 @@ func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Res
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("take back the conditions of machine %s: %w", m.Name, err)
 	}
@@ -176,18 +176,18 @@ func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) 
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	spokenOf := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = wake.Retries(wake.MergeWindow)
+	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
-		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](self), builder.WithPredicates(spokenOf, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, wake.Merged[client.Object](r.spokenOfBy), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, wake.Merged[client.Object](r.spokenOfIn), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(spokenOf, machineChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.spokenOfBy), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.spokenOfIn), builder.WithPredicates(clusterChanges())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
 	}
-	r.Kinds.Notify(c, request.Changed(wake.Merged[*request.Metadata](self)))
+	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.Merged[*remediationrequest.Metadata](self)))
 	return mgr.Add(manager.RunnableFunc(r.discover))
 }
 
@@ -227,7 +227,7 @@ func (r *Releaser) spokenOfBy(ctx context.Context, check client.Object) []reconc
 			continue // a kind that cannot be read now is found again by the event of its request
 		}
 		for _, req := range requests {
-			if maker, ours := request.MadeBy(req); ours && maker.Name == check.GetName() {
+			if maker, ours := remediationrequest.MadeBy(req); ours && maker.Name == check.GetName() {
 				spokenOf = append(spokenOf, self(ctx, req)...)
 			}
 		}
@@ -246,7 +246,7 @@ func (r *Releaser) spokenOfIn(ctx context.Context, cluster client.Object) []reco
 		}
 		for _, req := range requests {
 			m := &clusterv1.Machine{}
-			if _, ours := request.MadeBy(req); !ours || r.Client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy) != nil {
+			if _, ours := remediationrequest.MadeBy(req); !ours || r.Client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy) != nil {
 				continue
 			}
 			if m.Spec.ClusterName == cluster.GetName() {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // releaserOf returns a releaser of a management cluster with these objects. Besides Machines there are HostRemediations.
@@ -31,12 +31,12 @@ func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }).Build()
-	kinds := request.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", request.NewMetadata)
-	return &Releaser{Client: c, Live: c, Requests: &request.Requests{Client: c, Live: c}, Kinds: kinds}
+	kinds := remediationrequest.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", remediationrequest.NewMetadata)
+	return &Releaser{Client: c, Live: c, Requests: &remediationrequest.Requests{Client: c, Live: c}, Kinds: kinds}
 }
 
-func hostRemediation(name string) *request.Metadata {
-	req := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+func hostRemediation(name string) *remediationrequest.Metadata {
+	req := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "gone"}, Labels: map[string]string{mendv1.MadeByUIDLabel: "uid"},
 	}}
 	req.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))

@@ -15,8 +15,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 const (
@@ -40,13 +41,23 @@ type remedy struct {
 	cyclesUnread time.Time
 	// missing says why there is no template; empty if there is one.
 	missing string
+	// refused says that it is because the kind that is named can be none of templates.
+	refused bool
 	// unread says that whoever looks may not read what the controller may: the template, or the requests.
 	unread bool
 	// mend is what a person can do about that, as the beginning of a sentence.
 	mend string
 
-	// template reads the template when the first request of a pass is made, and once for all of them.
+	// template reads the template when the first request of a reconcile is made, and once for all of them.
 	template func() (*unstructured.Unstructured, error)
+}
+
+// lacks is the reason for missing.
+func (r remedy) lacks() string {
+	if r.refused {
+		return mendv1.TemplateRefusedReason
+	}
+	return mendv1.TemplateNotFoundReason
 }
 
 // seen reports whether it is known what is in flight. To be asked, an owner needs no request.
@@ -54,9 +65,13 @@ func (r remedy) seen() bool { return !r.external || r.known }
 
 // observeRemedy finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
-func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {
+func (r *Reconciler) observeRemedy(ctx context.Context, w *observed) {
 	w.remedy = remedy{known: true}
-	if ref := w.check.Spec.Remediation.TemplateRef; ref.IsDefined() {
+	ref := w.check.Spec.Remediation.TemplateRef
+	if err := r.nameKinds(ctx, w, ref); err != nil {
+		w.trouble = append(w.trouble, err)
+	}
+	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, w, ref)
 		if w.remedy.unread = errors.Is(err, look.ErrUnread); err != nil {
 			w.remedy.known = false
@@ -68,8 +83,17 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world) {
 	r.observeStrays(ctx, w)
 }
 
-// requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a pass. They are shared.
-func (r *Reconciler) requestsOf(ctx context.Context, w *world, kind schema.GroupVersionKind) (map[string]*request.Metadata, error) {
+// nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
+func (r *Reconciler) nameKinds(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+	template := remediationrequest.TemplateKind(ref)
+	if !ref.IsDefined() || remediationrequest.Refusal(template) != "" {
+		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check))
+	}
+	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check), template, remediationrequest.KindOf(template))
+}
+
+// requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
+func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
 	if all, listed := w.requests[kind]; listed {
 		return all, nil
 	}
@@ -78,18 +102,23 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *world, kind schema.Group
 		return nil, err
 	}
 	if w.requests == nil {
-		w.requests = map[schema.GroupVersionKind]map[string]*request.Metadata{}
+		w.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
 	}
 	w.requests[kind] = all
 	return all, nil
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
-	templateKind := request.TemplateKind(ref)
-	w.remedy = remedy{external: true, ref: ref, kind: request.KindOf(templateKind)}
+func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+	templateKind := remediationrequest.TemplateKind(ref)
+	w.remedy = remedy{external: true, ref: ref, kind: remediationrequest.KindOf(templateKind)}
 	w.remedy.template = sync.OnceValues(func() (*unstructured.Unstructured, error) {
 		return r.Requests.Template(ctx, ref, w.check.Namespace)
 	})
+	if why := remediationrequest.Refusal(templateKind); why != "" {
+		w.remedy.refused, w.remedy.missing = true, "spec.remediation.templateRef: "+why
+		w.remedy.mend = "Name a remediation template there"
+		return nil
+	}
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remedy.kind} {
 		if ready, err := r.observeKind(ctx, w, kind); !ready {
 			return err
@@ -116,10 +145,10 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *world, ref clusterv
 }
 
 // observeKind reports whether objects of that kind can be read. If they never can as things stand, the check says why.
-func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.GroupVersionKind) (bool, error) {
+func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
-	case request.Missing(err):
+	case remediationrequest.Missing(err):
 		w.remedy.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
 		w.remedy.mend = "Install the kind"
 		w.lookAgainIn(missingKind)
@@ -137,9 +166,9 @@ func (r *Reconciler) observeKind(ctx context.Context, w *world, kind schema.Grou
 }
 
 // confirmMissing asks the API server itself for a template that the cache does not have.
-func confirmMissing(w *world) error {
+func confirmMissing(w *observed) error {
 	_, err := w.remedy.template()
-	if request.Missing(err) {
+	if remediationrequest.Missing(err) {
 		w.remedy.mend = "Make it"
 		w.remedy.missing = fmt.Sprintf("%s %s/%s does not exist", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 		return nil
@@ -149,7 +178,7 @@ func confirmMissing(w *world) error {
 
 // observeStrays finds the requests of this check that none of its targets needs any more. A request that exists in several
 // versions of its kind is one request.
-func (r *Reconciler) observeStrays(ctx context.Context, w *world) {
+func (r *Reconciler) observeStrays(ctx context.Context, w *observed) {
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.requestsOf(ctx, w, kind)
 		if err != nil {
@@ -159,9 +188,9 @@ func (r *Reconciler) observeStrays(ctx context.Context, w *world) {
 		if len(requests) == 0 {
 			continue
 		}
-		strays := map[string]*request.Metadata{}
+		strays := map[string]*remediationrequest.Metadata{}
 		for name, req := range requests {
-			if maker, marked := request.MadeBy(req); marked && maker.Name == w.check.Name && req.DeletionTimestamp.IsZero() {
+			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == w.check.Name && req.DeletionTimestamp.IsZero() {
 				strays[name] = req
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -19,7 +20,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // A request is the same in all versions of its kind. Were it taken for a stray in one of them, it would be deleted under the
@@ -35,7 +36,7 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	builder := fake.NewClientBuilder().WithScheme(scheme)
 	for _, k := range []schema.GroupVersionKind{old, kind} {
 		for _, name := range []string{"m", "left-behind"} {
-			req := &request.Metadata{ObjectMeta: metav1.ObjectMeta{
+			req := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "check"},
 			}}
 			req.SetGroupVersionKind(k)
@@ -44,7 +45,7 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	}
 	c := builder.Build()
 	informers := &informertest.FakeInformers{Scheme: scheme}
-	r := &Reconciler{Requests: &request.Requests{Client: c, Live: c}, Kinds: request.NewKinds(informers, c, "", request.NewMetadata)}
+	r := &Reconciler{Requests: &remediationrequest.Requests{Client: c, Live: c}, Kinds: remediationrequest.NewKinds(informers, c, "", remediationrequest.NewMetadata)}
 	for _, k := range []schema.GroupVersionKind{old, kind} {
 		if _, err := r.Kinds.Ready(t.Context(), k); err != nil {
 			t.Fatal(err)
@@ -69,6 +70,9 @@ func (k forbiddenKinds) Ready(context.Context, schema.GroupVersionKind) (bool, e
 	return false, k.err
 }
 func (k forbiddenKinds) InUse() []schema.GroupVersionKind { return nil }
+func (k forbiddenKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
+	return nil
+}
 
 func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
@@ -93,7 +97,59 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	}
 }
 
-// What is not in the cache yet may be ours, made by a pass that ended before it could say so: called bad without it, the machine would look
+// Whoever may write a check in one namespace would otherwise choose what the manager watches in all of them.
+func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
+	for name, tc := range map[string]struct{ apiVersion, kind, says string }{
+		"one without the suffix":      {"infrastructure.cluster.x-k8s.io/v1beta1", "Metal3Remediation", "their names end in Template"},
+		"a lease":                     {"coordination.k8s.io/v1", "Lease", "their names end in Template"},
+		"a template of Kubernetes":    {"resource.k8s.io/v1", "ResourceClaimTemplate", "belongs to Kubernetes itself"},
+		"a Machine":                   {clusterv1.GroupVersion.String(), "Machine", "their names end in Template"},
+		"a template of Cluster API's": {clusterv1.GroupVersion.String(), "MachineTemplate", "belongs to Cluster API itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld(a("m", health.Unhealthy)).external()
+			ref := &w.check.Spec.Remediation.TemplateRef
+			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
+			kinds := &askedKinds{}
+			(&Reconciler{Kinds: kinds}).observeRemedy(t.Context(), w)
+			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
+				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
+			}
+			next := statusAfter(w, weigh(w))
+			c := conditionOf(next, mendv1.RemediationTemplateAvailable)
+			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
+				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
+				t.Errorf("the check says %+v, want that field and kind are refused: %s", c, tc.says)
+			}
+			holds := looked(w).Targets[0].Holds
+			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
+				t.Errorf("the machine is held back by %+v, want what the check says", holds)
+			}
+			steps := plan(w, weigh(w).grant)
+			if len(steps) != 1 || steps[0].create || steps[0].say.external != templateNotFound || steps[0].say.why != c.Message {
+				t.Errorf("plan() = %+v, want nothing made, and the machine say why", steps)
+			}
+		})
+	}
+}
+
+// askedKinds note what they are asked of.
+type askedKinds struct {
+	forbiddenKinds
+	ready, named []schema.GroupVersionKind
+}
+
+func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	k.ready = append(k.ready, kind)
+	return true, nil
+}
+
+func (k *askedKinds) Named(_ context.Context, _ types.NamespacedName, kinds ...schema.GroupVersionKind) error {
+	k.named = append(k.named, kinds...)
+	return nil
+}
+
+// What is not in the cache yet may be ours, made by a reconcile that ended before it could say so: called bad without it, the machine would look
 // as if its provider had removed what is said of the request.
 func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -117,7 +173,7 @@ func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
-			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &request.Requests{Client: c, Live: c}}
+			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			steps := plan(w, weigh(w).grant)
 			if len(steps) != 1 || !steps[0].create {
 				t.Fatalf("plan() = %+v, want a request made", steps)

@@ -73,7 +73,7 @@ func stanceTo(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, u
 }
 
 // standing says who acts on the check of w, and why it is not us.
-func standing(w *world) (look.Stance, string) {
+func standing(w *observed) (look.Stance, string) {
 	switch {
 	case !w.check.DeletionTimestamp.IsZero():
 		return look.Nobody, "The check is being deleted"
@@ -94,13 +94,17 @@ func standing(w *world) (look.Stance, string) {
 }
 
 // pausedBecause says who is paused, and by what. Of the annotation by which kubemend claims a check it says nothing: that pauses nobody but core.
-func pausedBecause(w *world) string {
+func pausedBecause(w *observed) string {
 	var why []string
 	if ptr.Deref(w.cluster.Spec.Paused, false) {
 		why = append(why, fmt.Sprintf("Cluster %s is paused (spec.paused)", w.cluster.Name))
 	}
 	if value, annotated := w.check.Annotations[clusterv1.PausedAnnotation]; annotated && !claimed(w.check) {
-		why = append(why, fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value))
+		because := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
+		if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
+			because += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
+		}
+		why = append(why, because)
 	}
 	if len(why) == 2 {
 		return why[0] + ", and " + look.Clause(why[1])

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // While the controller that releases machines starts, it asks for each check which kinds of requests are in use, and takes no watch. At the same
@@ -46,8 +46,8 @@ func TestAManagerWithARequestAndManyChecksBecomesReady(t *testing.T) {
 		},
 	})
 	live := oneRequest{}
-	kinds := request.NewKinds(mgr.GetCache(), client.Reader(live), "", request.NewMetadata)
-	r := &Releaser{Client: c, Live: live, Requests: &request.Requests{Client: c, Live: live}, Kinds: kinds, Discovery: ownKind{}}
+	kinds := remediationrequest.NewKinds(mgr.GetCache(), client.Reader(live), "", remediationrequest.NewMetadata)
+	r := &Releaser{Client: c, Live: live, Requests: &remediationrequest.Requests{Client: c, Live: live}, Kinds: kinds, Discovery: ownKind{}}
 	if err := r.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10}); err != nil {
 		t.Fatal(err)
 	}

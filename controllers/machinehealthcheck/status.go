@@ -31,7 +31,7 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// summary is what a pass has to say about the check itself.
+// summary is what a reconcile has to say about the check itself.
 type summary struct {
 	population budget.Population
 	limits     budget.Limits
@@ -42,19 +42,19 @@ type summary struct {
 	// refused is the first error for which a request could not be made, started says that one was.
 	refused error
 	started bool
-	// failed says that the pass did not get through, so the generation does not count as observed.
+	// failed says that the reconcile did not get through, so the generation does not count as observed.
 	failed bool
 }
 
 // record brings the stored check up to date: label, owner and status. It writes only what differs.
-func (r *Reconciler) record(ctx context.Context, w *world, next *clusterv1.MachineHealthCheck) error {
+func (r *Reconciler) record(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
 	if err := r.recordOwner(ctx, w); err != nil {
 		return err
 	}
 	return r.recordStatus(ctx, w, next)
 }
 
-func (r *Reconciler) recordStatus(ctx context.Context, w *world, next *clusterv1.MachineHealthCheck) error {
+func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
 	if sameStatus(w.check.Status, next.Status) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
 
 // recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
 // is what makes `clusterctl move` and the deletion of the cluster take the check along.
-func (r *Reconciler) recordOwner(ctx context.Context, w *world) error {
+func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
 	owner := metav1.OwnerReference{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: w.cluster.Name, UID: w.cluster.UID,
 	}
@@ -104,11 +104,11 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *world) error {
 }
 
 // settled reports whether what is seen can be said. While an answer is awaited the numbers stand as they were: all machines are
-// unjudged then, and to say so at every start of the manager, and at every probe that is lost, would look like an outage.
-func (w *world) settled() bool { return !w.initialized || w.link.Link != workload.Unsure }
+// unknown then, and to say so at every start of the manager, and at every probe that is lost, would look like an outage.
+func (w *observed) settled() bool { return !w.initialized || w.link.Link != workload.Unsure }
 
 // statusAfter returns the check with the status that follows from s.
-func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
+func statusAfter(w *observed, s summary) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	if w.settled() {
 		next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
@@ -134,7 +134,7 @@ func statusAfter(w *world, s summary) *clusterv1.MachineHealthCheck {
 }
 
 // pausedStatus returns the check with the condition Paused, for a check that core does not look after.
-func pausedStatus(w *world) *clusterv1.MachineHealthCheck {
+func pausedStatus(w *observed) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	conditions.Set(next, at(w.now, metav1.Condition{
 		Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: pausedMessage(w.check, w.cluster),
@@ -143,7 +143,7 @@ func pausedStatus(w *world) *clusterv1.MachineHealthCheck {
 }
 
 // orphanedStatus returns the check with the reason why there is nothing to check.
-func orphanedStatus(w *world) *clusterv1.MachineHealthCheck {
+func orphanedStatus(w *observed) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	setAllowed(next, at(w.now, metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: mendv1.ClusterNotFoundReason,
@@ -158,7 +158,7 @@ func orphanedMessage(check *clusterv1.MachineHealthCheck) string {
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-func targetNames(w *world) []string {
+func targetNames(w *observed) []string {
 	names := make([]string, 0, min(len(w.targets), maxTargets))
 	for i := range w.targets[:min(len(w.targets), maxTargets)] {
 		names = append(names, w.targets[i].machine.Name)
@@ -167,7 +167,7 @@ func targetNames(w *world) []string {
 }
 
 // allowed is the condition RemediationAllowed.
-func allowed(w *world, s summary) metav1.Condition {
+func allowed(w *observed, s summary) metav1.Condition {
 	c := metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionTrue,
 		Reason: clusterv1.MachineHealthCheckRemediationAllowedReason,
@@ -197,7 +197,7 @@ func allowed(w *world, s summary) metav1.Condition {
 const maxNames = 10
 
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not ask for; empty if there is none.
-func leftToCycles(w *world) string {
+func leftToCycles(w *observed) string {
 	var left []string
 	for i := range w.targets {
 		if t := &w.targets[i]; t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) {
@@ -263,8 +263,8 @@ func limitSpelled(check *clusterv1.MachineHealthCheck) string {
 // arithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
 func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 	p, trigger := s.population, check.Spec.Remediation.TriggerIf
-	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d suspect, %d starting, %d being deleted, %d unjudged",
-		p.NotHealthy(), p.Total(), p.Unhealthy, p.Suspect, p.Starting, p.Deleting, p.Unjudged)
+	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+		p.NotHealthy(), p.Total(), p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
 	if trigger.UnhealthyInRange != "" {
 		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
 			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
@@ -277,7 +277,7 @@ func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
 }
 
 // sayTemplate writes what became of the template, and sayRequests of the requests made from it.
-func sayTemplate(next *clusterv1.MachineHealthCheck, w *world) {
+func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
 	if !w.remedy.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
@@ -293,12 +293,12 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *world) {
 	}
 	c := metav1.Condition{Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionTrue, Reason: mendv1.TemplateFoundReason}
 	if w.remedy.missing != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.TemplateMissingReason, noTemplate(w)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, w.remedy.lacks(), noTemplate(w)
 	}
 	conditions.Set(next, at(w.now, c))
 }
 
-func sayRequests(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
 	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !anySudden(w)
 	switch {
 	case s.refused != nil:
@@ -309,20 +309,19 @@ func sayRequests(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 	}
 }
 
-func noTemplate(w *world) string { return "No request can be made: " + w.remedy.missing }
+func noTemplate(w *observed) string { return "No request can be made: " + w.remedy.missing }
 
 // reachCondition says whether nodes can be judged, and since when they cannot. was is the condition
 // until now; while the first connection is being made it stands as it was.
-func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
+func reachCondition(was *metav1.Condition, w *observed) metav1.Condition {
 	c := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(w.now.Truncate(time.Second))}
 	switch {
 	case !w.initialized:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, mendv1.NotInitializedReason, "The control plane of the Cluster is not initialized"
+	case w.link.Told && was != nil && was.Status == metav1.ConditionFalse && was.Message != "":
+		return *was
 	case w.link.Link == workload.Up:
-		c.Status, c.Reason = metav1.ConditionTrue, mendv1.ReachableReason
-		if was != nil && (was.Status == metav1.ConditionFalse || was.Reason == mendv1.ReachableAgainReason) {
-			c.Reason = mendv1.ReachableAgainReason
-		}
+		c.Status, c.Reason = metav1.ConditionTrue, reachableReason(was)
 	case w.link.Link == workload.Unsure && was != nil:
 		return *was
 	case w.link.Link == workload.Unsure:
@@ -337,17 +336,35 @@ func reachCondition(was *metav1.Condition, w *world) metav1.Condition {
 		c.LastTransitionTime = was.LastTransitionTime
 	}
 	if c.Status == metav1.ConditionFalse {
-		c.Message = fmt.Sprintf("The workload cluster has been out of reach since %s; machines are unjudged as far as their nodes are concerned, "+
-			"and nothing is started or ended because of them", c.LastTransitionTime.UTC().Format(time.RFC3339))
-		if w.link.Refused != nil {
-			c.Message = fmt.Sprintf("Secret %s-%s: %s. %s", w.cluster.Name, secret.Kubeconfig, w.link.Refused, c.Message)
-		}
+		c.Message = unreachable(w, c.LastTransitionTime)
 	}
 	return c
 }
 
+// unreachable says that the workload cluster has been out of reach since then, and why.
+func unreachable(w *observed, since metav1.Time) string {
+	message := fmt.Sprintf("The workload cluster has been out of reach since %s; machines cannot be judged as far as their nodes are concerned, "+
+		"and nothing is started or ended because of them", since.UTC().Format(time.RFC3339))
+	if w.link.Silent {
+		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
+			"so it is asked one at a time, after pauses. " + message
+	}
+	if w.link.Refused != nil {
+		message = fmt.Sprintf("Secret %s-%s: %s. %s", w.cluster.Name, secret.Kubeconfig, w.link.Refused, message)
+	}
+	return message
+}
+
+// reachableReason is why a cluster is in reach that was as was says.
+func reachableReason(was *metav1.Condition) string {
+	if was != nil && (was.Status == metav1.ConditionFalse || was.Reason == mendv1.ReachableAgainReason) {
+		return mendv1.ReachableAgainReason
+	}
+	return mendv1.ReachableReason
+}
+
 // exclusive says whether other checks select machines of this one. Both say so; the older one acts.
-func exclusive(w *world) metav1.Condition {
+func exclusive(w *observed) metav1.Condition {
 	c := metav1.Condition{Type: mendv1.TargetsExclusive, Status: metav1.ConditionTrue, Reason: mendv1.ExclusiveReason}
 	var lines []string
 	for _, other := range w.rivals {

@@ -23,11 +23,11 @@ import (
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
-	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Suspect), a("d", health.Starting), a("e", health.Unjudged),
+	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
 		a("f", health.Healthy, beingDeleted)).limited("40%")
 	c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
-		"5 of 6 targets are not healthy: 1 unhealthy, 1 suspect, 1 starting, 1 being deleted, 1 unjudged; 40% of 6 allows 2"
+		"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2"
 	if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
 		t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
 	}
@@ -38,7 +38,7 @@ func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
 	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
 	c := conditionOf(statusAfter(w, weigh(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
-		"1 of 2 targets are not healthy: 1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; the range allows 2 to 3"
+		"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3"
 	if c.Message != want {
 		t.Errorf("got  %q\nwant %q", c.Message, want)
 	}
@@ -116,16 +116,16 @@ func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
 	}
 }
 
-// What was found out once stands until something else is found out: a pass that could not look has nothing to say.
+// What was found out once stands until something else is found out: a reconcile that could not look has nothing to say.
 func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	template, request := clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition
 	cases := map[string]struct {
-		later func(*world)
+		later func(*observed)
 		want  map[clusterv1.ConditionType]bool
 	}{
-		"requests cannot be read":              {func(w *world) { w.remedy.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
-		"the template is there, nothing begun": {func(*world) {}, map[clusterv1.ConditionType]bool{request: true}},
-		"nobody waits any more":                {func(w *world) { w.targets = []target{a("a", health.Healthy)} }, map[clusterv1.ConditionType]bool{}},
+		"requests cannot be read":              {func(w *observed) { w.remedy.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
+		"nobody waits any more":                {func(w *observed) { w.targets = []target{a("a", health.Healthy)} }, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 }
 
 func TestEnded(t *testing.T) {
-	w := aWorld(a("recovered", health.Healthy), a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Suspect))
+	w := aWorld(a("recovered", health.Healthy), a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending))
 	w.skipped = []target{a("skipped", health.Healthy)}
 	flights := map[types.UID]string{}
 	for _, name := range []types.UID{"recovered", "atWork", "dropped", "skipped", "gone"} {

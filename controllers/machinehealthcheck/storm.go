@@ -40,8 +40,8 @@ func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 }
 
 // stormAfter is what has become of the storm. As with a NodeHealthCheck, machines that are not due yet make none: they would in every rollout. While an
-// answer of the workload cluster is awaited, all are unjudged, and the storm is neither begun nor ended.
-func stormAfter(w *world, s summary, cooldown *time.Duration) budget.StormStep {
+// answer of the workload cluster is awaited, all cannot be judged, and the storm is neither begun nor ended.
+func stormAfter(w *observed, s summary, cooldown *time.Duration) budget.StormStep {
 	was := stormOf(w.check)
 	tooMany := s.grant.Reason == budget.TooMany && (was.Active || s.population.Unhealthy > 0)
 	if !w.settled() && was.CoolingSince.IsZero() {
@@ -56,7 +56,7 @@ func stormAfter(w *world, s summary, cooldown *time.Duration) budget.StormStep {
 }
 
 // sayStorm writes the condition StormCooldown.
-func sayStorm(next *clusterv1.MachineHealthCheck, w *world, s summary) {
+func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
 	c := metav1.Condition{Type: mendv1.StormCooldown, Status: metav1.ConditionFalse, Reason: mendv1.StormReason, LastTransitionTime: metav1.NewTime(w.now)}
 	switch {
 	case !s.storm.Active:
@@ -72,7 +72,7 @@ func sayStorm(next *clusterv1.MachineHealthCheck, w *world, s summary) {
 }
 
 // cooling says until when nothing begins after a storm.
-func cooling(w *world, s summary) string {
+func cooling(w *observed, s summary) string {
 	return fmt.Sprintf("Remediation is not allowed before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
 		s.storm.Recheck.UTC().Format(time.RFC3339), s.storm.CoolingSince.UTC().Format(time.RFC3339),
 		w.check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)

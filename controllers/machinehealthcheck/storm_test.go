@@ -13,11 +13,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Between two passes nothing is kept but the check as it is stored: each may be that of another process.
+// Between two reconciles nothing is kept but the check as it is stored: each may be that of another process.
 func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 	storm := []target{a("a", health.Unhealthy), a("b", health.Unhealthy), a("c", health.Healthy)}
 	straggler := []target{a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)}
-	rollout := []target{a("a", health.Starting), a("b", health.Suspect), a("c", health.Healthy)}
+	rollout := []target{a("a", health.Starting), a("b", health.Pending), a("c", health.Healthy)}
 	well := []target{a("a", health.Healthy), a("b", health.Healthy), a("c", health.Healthy)}
 	type pass struct {
 		after   time.Duration
@@ -25,7 +25,7 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 		starts  int
 		reason  string
 		unsure  bool
-		recheck time.Duration // from the first pass; zero if there is none
+		recheck time.Duration // from the first reconcile; zero if there is none
 	}
 	const allowed, tooMany, cooling = clusterv1.MachineHealthCheckRemediationAllowedReason, clusterv1.MachineHealthCheckTooManyUnhealthyReason, mendv1.CoolingDownReason
 	for name, tc := range map[string]struct {

@@ -26,7 +26,7 @@ func (r *Reconciler) tell(ctx context.Context, notes []tell.Note) {
 }
 
 // machineNotes are the events on machines: one for each change of what is said of it.
-func machineNotes(w *world, outcomes []outcome) []tell.Note {
+func machineNotes(w *observed, outcomes []outcome) []tell.Note {
 	var notes []tell.Note
 	by := client.ObjectKeyFromObject(w.check)
 	for _, o := range outcomes {
@@ -68,7 +68,7 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
 // often it came: the second machine would be told under the name of the first. (client-go, tools/events: a series is what has the same
 // regarding, related, reason and action.)
-func remediationNotes(w *world, outcomes []outcome) []tell.Note {
+func remediationNotes(w *observed, outcomes []outcome) []tell.Note {
 	var notes []tell.Note
 	add := func(related client.Object, reason, action, text string) {
 		notes = append(notes, tell.Note{About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
@@ -95,7 +95,7 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *world, next *clusterv1.MachineHealthCheck) []tell.Note {
+func turnNotes(w *observed, next *clusterv1.MachineHealthCheck) []tell.Note {
 	var notes []tell.Note
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, tell.Note{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
@@ -124,7 +124,7 @@ func turnNotes(w *world, next *clusterv1.MachineHealthCheck) []tell.Note {
 // restriction is the condition RemediationAllowed where it is worth a warning: it is False, and keeps a machine from being
 // remediated, or the limits are impossible. It is nil where it is not.
 //
-// The limits are mostly exceeded before that, since suspect machines count as well; but a warning before any machine is
+// The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
 // unhealthy would warn of every rollout. (Cluster API does not warn of those either.) That none was is read in the sum of
 // the message, so that nothing has to be remembered, and a warning that could not be saved is not lost.
 func restriction(check *clusterv1.MachineHealthCheck) *metav1.Condition {
@@ -142,7 +142,7 @@ func restriction(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 // noneUnhealthy stands in the message of a short-circuit, ours or of Cluster API, that keeps nobody from being remediated.
 const noneUnhealthy = "unhealthy: 0,"
 
-func remediator(w *world) string {
+func remediator(w *observed) string {
 	if w.remedy.external {
 		return "Requested a " + w.remedy.kind.Kind + " for"
 	}

@@ -16,7 +16,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Two machines that come due in different reconciles, between which nothing else has changed, are two events, each with the name of its machine. The
@@ -37,7 +37,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		w := aWorld(a(name, health.Unhealthy))
 		r.tell(ctx, remediationNotes(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}}))
-		stray := &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		stray := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		stray.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
 		r.tell(ctx, remediationNotes(w, []outcome{{released: stray}}))
 	}

@@ -23,12 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// passTimeout bounds a pass. What it had written by then stays written, and the next pass goes on from there.
+// passTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
 const passTimeout = 2 * time.Minute
 
 // probeLost is after which silence ClusterCache wakes the checks of a cluster: a bit more than one probe interval, so
@@ -49,21 +49,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		return err
 	}
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = wake.Retries(wake.MergeWindow)
+	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, wake.FirstAtOnce[client.Object](&r.merging, r.checkAndRivals), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Machine{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine),
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndRivals), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine),
 			builder.WithPredicates(r.written.ignored(), machineChanges())).
-		Watches(&clusterv1.Cluster{}, wake.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
 	r.controller = c
-	r.Kinds.Notify(c, request.Changed(wake.FirstAtOnce[*request.Metadata](&r.merging, r.checksOfRequest)))
+	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		Name:    "machinehealthcheck-nodes",
 		Watcher: r.controller,
 		Kind:    &corev1.Node{},
-		EventHandler: wake.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
+		EventHandler: enqueue.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
 			return r.checksOfNode(ctx, cluster, node.GetName())
 		}),
 		Predicates: []predicate.TypedPredicate[*corev1.Node]{workload.NodeChanges()},
@@ -113,7 +113,7 @@ func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey,
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{nodeIndex: nodeKey(cluster.Name, node)}); err != nil {
-		return r.checksIn(ctx, cluster, nil) // better one pass too many than a change that nobody looks at
+		return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that nobody looks at
 	}
 	var checks []reconcile.Request
 	for i := range list.Items {
@@ -150,14 +150,14 @@ func (r *Reconciler) checkAndRivals(ctx context.Context, check client.Object) []
 // checksOfRequest maps a remediation request to the checks of its machine and to the one that made it, and a template to the
 // checks that name it. All checks are looked through for a template alone: a request has a dozen events, a template hardly any.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
-	if strings.HasSuffix(obj.GetObjectKind().GroupVersionKind().Kind, request.TemplateSuffix) {
+	if strings.HasSuffix(obj.GetObjectKind().GroupVersionKind().Kind, remediationrequest.TemplateSuffix) {
 		return r.checksOfTemplate(ctx, obj)
 	}
 	var checks []reconcile.Request
-	if maker, marked := request.MadeBy(obj); marked {
+	if maker, marked := remediationrequest.MadeBy(obj); marked {
 		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: maker.Name}})
 	}
-	for _, name := range append(request.MachinesOf(obj), obj.GetName()) {
+	for _, name := range append(remediationrequest.MachinesOf(obj), obj.GetName()) {
 		machine := &clusterv1.Machine{}
 		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, machine, client.UnsafeDisableDeepCopy); err == nil {
 			checks = append(checks, r.checksOfMachine(ctx, machine)...)
@@ -175,7 +175,7 @@ func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []
 	var checks []reconcile.Request
 	for i := range list.Items {
 		ref := list.Items[i].Spec.Remediation.TemplateRef
-		if ref.IsDefined() && ref.Name == obj.GetName() && request.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
+		if ref.IsDefined() && ref.Name == obj.GetName() && remediationrequest.TemplateKind(ref) == obj.GetObjectKind().GroupVersionKind() {
 			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -21,9 +21,9 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-// aWorld is the world of a check of the cluster "c1" that is up; each test states only what is special about it.
-func aWorld(targets ...target) *world {
-	return &world{
+// aWorld is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
+func aWorld(targets ...target) *observed {
+	return &observed{
 		now: noon,
 		check: &clusterv1.MachineHealthCheck{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
@@ -39,29 +39,29 @@ func aWorld(targets ...target) *world {
 	}
 }
 
-// limited gives the world's check an unhealthyLessThanOrEqualTo.
-func (w *world) limited(limit string) *world {
+// limited gives the check an unhealthyLessThanOrEqualTo.
+func (w *observed) limited(limit string) *observed {
 	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
 	return w
 }
 
 const templateKind = "Metal3RemediationTemplate"
 
-// external makes the world's check remediate by requests.
-func (w *world) external() *world {
+// external makes the check remediate by requests.
+func (w *observed) external() *observed {
 	ref := clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
 	}
 	w.check.Spec.Remediation.TemplateRef = ref
-	w.remedy = remedy{external: true, known: true, ref: ref, kind: request.KindOf(request.TemplateKind(ref))}
+	w.remedy = remedy{external: true, known: true, ref: ref, kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
 	w.remedy.template = func() (*unstructured.Unstructured, error) {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}, nil
 	}
 	return w
 }
 
-// listing makes the world's check remediate by requests that are being listed for the first time.
-func (w *world) listing() *world {
+// listing makes the check remediate by requests that are being listed for the first time.
+func (w *observed) listing() *observed {
 	w.external().remedy.known, w.remedy.syncing = false, true
 	return w
 }
@@ -130,9 +130,9 @@ func ownedByMachine(t *target) []metav1.OwnerReference {
 }
 
 // requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
-func requestedBy(name, uid string, changes ...func(*request.Metadata)) func(*target) {
+func requestedBy(name, uid string, changes ...func(*remediationrequest.Metadata)) func(*target) {
 	return func(t *target) {
-		t.request = &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
+		t.request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
 			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
 			clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind + ".infrastructure.cluster.x-k8s.io",
 		}}}
@@ -146,11 +146,13 @@ func requestedBy(name, uid string, changes ...func(*request.Metadata)) func(*tar
 	}
 }
 
-func onItsWayOut(r *request.Metadata) { r.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
-func otherTemplate(r *request.Metadata) {
+func onItsWayOut(r *remediationrequest.Metadata) {
+	r.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)}
+}
+func otherTemplate(r *remediationrequest.Metadata) {
 	r.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = "another"
 }
-func otherTemplateKind(r *request.Metadata) {
+func otherTemplateKind(r *remediationrequest.Metadata) {
 	r.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = "OtherTemplate.example.org"
 }
-func ofAnotherMachine(r *request.Metadata) { r.OwnerReferences[0].UID = "uid-of-one-before" }
+func ofAnotherMachine(r *remediationrequest.Metadata) { r.OwnerReferences[0].UID = "uid-of-one-before" }

@@ -26,14 +26,9 @@ import (
 // provider is the value of the label cluster.x-k8s.io/provider on all that kubemend's manifests install.
 const provider = "addon-kubemend"
 
+// RBAC to read definitions. What is needed to store the objects of a kind anew comes with the rights of the feature that has the kind
+// (controllers/hostremediation, controllers/nodehealthcheck).
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=hostremediations.kubemend.io;hostremediationtemplates.kubemend.io;metal3remediations.infrastructure.cluster.x-k8s.io;metal3remediationtemplates.infrastructure.cluster.x-k8s.io;nodehealthchecks.remediation.medik8s.io,verbs=patch
-// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;patch
-// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations/status,verbs=patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations;metal3remediationtemplates,verbs=list;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations/status;metal3remediationtemplates/status,verbs=patch
-// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;patch
-// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=patch
 
 // SetUp adds the migration to mgr, whose scheme has to know the kinds and CustomResourceDefinitions. Phases to skip are those of Cluster API:
 // StorageVersionMigration, CleanupManagedFields. One that is neither is an error.

@@ -22,7 +22,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // writers is how many nodes of one check are worked on at the same time.
@@ -41,7 +41,7 @@ type outcome struct {
 	untold error
 	// untellable are requests that may not be told to stop.
 	untellable []*found
-	// again says that somebody else was faster, and that the next pass will see what they did.
+	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
 	refused error
@@ -49,7 +49,7 @@ type outcome struct {
 }
 
 // act carries out all steps, each on its own: what fails for one node holds up no other.
-func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome {
+func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outcome {
 	outcomes := make([]outcome, len(steps))
 	var work errgroup.Group
 	work.SetLimit(writers)
@@ -65,8 +65,8 @@ func (r *Reconciler) act(ctx context.Context, w *world, steps []step) []outcome 
 }
 
 // carryOut takes the node before it begins, tells the former remediator to stop before it asks the next one, and gives the node back last.
-// Whatever fails in between, the next pass goes on from there.
-func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
+// Whatever fails in between, the next reconcile goes on from there.
+func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome {
 	o := outcome{step: s}
 	r.mark(ctx, w, &o)
 	if s.start >= 0 && !s.target.begun() {
@@ -98,7 +98,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *world, s step) outcome {
 }
 
 // enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
-func (r *Reconciler) enter(ctx context.Context, w *world, o *outcome) (leave func(), may bool) {
+func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave func(), may bool) {
 	leave = func() {}
 	if controlPlane(o.target.node) {
 		if again := r.memory.seat.take(o.target.name, w.now, r.Clock.Now()); !again.IsZero() {
@@ -121,10 +121,10 @@ func (r *Reconciler) enter(ctx context.Context, w *world, o *outcome) (leave fun
 }
 
 // ask makes the request of a step.
-func (r *Reconciler) ask(ctx context.Context, w *world, o *outcome) {
+func (r *Reconciler) ask(ctx context.Context, w *observed, o *outcome) {
 	o.asked = true
 	made, err := r.begin(ctx, w, o.step)
-	if errors.Is(err, request.ErrAppeared) {
+	if errors.Is(err, remediationrequest.ErrAppeared) {
 		o.again, err = true, nil
 	}
 	o.made = made
@@ -144,7 +144,7 @@ func (o *outcome) mayHaveMade() bool {
 }
 
 // mark writes on the requests of a node what a step says of them, and ends those that are over.
-func (r *Reconciler) mark(ctx context.Context, w *world, o *outcome) {
+func (r *Reconciler) mark(ctx context.Context, w *observed, o *outcome) {
 	for _, f := range o.flag {
 		if o.try(r.note(ctx, w, f, annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, f)
@@ -189,7 +189,7 @@ func (o *outcome) try(err error) bool {
 }
 
 // lease does what a step says about the lease of its node, and returns that if it was taken or renewed.
-func (r *Reconciler) lease(ctx context.Context, w *world, s step) (*coordinationv1.Lease, error) {
+func (r *Reconciler) lease(ctx context.Context, w *observed, s step) (*coordinationv1.Lease, error) {
 	switch s.lease {
 	case takeLease, renewLease:
 		return r.take(ctx, w, s.target, s.term)
@@ -202,7 +202,7 @@ func (r *Reconciler) lease(ctx context.Context, w *world, s step) (*coordination
 
 // giveUp tells the remediators to stop, if they have to be told. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
-func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
+func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
 	o.gaveUp = true
 	for _, f := range o.giveUp {
 		if !o.tell {
@@ -216,11 +216,11 @@ func (r *Reconciler) giveUp(ctx context.Context, w *world, o *outcome) bool {
 }
 
 // begin makes the request of the rung that a step begins.
-func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured.Unstructured, error) {
+func (r *Reconciler) begin(ctx context.Context, w *observed, s step) (*unstructured.Unstructured, error) {
 	t, m := s.target, &w.remedies[s.start]
-	ask := request.Ask{
+	ask := remediationrequest.Ask{
 		Name: m.nameFor(w.check, t), Node: t.name, ControlPlane: controlPlane(t.node),
-		By: request.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
+		By: remediationrequest.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
 	}
 	owner, err := r.machineOwner(ctx, m, t)
 	if err != nil {
@@ -229,7 +229,7 @@ func (r *Reconciler) begin(ctx context.Context, w *world, s step) (*unstructured
 	if owner != nil {
 		ask.Owners = append(ask.Owners, *owner)
 	}
-	req, err := request.ForNode(ask, m.object)
+	req, err := remediationrequest.ForNode(ask, m.object)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func (m remedy) nameFor(check *nhcv1.NodeHealthCheck, t *target) string {
 		name = machine.Name
 	}
 	if m.several() {
-		return request.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
+		return remediationrequest.UniqueName(name, string(check.UID), m.ref.Namespace, m.ref.Name)
 	}
 	return name
 }
@@ -275,7 +275,7 @@ func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is well is in
 // the check's status. So it does not matter that roles of remediators from before there were ladders do not grant to patch. With a ladder it
 // does: there a remediator has to be told to stop.
-func (r *Reconciler) note(ctx context.Context, w *world, f *found, set annotations) error {
+func (r *Reconciler) note(ctx context.Context, w *observed, f *found, set annotations) error {
 	err := r.annotate(ctx, f, set)
 	if w.classic() && apierrors.IsForbidden(err) {
 		return nil
@@ -320,8 +320,8 @@ func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 }
 
 // metadataOf is the identity of obj.
-func metadataOf(obj *unstructured.Unstructured) *request.Metadata {
-	m := &request.Metadata{}
+func metadataOf(obj *unstructured.Unstructured) *remediationrequest.Metadata {
+	m := &remediationrequest.Metadata{}
 	m.SetGroupVersionKind(obj.GroupVersionKind())
 	m.Namespace, m.Name, m.UID = obj.GetNamespace(), obj.GetName(), obj.GetUID()
 	return m

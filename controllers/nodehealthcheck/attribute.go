@@ -10,7 +10,7 @@ import (
 
 // attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
 // the annotation, and the status may have been lost. What none is found for stays under its own name.
-func (r *Reconciler) attribute(ctx context.Context, w *world, nodes []corev1.Node) error {
+func (r *Reconciler) attribute(ctx context.Context, w *observed, nodes []corev1.Node) error {
 	for name, ours := range w.requests.ours {
 		for _, f := range slices.Clone(ours) {
 			if !f.guessed {
@@ -37,7 +37,7 @@ func (r *Reconciler) attribute(ctx context.Context, w *world, nodes []corev1.Nod
 }
 
 // nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
-func (r *Reconciler) nodeByName(ctx context.Context, w *world, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
+func (r *Reconciler) nodeByName(ctx context.Context, w *observed, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
 	if machineOwner(obj) != (machineRef{}) {
 		m, err := r.owningMachine(ctx, obj)
 		if m == nil {

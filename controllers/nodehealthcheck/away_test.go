@@ -12,18 +12,18 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/controlplane"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // ten is a check of ten nodes, of which four may be away, with a remediator that replaces machines.
-func ten(t *testing.T) *rack {
+func ten(t *testing.T) *fixture {
 	t.Helper()
-	return newRack(t, append(nodes("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
+	return newFixture(t, append(nodes("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
 }
 
 // replaces makes the remediator of all requests say that the node will not come back, and take the nodes away.
-func (k *rack) replaces(names ...string) {
+func (k *fixture) replaces(names ...string) {
 	k.t.Helper()
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
 	for _, name := range names {
@@ -62,27 +62,27 @@ func TestNodesThatARemediationTookAwayCountForTheThreshold(t *testing.T) {
 
 func TestANodeThatIsGoneCountsUntilItIsMissedForTooLong(t *testing.T) {
 	for name, tc := range map[string]struct {
-		happens func(*rack)
+		happens func(*fixture)
 		total   int
 	}{
-		"its remediator says that it has succeeded": {func(k *rack) { k.answers("Replace", nhcv1.SucceededCondition, "True") }, 10},
-		"its remediator has not let go of it yet": {func(k *rack) {
+		"its remediator says that it has succeeded": {func(k *fixture) { k.answers("Replace", nhcv1.SucceededCondition, "True") }, 10},
+		"its remediator has not let go of it yet": {func(k *fixture) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
 		}, 10},
-		"its remediator has not let go of it for long": {func(k *rack) {
+		"its remediator has not let go of it for long": {func(k *fixture) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
 			k.pass("nhc")
-			k.after(request.ClingingFor)
+			k.after(remediationrequest.ClingingFor)
 		}, 10},
-		"its remediator never lets go of it": {func(k *rack) {
+		"its remediator never lets go of it": {func(k *fixture) {
 			k.atWork()
 			k.answers("Replace", nhcv1.SucceededCondition, "True")
 			k.pass("nhc")
 			k.after(controlplane.ReplacementPatience)
 		}, 9},
-		"it goes on": {func(*rack) {}, 10},
+		"it goes on": {func(*fixture) {}, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := ten(t)
@@ -100,7 +100,7 @@ func TestANodeThatIsGoneCountsUntilItIsMissedForTooLong(t *testing.T) {
 }
 
 // terminates gives a node the condition by which OpenShift's own MachineHealthCheck ends it.
-func (k *rack) terminates(name string) {
+func (k *fixture) terminates(name string) {
 	k.t.Helper()
 	n := k.node(name)
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)})
@@ -110,7 +110,7 @@ func (k *rack) terminates(name string) {
 }
 
 func TestATerminatingNodeIsLeftAsItIs(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	k.makes(shippedCheck())
@@ -139,7 +139,7 @@ func TestATerminatingNodeIsLeftAsItIs(t *testing.T) {
 }
 
 // redate has an object that is being deleted say since when by the clock of the test.
-func (k *rack) redate(obj client.Object) {
+func (k *fixture) redate(obj client.Object) {
 	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {
 		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.(time.Time))))
 	}

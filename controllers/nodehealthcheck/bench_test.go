@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// BenchmarkDecide is all of a pass but its I/O: 5000 nodes, two remedies, 50 nodes that are unhealthy.
+// BenchmarkDecide is all of a reconcile but its I/O: 5000 nodes, two remedies, 50 nodes that are unhealthy.
 func BenchmarkDecide(b *testing.B) {
 	const nodes, unhealthy = 5000, 50
-	w := &world{memory: &memory{}, now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
+	w := &observed{memory: &memory{}, now: epoch, check: check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))}
 	w.policy, w.remedies = policyOf(&w.check.Spec), remediesOf(&w.check.Spec)
 	w.rungs = rungsOf(w.remedies)
 	for i := range w.remedies {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testing.T) {
-	k := newRack(t, five(check("nhc"))...)
+	k := newFixture(t, five(check("nhc"))...)
 	k.bad("m0")
 	k.pass("nhc")
 	k.atWork()
@@ -43,7 +43,7 @@ func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
 }
 
 func TestWhatMayNotBeToldToStopIsToldOnce(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.atWork()

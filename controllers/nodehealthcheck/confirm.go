@@ -10,17 +10,17 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
 // confirm makes sure, past the caches, of what the first request for t is made by. A watch that was broken may take half a minute to be made again, in which
-// the cache shows the world as it was. If it is not sure it says why, and the next pass decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (doubt string, err error) {
+// the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
+func (r *Reconciler) confirm(ctx context.Context, w *observed, t *target) (doubt string, err error) {
 	node := &corev1.Node{}
 	err = r.Live.Get(ctx, client.ObjectKey{Name: t.name}, node)
-	if request.Missing(err) {
+	if remediationrequest.Missing(err) {
 		return "the node is gone", nil
 	}
 	if err != nil {
@@ -42,12 +42,12 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, t *target) (doubt st
 
 // confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
 // then be gone.
-func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (doubt string, err error) {
+func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		err := r.Live.List(ctx, list, client.HasLabels{nhcv1.ControlPlaneLabel})
-		if request.Missing(err) {
+		if remediationrequest.Missing(err) {
 			continue
 		}
 		if err != nil {
@@ -63,6 +63,6 @@ func (r *Reconciler) confirmTurn(ctx context.Context, w *world) (doubt string, e
 	return "", nil
 }
 
-// doubtful is how many passes in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
+// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
 // it is told that nothing is begun, and why.
 const doubtful = 7

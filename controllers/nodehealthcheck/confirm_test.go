@@ -18,32 +18,32 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// live replaces what is read past the caches by what the API server of another rack shows.
-func (k *rack) live(is client.Reader) { k.r.Live, k.r.Requests.Live = is, is }
+// live replaces what is read past the caches by what the API server of another fixture shows.
+func (k *fixture) live(is client.Reader) { k.r.Live, k.r.Requests.Live = is, is }
 
 func TestANodeIsReadPastTheCacheBeforeItsFirstRequest(t *testing.T) {
 	objects := func() []client.Object {
 		return append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
 	}
-	for name, really := range map[string]func(*rack){
-		"it is healthy":          func(*rack) {},
-		"it turned a moment ago": func(k *rack) { k.after(300 * time.Second); k.turn("b", corev1.ConditionUnknown) },
-		"it is gone":             func(k *rack) { k.remove(node("b", nil)) },
-		"it is another one": func(k *rack) {
+	for name, really := range map[string]func(*fixture){
+		"it is healthy":          func(*fixture) {},
+		"it turned a moment ago": func(k *fixture) { k.after(300 * time.Second); k.turn("b", corev1.ConditionUnknown) },
+		"it is gone":             func(k *fixture) { k.remove(node("b", nil)) },
+		"it is another one": func(k *fixture) {
 			k.remove(node("b", nil))
 			n := node("b", nil)
 			n.UID = "another"
 			k.create(n)
 			k.bad("b")
 		},
-		"its user wants it left": func(k *rack) { k.bad("b"); k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
-		"nobody can say how it is": func(k *rack) {
+		"its user wants it left": func(k *fixture) { k.bad("b"); k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
+		"nobody can say how it is": func(k *fixture) {
 			k.client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{Get: failingGet})
 		},
-		"it was bad, and is no more": func(k *rack) { k.bad("b"); k.turn("b", corev1.ConditionTrue) },
+		"it was bad, and is no more": func(k *fixture) { k.bad("b"); k.turn("b", corev1.ConditionTrue) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, server := newRack(t, objects()...), newRack(t, objects()...)
+			k, server := newFixture(t, objects()...), newFixture(t, objects()...)
 			really(server)
 			k.live(server.client)
 			k.bad("b")
@@ -65,7 +65,7 @@ func failingGet(context.Context, client.WithWatch, client.ObjectKey, client.Obje
 
 // The former leader has asked for m0 a moment ago; the cache of the new one does not show it yet.
 func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
-	k := newRack(t, five(check("nhc"), check("another", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, five(check("nhc"), check("another", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
 	}))...)
 	k.turn("m0", corev1.ConditionUnknown)
@@ -93,7 +93,7 @@ func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 }
 
 // etcdOf is OpenShift's etcd, which allows no disruption, with guards on nodes; one of them is lost.
-func etcdOf(k *rack, lost string, guards ...string) {
+func etcdOf(k *fixture, lost string, guards ...string) {
 	k.t.Helper()
 	k.installs("clusterversions." + openshiftConfig)
 	guard := map[string]string{"app": "guard"}
@@ -116,7 +116,7 @@ func etcdOf(k *rack, lost string, guards ...string) {
 func TestAMemberThatEtcdForbidsKeepsNobodyWaitingThatItAllows(t *testing.T) {
 	for lost, want := range map[string][]string{"m1": {"Reboot/m1"}, "m0": {"Reboot/m0"}, "m2": nil} {
 		t.Run("lost is "+lost, func(t *testing.T) {
-			k := newRack(t, five(check("nhc"))...)
+			k := newFixture(t, five(check("nhc"))...)
 			etcdOf(k, lost, "m0", "m1", "m2", "m3", "m4")
 			badMembers("m0", "m1")(k)
 			k.passes("nhc")
@@ -137,7 +137,7 @@ func TestAnArbiterIsAMemberOfTheControlPlane(t *testing.T) {
 		"a master waits while the arbiter is remediated": {[]string{"arb", "m0"}, []string{"Reboot/arb"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
 			badMembers(tc.bad...)(k)
 			k.passes("nhc")
 			k.wants("one member at a time", tc.want...)
@@ -163,7 +163,7 @@ func TestControlPlanesOfOneOrTwoNodesAreRemediatedOneAtATime(t *testing.T) {
 			for _, name := range tc.members {
 				objects = append(objects, member(name))
 			}
-			k := newRack(t, objects...)
+			k := newFixture(t, objects...)
 			badMembers(tc.bad...)(k)
 			k.passes("nhc")
 			k.wants("one at a time", "Reboot/"+tc.bad[0])

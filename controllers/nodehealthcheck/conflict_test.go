@@ -95,8 +95,8 @@ const (
 	ignored  = "ignoring unhealthy Node, it is terminating and will be handled by MHC"
 )
 
-// logged makes a pass, and returns what it logs of what documents of others quote.
-func (k *rack) logged(check string) []string {
+// logged makes a reconcile, and returns what it logs of what documents of others quote.
+func (k *fixture) logged(check string) []string {
 	k.t.Helper()
 	var lines []string
 	k.r.Log = funcr.New(func(name, line string) { lines = append(lines, name+" "+line) }, funcr.Options{})
@@ -169,9 +169,9 @@ func TestWhenOnlyTheDefaultMachineHealthCheckIsThereAgain(t *testing.T) {
 }
 
 // besideMachineChecks is a check that has been enabled, with two bad nodes of which one is terminating, where OpenShift's kinds are installed.
-func besideMachineChecks(t *testing.T, all ...*unstructured.Unstructured) *rack {
+func besideMachineChecks(t *testing.T, all ...*unstructured.Unstructured) *fixture {
 	t.Helper()
-	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc-worker-default"))...)
+	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc-worker-default"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	k.pass("nhc-worker-default")
 	for _, obj := range all {

@@ -95,7 +95,7 @@ func (c *Contact) past() []outage {
 
 // observeContact finds out until when kubelets have had no time to report: since we began to look, or since the API server is back. Then it is known
 // again which of them are silent.
-func (r *Reconciler) observeContact(w *world) {
+func (r *Reconciler) observeContact(w *observed) {
 	w.outages = r.Contact.past()
 	since := r.memory.begin(w.now)
 	if awaited := w.awaitedSince(); !awaited.IsZero() && !w.now.Before(awaited.Add(3*r.Grace)) {
@@ -110,7 +110,7 @@ func (r *Reconciler) observeContact(w *world) {
 }
 
 // awaitedSince is since when the check waits for kubelets, if it says that it does, whoever began to.
-func (w *world) awaitedSince() time.Time {
+func (w *observed) awaitedSince() time.Time {
 	c := conditionOf(w.check, nhcv1.RemediationAllowedCondition)
 	if c == nil || c.Reason != nhcv1.KubeletsAwaitedReason {
 		return time.Time{}
@@ -119,7 +119,7 @@ func (w *world) awaitedSince() time.Time {
 }
 
 // unsettled is what keeps anything new from beginning until kubelets have had time to report.
-func (w *world) unsettled() look.Hold {
+func (w *observed) unsettled() look.Hold {
 	return look.Hold{
 		Reason: nhcv1.KubeletsAwaitedReason, Until: w.settled,
 		Text: "Kubelets have not had time to report since the manager was started, or since the API server could be reached again",
@@ -129,8 +129,8 @@ func (w *world) unsettled() look.Hold {
 
 // delay gives the requests for a node the time back in which their remediators could do nothing: the API server was out of reach; or no manager ran, of
 // which nobody knows why. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since it was
-// renewed last is given back, at the first pass. It is remembered here, and for the next manager in the status.
-func (m *memory) delay(w *world) {
+// renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
+func (m *memory) delay(w *observed) {
 	is := m.of(w.check.Name)
 	begun := map[types.UID]time.Time{}
 	for i := range w.targets {

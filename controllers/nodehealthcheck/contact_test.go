@@ -71,18 +71,18 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 	}
 }
 
-// cutOff lets the API server be out of reach for a while, in which no pass is made.
-func (k *rack) cutOff(d time.Duration) {
+// cutOff lets the API server be out of reach for a while, in which no reconcile is made.
+func (k *fixture) cutOff(d time.Duration) {
 	k.t.Helper()
 	k.r.Contact.note(false)
 	k.after(d)
 	k.r.Contact.note(true)
 }
 
-// watching is a rack whose controller knows when the API server was away, and gives kubelets time to report.
-func watching(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec)) *rack {
+// watching is a fixture whose controller knows when the API server was away, and gives kubelets time to report.
+func watching(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec)) *fixture {
 	t.Helper()
-	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", spec))...)
+	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", spec))...)
 	k.r.Contact, k.r.Grace = &Contact{Clock: k.clock}, grace
 	k.pass("nhc")
 	k.after(grace)
@@ -93,10 +93,10 @@ func watching(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec)) *rack {
 func classic(*nhcv1.NodeHealthCheckSpec) {}
 
 func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
-	for name, happens := range map[string]func(*rack){
-		"after a start, or a change of leader": func(k *rack) { k.after(10 * time.Minute); k.restart() },
-		"after an outage of the API server":    func(k *rack) { k.cutOff(10 * time.Minute) },
-		"when the checks are ours again":       func(k *rack) { k.r.Serve(false); k.after(10 * time.Minute); k.r.Serve(true) },
+	for name, happens := range map[string]func(*fixture){
+		"after a start, or a change of leader": func(k *fixture) { k.after(10 * time.Minute); k.restart() },
+		"after an outage of the API server":    func(k *fixture) { k.cutOff(10 * time.Minute) },
+		"when the checks are ours again":       func(k *fixture) { k.r.Serve(false); k.after(10 * time.Minute); k.r.Serve(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := watching(t, classic)
@@ -153,15 +153,15 @@ func TestAnOutageThatIsShortHoldsNothingUp(t *testing.T) {
 func TestTimeInWhichNoRemediatorCouldWorkDoesNotCount(t *testing.T) {
 	twoSteps := ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))
 	for name, tc := range map[string]struct {
-		away func(*rack)
+		away func(*fixture)
 		left time.Duration
 	}{
-		"the API server was out of reach":                        {func(k *rack) { k.cutOff(10 * time.Minute) }, 4 * time.Minute},
-		"it was twice":                                           {func(k *rack) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.cutOff(time.Hour) }, 4 * time.Minute},
-		"it was before the manager was started":                  {func(k *rack) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.restart() }, 4 * time.Minute},
-		"no manager ran":                                         {func(k *rack) { k.after(10 * time.Minute); k.restart() }, 5 * time.Minute},
-		"no manager ran for less than half of the step's lease":  {func(k *rack) { k.after(time.Minute); k.restart() }, 3 * time.Minute},
-		"the status that remembers it lags behind, for a moment": {func(k *rack) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.forget() }, 4 * time.Minute},
+		"the API server was out of reach":                        {func(k *fixture) { k.cutOff(10 * time.Minute) }, 4 * time.Minute},
+		"it was twice":                                           {func(k *fixture) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.cutOff(time.Hour) }, 4 * time.Minute},
+		"it was before the manager was started":                  {func(k *fixture) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.restart() }, 4 * time.Minute},
+		"no manager ran":                                         {func(k *fixture) { k.after(10 * time.Minute); k.restart() }, 5 * time.Minute},
+		"no manager ran for less than half of the step's lease":  {func(k *fixture) { k.after(time.Minute); k.restart() }, 3 * time.Minute},
+		"the status that remembers it lags behind, for a moment": {func(k *fixture) { k.cutOff(10 * time.Minute); k.pass("nhc"); k.forget() }, 4 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := watching(t, twoSteps)

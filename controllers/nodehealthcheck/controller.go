@@ -1,7 +1,7 @@
 // Package nodehealthcheck judges the nodes that NodeHealthChecks select, in the cluster that it runs in, and has the bad ones remediated
 // by whoever serves the templates that the checks name: one remedy, or one after the other until the node is well.
 //
-// A pass over one check reads from top to bottom: observe the world, judge every node, grant remediations, plan a step for each node, act,
+// A reconcile of one check reads from top to bottom: observe, judge every node, grant remediations, plan a step for each node, act,
 // record the outcome in the check, tell users. Only observe, act, record and tell do I/O; what is decided is decided in between, by
 // packages health, budget and escalation and by plain functions of what was observed.
 //
@@ -10,6 +10,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -27,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // RBAC of this controller, besides that of package request. What it may do to templates and requests of others comes by aggregation from
@@ -38,9 +40,13 @@ import (
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 
+// RBAC to store checks anew (controllers/migration).
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=nodehealthchecks.remediation.medik8s.io,verbs=patch
+// +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;patch
+
 // Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
 type Kinds interface {
-	// Ready reports whether the objects of a kind can be read. The error satisfies request.Missing if the kind is not there, and
+	// Ready reports whether the objects of a kind can be read. The error satisfies remediationrequest.Missing if the kind is not there, and
 	// apierrors.IsForbidden if it may not be read.
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	// InUse are the kinds, but those of templates, that can be read: of which Ready was asked, or of which there are requests of a check.
@@ -54,12 +60,16 @@ type Kinds interface {
 // Watches are Kinds as a manager has them: what happens to their objects wakes the controller.
 type Watches interface {
 	// Notify makes the controller hear of changes to the objects of all kinds.
-	Notify(controller request.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
+	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
+	// Named notes which kinds a check names, and ends the watches of those that none names any more and of which nothing is left.
+	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
+	// Ended is how many watches were ended so far.
+	Ended() int
 }
 
-// Reconciler makes passes over NodeHealthChecks.
+// Reconciler makes reconciles of NodeHealthChecks.
 type Reconciler struct {
 	// Client reads checks, nodes, leases, templates and requests from a cache of their own, which sees all namespaces, and writes.
 	Client client.Client
@@ -69,16 +79,16 @@ type Reconciler struct {
 	Live     client.Reader
 	Mapper   meta.RESTMapper
 	Kinds    Kinds
-	Requests *request.Requests
+	Requests *remediationrequest.Requests
 	// Watches are Kinds, and Discovery finds those of requests that are left from before the start. Both are nil without a manager: where
-	// Kinds knows all kinds from the start, as it does of a world that was read whole, there is nothing to search for.
+	// Kinds knows all kinds from the start, as it does where everything was read, there is nothing to search for.
 	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
 	Installed func(ctx context.Context, name string) (bool, error)
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
-	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a pass.
+	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a reconcile.
 	Log logr.Logger
 
 	// Contact knows when the API server was out of reach; nil if nobody does. Grace is how long kubelets have to report after that, and after the start,
@@ -100,7 +110,7 @@ type Reconciler struct {
 	resumed chan event.GenericEvent
 }
 
-// Serve makes r make its passes, or none: when somebody else's controller has come to act on the kind, two of them would give each other
+// Serve makes r make its reconciles, or none: when somebody else's controller has come to act on the kind, two of them would give each other
 // orders.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
@@ -109,7 +119,7 @@ func (r *Reconciler) Serve(does bool) {
 	}
 }
 
-// Reconcile makes one pass over the check called req. What it tells users, it tells after it was saved.
+// Reconcile makes one reconcile of the check called req. What it tells users, it tells after it was saved.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
 		r.forget(req.Name)
@@ -125,7 +135,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if w == nil {
 		r.forget(req.Name)
-		return r.release(ctx, req.Name, now)
+		unnamed := r.nameKinds(ctx, req.Name, nil) // before requests are read: of a kind whose watch ends nobody hears any more
+		released, err := r.release(ctx, req.Name, now)
+		return released, errors.Join(err, unnamed)
 	}
 	if len(w.pending) > 0 {
 		return r.await(ctx, w)

@@ -11,13 +11,13 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/controlplane"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
-func clinging(t *testing.T) *rack {
+func clinging(t *testing.T) *fixture {
 	t.Helper()
-	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -27,7 +27,7 @@ func clinging(t *testing.T) *rack {
 }
 
 // lists are the remediations of the one node that the status lists, by the kinds of their requests; those that were given up with a star.
-func (k *rack) lists() []string {
+func (k *fixture) lists() []string {
 	k.t.Helper()
 	var kinds []string
 	for _, n := range k.check("nhc").Status.UnhealthyNodes {
@@ -42,7 +42,7 @@ func (k *rack) lists() []string {
 	return kinds
 }
 
-func (k *rack) wantsListed(want ...string) {
+func (k *fixture) wantsListed(want ...string) {
 	k.t.Helper()
 	if got := k.lists(); !slices.Equal(got, want) {
 		k.t.Fatalf("the status lists %v, want %v", got, want)
@@ -51,9 +51,9 @@ func (k *rack) wantsListed(want ...string) {
 
 // The first step had 5 minutes, of which it took 2 until the node was healthy.
 func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
-	for name, away := range map[string]func(*rack){
-		"the manager sees all of it": func(*rack) {},
-		"the manager is restarted":   (*rack).restart,
+	for name, away := range map[string]func(*fixture){
+		"the manager sees all of it": func(*fixture) {},
+		"the manager is restarted":   (*fixture).restart,
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := clinging(t)
@@ -152,14 +152,14 @@ func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
 
 func TestARequestWhoseNodeStaysAwayIsToldToStopAndDeleted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		happens func(*rack)
+		happens func(*fixture)
 		told    bool
 	}{
-		"its remediator clings to it":             {func(k *rack) { k.after(nodeAway); k.pass("nhc") }, true},
-		"its remediator has failed":               {func(k *rack) { k.answers("Reboot", nhcv1.SucceededCondition, "False"); k.pass("nhc") }, true},
-		"somebody had deleted it before":          {func(k *rack) { k.remove(k.objects()[0]); k.pass("nhc") }, true},
-		"it is not over":                          {func(k *rack) { k.after(nodeAway - time.Second); k.pass("nhc") }, false},
-		"its remediator means to delete the node": {func(k *rack) { k.says(nhcv1.NodeDeletionExpectedCondition, "True", "", ""); k.pass("nhc") }, false},
+		"its remediator clings to it":             {func(k *fixture) { k.after(nodeAway); k.pass("nhc") }, true},
+		"its remediator has failed":               {func(k *fixture) { k.answers("Reboot", nhcv1.SucceededCondition, "False"); k.pass("nhc") }, true},
+		"somebody had deleted it before":          {func(k *fixture) { k.remove(k.objects()[0]); k.pass("nhc") }, true},
+		"it is not over":                          {func(k *fixture) { k.after(nodeAway - time.Second); k.pass("nhc") }, false},
+		"its remediator means to delete the node": {func(k *fixture) { k.says(nhcv1.NodeDeletionExpectedCondition, "True", "", ""); k.pass("nhc") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := clinging(t)
@@ -193,22 +193,22 @@ func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
 	machine := &clusterv1.Machine{}
 	machine.Namespace, machine.Name, machine.UID = namespace, "m", "m-uid"
 	for name, tc := range map[string]struct {
-		happens func(*rack)
+		happens func(*fixture)
 		wait    time.Duration
 	}{
-		"its remediator never lets go of it": {func(k *rack) {
+		"its remediator never lets go of it": {func(k *fixture) {
 			k.atWork()
 			k.answers("Reboot", nhcv1.SucceededCondition, "False")
 			k.remove(k.node("m0"))
 			k.pass("nhc")
-		}, request.ClingingFor},
-		"its Machine stays": {func(k *rack) {
+		}, remediationrequest.ClingingFor},
+		"its Machine stays": {func(k *fixture) {
 			k.ofMachine()
 			k.create(machine.DeepCopy())
 			k.remove(k.node("m0"))
 			k.pass("nhc")
 		}, controlplane.ReplacementPatience},
-		"its Machine stays, and its remediator never lets go of it": {func(k *rack) {
+		"its Machine stays, and its remediator never lets go of it": {func(k *fixture) {
 			k.ofMachine()
 			k.atWork()
 			k.answers("Reboot", nhcv1.SucceededCondition, "False")
@@ -219,7 +219,7 @@ func TestARequestOfANodeThatIsGoneBlocksNoControlPlaneForEver(t *testing.T) {
 	} {
 		for _, other := range []string{"nhc", "another"} {
 			t.Run(name+", and check "+other+" asks", func(t *testing.T) {
-				k := newRack(t, five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+				k := newFixture(t, five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 					if other != "nhc" {
 						s.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
 					}

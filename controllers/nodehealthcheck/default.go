@@ -15,7 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // DefaultName is the name of the check that the manager makes on request. (Seed 001.)
@@ -36,7 +36,7 @@ func (t *Template) Set(s string) error {
 	parts := strings.Split(s, "/")
 	if len(parts) == 3 && parts[2] != "" {
 		if kind, _ := schema.ParseKindArg(parts[0]); kind != nil {
-			if _, err := request.NodeKindOf(*kind); err != nil {
+			if _, err := remediationrequest.NodeKindOf(*kind); err != nil {
 				return err
 			}
 			t.ref = &corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: parts[1], Name: parts[2]}

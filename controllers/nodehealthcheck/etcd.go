@@ -21,7 +21,7 @@ type etcd struct {
 }
 
 // observeEtcd returns why OpenShift's etcd cannot do without a node; with nothing if it can, or if there is none.
-func (r *Reconciler) observeEtcd(ctx context.Context, w *world) func(node string) string {
+func (r *Reconciler) observeEtcd(ctx context.Context, w *observed) func(node string) string {
 	says := func(why string) func(string) string { return func(string) string { return why } }
 	if w.members.unknown != "" {
 		return says("") // no node must be disrupted in any case
@@ -41,6 +41,7 @@ func (r *Reconciler) observeEtcd(ctx context.Context, w *world) func(node string
 	return is.forbids
 }
 
+// RBAC for OpenShift's etcd. Its namespace is there on OpenShift alone, so no package can have a Role in it.
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=list
 

@@ -15,12 +15,12 @@ import (
 // A ladder that came to nothing does not begin anew by itself, and not because somebody tidies up. These are the ways to have it tried again.
 func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 	for name, row := range map[string]struct {
-		does func(*rack)
+		does func(*fixture)
 		want []string // the requests that are made after it
 	}{
-		"nothing does by itself": {func(*rack) {}, nil},
-		"a restart does not":     {(*rack).restart, nil},
-		"a pause that is over does not": {func(k *rack) {
+		"nothing does by itself": {func(*fixture) {}, nil},
+		"a restart does not":     {(*fixture).restart, nil},
+		"a pause that is over does not": {func(k *fixture) {
 			c := k.check("nhc")
 			c.Spec.PauseRequests = []string{"for the test"}
 			k.update(c)
@@ -29,37 +29,37 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 			c.Spec.PauseRequests = nil
 			k.update(c)
 		}, nil},
-		"requests that are deleted do not":              {(*rack).deleteAll, nil},
-		"an exclusion that is taken back does not":      {func(k *rack) { k.inAndOut(nhcv1.ExcludeLabel, nhcv1.ExcludeValue) }, nil},
-		"a selection that it leaves and joins does not": {func(k *rack) { k.inAndOut("out", "true") }, nil},
-		"a selection that it leaves and joins does when its requests are deleted": {func(k *rack) {
+		"requests that are deleted do not":              {(*fixture).deleteAll, nil},
+		"an exclusion that is taken back does not":      {func(k *fixture) { k.inAndOut(nhcv1.ExcludeLabel, nhcv1.ExcludeValue) }, nil},
+		"a selection that it leaves and joins does not": {func(k *fixture) { k.inAndOut("out", "true") }, nil},
+		"a selection that it leaves and joins does when its requests are deleted": {func(k *fixture) {
 			k.deleteAll()
 			k.inAndOut("out", "true")
 		}, []string{"Reboot/w0"}},
-		"a status that is emptied does not while the requests are there": {(*rack).forget, nil},
-		"a status that is emptied does when the requests are deleted": {func(k *rack) {
+		"a status that is emptied does not while the requests are there": {(*fixture).forget, nil},
+		"a status that is emptied does when the requests are deleted": {func(k *fixture) {
 			k.deleteAll()
 			k.pass("nhc")
 			k.forget()
 		}, []string{"Reboot/w0"}},
-		"a status that is emptied before the check has looked does too": {func(k *rack) {
+		"a status that is emptied before the check has looked does too": {func(k *fixture) {
 			k.deleteAll()
 			k.forget()
 		}, []string{"Reboot/w0"}},
-		"a node that is well once does, when it is bad again": {func(k *rack) {
+		"a node that is well once does, when it is bad again": {func(k *fixture) {
 			k.turn("w0", corev1.ConditionTrue)
 			k.pass("nhc")
 			k.turn("w0", corev1.ConditionFalse)
 			k.pass("nhc")
 			k.after(5 * time.Minute)
 		}, []string{"Reboot/w0"}},
-		"a step more is taken": {func(k *rack) {
+		"a step more is taken": {func(k *fixture) {
 			c := k.check("nhc")
 			ladder(refTo("Pray", "pray"))(&c.Spec)
 			c.Spec.EscalatingRemediations[2].Order = 2
 			k.update(c)
 		}, []string{"Pray/w0"}},
-		"other templates instead of the steps' are": {func(k *rack) {
+		"other templates instead of the steps' are": {func(k *fixture) {
 			c := k.check("nhc")
 			c.Spec.EscalatingRemediations = nil
 			ladder(refTo("Pray", "pray"))(&c.Spec)
@@ -67,7 +67,7 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 		}, []string{"Pray/w0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
+			k := newFixture(t, append(nodes("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), without("out")))...)
 			k.turn("w0", corev1.ConditionFalse)
 			for range 4 {
@@ -100,7 +100,7 @@ func without(label string) func(*nhcv1.NodeHealthCheckSpec) {
 	}
 }
 
-func (k *rack) deleteAll() {
+func (k *fixture) deleteAll() {
 	k.t.Helper()
 	for _, obj := range k.objects() {
 		if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj)); err != nil {
@@ -110,7 +110,7 @@ func (k *rack) deleteAll() {
 }
 
 // inAndOut gives a node a label, and takes it away again.
-func (k *rack) inAndOut(key, value string) {
+func (k *fixture) inAndOut(key, value string) {
 	k.t.Helper()
 	k.label("w0", map[string]string{key: value})
 	k.pass("nhc")
@@ -120,7 +120,7 @@ func (k *rack) inAndOut(key, value string) {
 }
 
 // forget takes all nodes out of the status, as a person may.
-func (k *rack) forget() {
+func (k *fixture) forget() {
 	k.t.Helper()
 	c := k.check("nhc")
 	c.Status.UnhealthyNodes = nil

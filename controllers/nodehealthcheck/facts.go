@@ -23,7 +23,7 @@ func policyOf(spec *nhcv1.NodeHealthCheckSpec) health.Policy {
 // like it when it gets to the node.
 const neverReported = "NodeStatusNeverUpdated"
 
-// factsOf states what is known of node. The signals are appended to scratch, so that one slice serves all nodes of a pass.
+// factsOf states what is known of node. The signals are appended to scratch, so that one slice serves all nodes of a reconcile.
 //
 // A node that has no Ready condition at all never reported anything: it is taken as Ready=Unknown since it was created. The other
 // conditions say nothing as long as they are missing. (medik8s ignores such a node for ever.)

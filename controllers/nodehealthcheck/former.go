@@ -18,7 +18,7 @@ import (
 // (docs/adr/0036-a-new-failure-begins-with-what-is-left-of-the-last.md)
 
 // begunAt is from when on the time of f's step counts, of which was is what the status says.
-func (w *world) begunAt(f *found, was *listed) time.Time {
+func (w *observed) begunAt(f *found, was *listed) time.Time {
 	switch {
 	case f.over:
 		return w.now.Add(-max(0, f.obj.GetDeletionTimestamp().Sub(f.started())))
@@ -47,7 +47,7 @@ func (s *step) adopted() {
 
 // wellSince is since when the node of t is healthy, or gone, as the status remembers it; nil if it is neither. A node that is bad again keeps it as
 // long as nothing was begun about it, while requests of the last time are there.
-func (t *target) wellSince(w *world, o *outcome) *metav1.Time {
+func (t *target) wellSince(w *observed, o *outcome) *metav1.Time {
 	i := slices.IndexFunc(t.requests, func(f *found) bool { return f.over })
 	if !t.wellOrGone() && (i < 0 || t.begun() || len(o.adopt) > 0) {
 		return nil

@@ -18,8 +18,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// minutes lets time pass, with a pass of each check in every minute.
-func (k *rack) minutes(n int, checks ...string) {
+// minutes lets time pass, with a reconcile of each check in every minute.
+func (k *fixture) minutes(n int, checks ...string) {
 	k.t.Helper()
 	for range n {
 		k.after(time.Minute)
@@ -29,7 +29,7 @@ func (k *rack) minutes(n int, checks ...string) {
 	}
 }
 
-func (k *rack) remove(obj client.Object) {
+func (k *fixture) remove(obj client.Object) {
 	k.t.Helper()
 	if err := k.client.Delete(k.t.Context(), obj); err != nil {
 		k.t.Fatal(err)
@@ -37,15 +37,15 @@ func (k *rack) remove(obj client.Object) {
 }
 
 func TestTheLeaseOfANodeThatNothingIsDoneAboutIsGivenBack(t *testing.T) {
-	for name, leave := range map[string]func(*rack){
-		"it has left the selection":      func(k *rack) { k.label("b", map[string]string{"pool": "other"}) },
-		"it is excluded":                 func(k *rack) { k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
-		"the check was paused meanwhile": func(k *rack) { c := k.check("nhc"); c.Spec.PauseRequests = []string{"later"}; k.update(c) },
+	for name, leave := range map[string]func(*fixture){
+		"it has left the selection":      func(k *fixture) { k.label("b", map[string]string{"pool": "other"}) },
+		"it is excluded":                 func(k *fixture) { k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"}) },
+		"the check was paused meanwhile": func(k *fixture) { c := k.check("nhc"); c.Spec.PauseRequests = []string{"later"}; k.update(c) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := check("nhc")
 			c.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
-			k := newRack(t, template("Reboot", "reboot", false), c)
+			k := newFixture(t, template("Reboot", "reboot", false), c)
 			for _, n := range []string{"a", "b", "c"} {
 				if err := k.client.Create(t.Context(), node(n, map[string]string{"pool": "a"})); err != nil {
 					t.Fatal(err)
@@ -70,14 +70,14 @@ func TestTheLeaseOfANodeThatNothingIsDoneAboutIsGivenBack(t *testing.T) {
 }
 
 func TestALadderThatCameToNothingLeavesTheNodeToOthers(t *testing.T) {
-	for name, then := range map[string]func(*rack){
-		"also when the node flaps":                   func(k *rack) { k.turn("b", corev1.ConditionFalse) },
-		"also when a person deletes its requests":    func(k *rack) { k.remove(k.objects()[0]) },
-		"also when the node is well for the delay":   func(k *rack) { k.turn("b", corev1.ConditionTrue) },
-		"and nothing takes the lease back by itself": func(*rack) {},
+	for name, then := range map[string]func(*fixture){
+		"also when the node flaps":                   func(k *fixture) { k.turn("b", corev1.ConditionFalse) },
+		"also when a person deletes its requests":    func(k *fixture) { k.remove(k.objects()[0]) },
+		"also when the node is well for the delay":   func(k *fixture) { k.turn("b", corev1.ConditionTrue) },
+		"and nothing takes the lease back by itself": func(*fixture) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot")),
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot")),
 				func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: time.Hour} }))...)
 			k.bad("b")
 			k.pass("nhc")
@@ -99,7 +99,7 @@ func TestALadderThatCameToNothingLeavesTheNodeToOthers(t *testing.T) {
 func TestANewFailureBeginsAtTheFirstRemedyWhateverIsLeftOfTheLast(t *testing.T) {
 	for name, restart := range map[string]bool{"seen all the way": false, "with a manager that was away": true} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 			k.bad("b")
 			k.pass("nhc")
@@ -134,7 +134,7 @@ func TestANewFailureBeginsAtTheFirstRemedyWhateverIsLeftOfTheLast(t *testing.T) 
 }
 
 func TestARecoveryThatNobodySawEndsAStreak(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.turn("b", corev1.ConditionUnknown)
 	k.pass("nhc")
 	k.after(4 * time.Minute)
@@ -150,7 +150,7 @@ func TestARecoveryThatNobodySawEndsAStreak(t *testing.T) {
 }
 
 func TestTwoStepsWithTheSameTemplateAreSaid(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", true), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", true), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -163,7 +163,7 @@ func TestTwoStepsWithTheSameTemplateAreSaid(t *testing.T) {
 }
 
 func TestALeaseThatCannotBeTakenIsTold(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.fails = func(_ string, obj client.Object) error {
 		if _, is := obj.(*coordinationv1.Lease); is {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, obj.GetName(), nil)
@@ -178,10 +178,36 @@ func TestALeaseThatCannotBeTakenIsTold(t *testing.T) {
 	}
 }
 
+// A right to make namespaces is one to make any.
+func TestTheNamespaceOfTheLeasesIsNotMadeButAskedFor(t *testing.T) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	var made []string
+	k.fails = func(verb string, obj client.Object) error {
+		if _, is := obj.(*corev1.Namespace); is {
+			made = append(made, obj.GetName())
+		}
+		if _, is := obj.(*coordinationv1.Lease); is && verb == "create" {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, obj.GetNamespace())
+		}
+		return nil
+	}
+	k.bad("b")
+	k.passes("nhc")
+	k.wants("nothing is done without the lease")
+	if len(made) > 0 {
+		t.Errorf("namespaces are made: %v", made)
+	}
+	if !slices.ContainsFunc(k.events(), func(e string) bool {
+		return strings.Contains(e, "the namespace medik8s-leases of the leases on nodes is missing") && strings.Contains(e, "--node-lease-namespace")
+	}) {
+		t.Error("nobody is told what is missing")
+	}
+}
+
 func TestWhatCannotBeReadOfAnotherCheckIsNamed(t *testing.T) {
 	workers := check("workers", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Pray", "pray")) })
 	workers.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
-	k := newRack(t, five(check("nhc"), workers)...)
+	k := newFixture(t, five(check("nhc"), workers)...)
 	k.deny("Pray")
 	k.bad("m0")
 	k.passes("nhc")
@@ -196,7 +222,7 @@ func TestWhatCannotBeReadOfAnotherCheckIsNamed(t *testing.T) {
 func TestWhatHoldsAllUpIsToldEveryHour(t *testing.T) {
 	c := check("nhc")
 	c.Spec.PauseRequests = []string{"later"}
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), c)...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), c)...)
 	k.bad("b")
 	k.pass("nhc")
 	k.minutes(119, "nhc")
@@ -223,7 +249,7 @@ func TestARequestThatSaysNoMoreWhomItIsAboutIsFoundByItsName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1"}}
 			machine.Status.NodeRef.Name = "b"
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", tc.several), check("nhc"), machine)...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", tc.several), check("nhc"), machine)...)
 			k.bad("b")
 			k.pass("nhc")
 			obj := k.objects()[0]
@@ -258,7 +284,7 @@ func TestARequestThatSaysNoMoreWhomItIsAboutIsFoundByItsName(t *testing.T) {
 
 func TestAFenceThatDeletesItsNodeMakesNoOrphan(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1", Finalizers: []string{"example.org/kept"}}}
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), machine)...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), machine)...)
 	k.bad("b")
 	k.pass("nhc")
 	obj := k.objects()[0]
@@ -282,7 +308,7 @@ func TestALeaseThatWasLeftOverDoesNotHoldUpItsOwnCheck(t *testing.T) {
 	left := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b")}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(nhcv1.LeaseHolderPrefix + "nhc"), LeaseDurationSeconds: ptr.To[int32](600), AcquireTime: &long, RenewTime: &long,
 	}}
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))), left)...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))), left)...)
 	k.bad("b")
 	k.fails = func(verb string, obj client.Object) error {
 		if _, is := obj.(*coordinationv1.Lease); is && verb == "delete" {
@@ -324,7 +350,7 @@ func TestALeaseOfAnyTimeoutIsOne(t *testing.T) {
 }
 
 func TestANodeThatComesBackUnderTheNameOfOneThatIsGoneBeginsAtTheFirstRemedy(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")

@@ -5,7 +5,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted the Node,
@@ -14,11 +14,11 @@ const nodeAway = 10 * time.Minute
 
 // orphaned: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaits). The
 // lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
-func (s *step) orphaned(w *world) {
+func (s *step) orphaned(w *observed) {
 	kept := false
 	for _, f := range s.target.requests {
 		if f.leaving() {
-			s.lookAgainAt(later(f.obj.GetDeletionTimestamp().Add(request.ClingingFor), w.now), "")
+			s.lookAgainAt(later(f.obj.GetDeletionTimestamp().Add(remediationrequest.ClingingFor), w.now), "")
 			s.stops(f)
 		}
 		if f.leaving() || f.guessed { // which node is gone is not known
@@ -49,7 +49,7 @@ func (s *step) stops(f *found) {
 // awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is meant to go,
 // until it has answered; those about a Machine that is still there: whoever remediates it may have taken the node away, to have it come back; and
 // for a while those that a remediator has its finalizer on.
-func (w *world) awaited(t *target, f *found) time.Time {
+func (w *observed) awaited(t *target, f *found) time.Time {
 	answer, _ := f.condition(nhcv1.SucceededCondition)
 	switch {
 	case answer == escalation.Yes || answer == escalation.No:
@@ -64,7 +64,7 @@ func (w *world) awaited(t *target, f *found) time.Time {
 
 // patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no timeout has as
 // long as no request should last.
-func (w *world) patience(f *found) time.Time {
+func (w *observed) patience(f *found) time.Time {
 	if f.rung >= 0 && w.remedies[f.rung].timeout > 0 {
 		return f.begun.Add(w.remedies[f.rung].timeout)
 	}

@@ -22,13 +22,13 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/controlplane"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // history is a random one: nodes turn good and bad, leave the selection or the cluster and come back, remediators answer or do not, writes
-// fail, the manager is restarted, time passes. What must never happen is looked for after each pass.
+// fail, the manager is restarted, time passes. What must never happen is looked for after each reconcile.
 type history struct {
-	*rack
+	*fixture
 	*rapid.T
 	checks []string
 	limit  map[string]int // how many of its nodes may be bad for a check to begin
@@ -86,12 +86,12 @@ func begin(rt *rapid.T) *history {
 		}))
 		h.checks, h.limit[name] = append(h.checks, name), bad
 	}
-	h.rack = newRack(rt, objects...)
+	h.fixture = newFixture(rt, objects...)
 	h.watch = h.isMade
 	return h
 }
 
-// happens lets one thing happen, and then a pass over each check.
+// happens lets one thing happen, and then a reconcile of each check.
 func (h *history) happens() {
 	h.occurs()
 	if rapid.IntRange(0, 4).Draw(h.T, "fails") == 0 {
@@ -163,11 +163,11 @@ func (h *history) befall(what, name string) {
 	case n == nil:
 		n = watched(name)
 		n.UID += types.UID(h.clock.Now().String())
-		if err := h.client.Create(h.rack.t.Context(), n); err != nil {
+		if err := h.client.Create(h.fixture.t.Context(), n); err != nil {
 			h.Fatal(err)
 		}
 	case what == "vanish":
-		if err := h.client.Delete(h.rack.t.Context(), n); err != nil {
+		if err := h.client.Delete(h.fixture.t.Context(), n); err != nil {
 			h.Fatal(err)
 		}
 	case what == "leave":
@@ -205,7 +205,7 @@ func (h *history) remediator(what string) {
 		}
 		h.update(obj)
 	case "delete":
-		if err := h.client.Delete(h.rack.t.Context(), obj); err != nil {
+		if err := h.client.Delete(h.fixture.t.Context(), obj); err != nil {
 			h.Fatal(err)
 		}
 	case "strip":
@@ -264,7 +264,7 @@ func (h *history) forgets(obj *unstructured.Unstructured) {
 		return
 	}
 	n, leaves := h.node(h.about(obj)), h.clock.Now().Sub(obj.GetDeletionTimestamp().Time)
-	if n == nil && leaves >= request.ClingingFor || n != nil && nodeReady(n) && leaves >= controlplane.ReplacementPatience {
+	if n == nil && leaves >= remediationrequest.ClingingFor || n != nil && nodeReady(n) && leaves >= controlplane.ReplacementPatience {
 		h.forgotten[obj.GetUID()] = true
 	}
 }

@@ -49,7 +49,7 @@ func (s *skip) retried(d time.Duration) *skip {
 
 // beginning is the question whether a rung may be begun for a target.
 type beginning struct {
-	*world
+	*observed
 	sum  summary
 	t    *target
 	rung int
@@ -116,20 +116,20 @@ func (b beginning) allOf(bars []bar) []*skip {
 }
 
 // skips says why t in particular is not remediated; nil if it may be.
-func (w *world) skips(t *target) *skip {
-	b := beginning{world: w, t: t}
+func (w *observed) skips(t *target) *skip {
+	b := beginning{observed: w, t: t}
 	return b.firstOf(b.toRemediate())
 }
 
 // mayBegin says why the first request for t is not made; nil if it is.
-func (w *world) mayBegin(s summary, t *target) *skip {
-	b := beginning{world: w, sum: s, t: t}
+func (w *observed) mayBegin(s summary, t *target) *skip {
+	b := beginning{observed: w, sum: s, t: t}
 	return b.firstOf(b.toBegin())
 }
 
 // mayStart says why no request for t is made on the rung whose turn it is; nil if one is.
-func (w *world) mayStart(s summary, t *target, rung int) *skip {
-	b := beginning{world: w, sum: s, t: t}
+func (w *observed) mayStart(s summary, t *target, rung int) *skip {
+	b := beginning{observed: w, sum: s, t: t}
 	if why := b.firstOf(b.toRemediate()); why != nil {
 		return why
 	}

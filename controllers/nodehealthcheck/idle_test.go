@@ -19,22 +19,22 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-func single(t *testing.T) *rack {
+func single(t *testing.T) *fixture {
 	t.Helper()
-	return newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	return newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 }
 
 func TestANodeThatNobodyIsAtWorkOnIsLeftToOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
-		says func(*rack)
+		says func(*fixture)
 		held bool
 	}{
-		"the only remediation has failed":                 {func(k *rack) { k.answers("Reboot", nhcv1.SucceededCondition, "False") }, false},
-		"it has stopped, and its remediator says no more": {func(k *rack) { k.answers("Reboot", nhcv1.ProcessingCondition, "False") }, false},
-		"it is being deleted, and its remediator clings":  {func(k *rack) { k.atWork(); k.remove(k.objects()[0]) }, false},
-		"it goes on": {func(k *rack) { k.answers("Reboot", nhcv1.ProcessingCondition, "True") }, true},
-		"it has succeeded, and the node is waited for": {func(k *rack) { k.answers("Reboot", nhcv1.SucceededCondition, "True") }, true},
-		"its remediator says nothing":                  {func(*rack) {}, true},
+		"the only remediation has failed":                 {func(k *fixture) { k.answers("Reboot", nhcv1.SucceededCondition, "False") }, false},
+		"it has stopped, and its remediator says no more": {func(k *fixture) { k.answers("Reboot", nhcv1.ProcessingCondition, "False") }, false},
+		"it is being deleted, and its remediator clings":  {func(k *fixture) { k.atWork(); k.remove(k.objects()[0]) }, false},
+		"it goes on": {func(k *fixture) { k.answers("Reboot", nhcv1.ProcessingCondition, "True") }, true},
+		"it has succeeded, and the node is waited for": {func(k *fixture) { k.answers("Reboot", nhcv1.SucceededCondition, "True") }, true},
+		"its remediator says nothing":                  {func(*fixture) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := single(t)
@@ -118,9 +118,9 @@ func TestALeaseCountsWhoseHoldersClockIsALittleAhead(t *testing.T) {
 
 // A node is bad for half a minute, healthy for a while, and bad again in another way.
 func TestARecoveryThatNoPassCouldSeeEndsAStreak(t *testing.T) {
-	for name, meanwhile := range map[string]func(*rack){
-		"no pass was made for hours": func(k *rack) { k.after(2 * time.Hour) },
-		"passes failed": func(k *rack) {
+	for name, meanwhile := range map[string]func(*fixture){
+		"no pass was made for hours": func(k *fixture) { k.after(2 * time.Hour) },
+		"passes failed": func(k *fixture) {
 			k.after(4 * time.Minute)
 			k.r.Installed = func(context.Context, string) (bool, error) { return false, errors.New("no answer") }
 			_, _ = k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})

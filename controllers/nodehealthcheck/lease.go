@@ -123,9 +123,9 @@ func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPre
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
-// RBAC for the leases on nodes, in a namespace that a flag names, and that need not be there.
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch;create;update;delete
-// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=create
+// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other namespace is a node's
+// heartbeat, or says who leads.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=medik8s-leases,roleName=kubemend-node-leases,verbs=list;watch;create;update;delete
 
 // listLeases returns the leases on nodes, shared with the cache: read only.
 func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
@@ -137,7 +137,7 @@ func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, er
 }
 
 // observeLeases reads the leases on nodes, in one list of those in their namespace.
-func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
+func (r *Reconciler) observeLeases(ctx context.Context, w *observed) error {
 	leases, err := r.listLeases(ctx)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (r *Reconciler) observeLeases(ctx context.Context, w *world) error {
 }
 
 // leaseOf is the lease of t. One that somebody holds on another node, which had the name before, is nobody's: it goes with that node.
-func (w *world) leaseOf(t *target) *coordinationv1.Lease {
+func (w *observed) leaseOf(t *target) *coordinationv1.Lease {
 	lease := w.leases[leaseName(t.name)]
 	if lease == nil || t.node == nil || heldBy(lease, holderOf(w.check)) || !ownedByAnotherNode(lease, t.node) {
 		return lease
@@ -166,7 +166,7 @@ func ownedByAnotherNode(lease *coordinationv1.Lease, node *corev1.Node) bool {
 }
 
 // leased are the nodes whose lease w's check holds.
-func (w *world) leased() []string {
+func (w *observed) leased() []string {
 	var nodes []string
 	for name, lease := range w.leases {
 		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && heldBy(lease, holderOf(w.check)) {
@@ -177,7 +177,7 @@ func (w *world) leased() []string {
 }
 
 // take takes or renews the lease on a node, and returns it. It is refused by the API server if somebody else was faster.
-func (r *Reconciler) take(ctx context.Context, w *world, t *target, length term) (*coordinationv1.Lease, error) {
+func (r *Reconciler) take(ctx context.Context, w *observed, t *target, length term) (*coordinationv1.Lease, error) {
 	now := metav1.NewMicroTime(r.Clock.Now())
 	seconds := length.seconds()
 	if t.lease == nil {
@@ -213,16 +213,12 @@ func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
 	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
-// createLease creates lease, and its namespace if that is not there.
+// createLease creates lease. Its namespace comes with the packages, and not from here: a right to make namespaces is one to all of them.
 func (r *Reconciler) createLease(ctx context.Context, lease *coordinationv1.Lease) error {
 	err := r.Client.Create(ctx, lease)
 	if apierrors.IsNotFound(err) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lease.Namespace}}
-		if err := r.Client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create namespace %s for leases on nodes: %w", lease.Namespace, err)
-		}
-		lease.ResourceVersion = ""
-		err = r.Client.Create(ctx, lease)
+		return fmt.Errorf("create lease %s: the namespace %s of the leases on nodes is missing: create it, or name another one by --node-lease-namespace: %w",
+			client.ObjectKeyFromObject(lease), lease.Namespace, err)
 	}
 	if err != nil {
 		return fmt.Errorf("create lease %s: %w", client.ObjectKeyFromObject(lease), err)

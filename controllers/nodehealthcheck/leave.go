@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/tell"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 const leavingMessage = "kubemend is being removed: nobody acts on this check, its remediations are deleted and its leases given back"
@@ -32,7 +32,7 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 	if err == nil {
 		ready, readErr := r.readListed(ctx, check)
 		if readErr != nil || !ready {
-			return ctrl.Result{RequeueAfter: wake.MergeWindow}, readErr
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, readErr
 		}
 		r.memory.leave(check)
 	}
@@ -40,11 +40,11 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 	if err != nil || releaseErr != nil {
 		return result, releaseErr
 	}
-	w := &world{now: now, check: check}
+	w := &observed{now: now, check: check}
 	open, _ := r.searching()
 	err = r.record(ctx, w, left(w, open == "" && !r.memory.remembersLeft(name)))
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: wake.Conflicted}, nil
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	was := conditionOf(check, nhcv1.DisabledCondition)
 	if err == nil && (was == nil || was.Reason != nhcv1.LeavingReason) {
@@ -59,7 +59,7 @@ func (r *Reconciler) readListed(ctx context.Context, check *nhcv1.NodeHealthChec
 	all := true
 	for _, is := range statusByUID(check) {
 		ready, err := r.Kinds.Ready(ctx, is.remediation.Resource.GroupVersionKind())
-		if request.Missing(err) || apierrors.IsForbidden(err) {
+		if remediationrequest.Missing(err) || apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
@@ -72,7 +72,7 @@ func (r *Reconciler) readListed(ctx context.Context, check *nhcv1.NodeHealthChec
 
 // left is what a check says that nobody acts on any more. Its nodes are listed until their requests are gone: the list may be all that says
 // whose these are.
-func left(w *world, gone bool) *nhcv1.NodeHealthCheck {
+func left(w *observed, gone bool) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
 	if gone {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
@@ -113,5 +113,5 @@ func (t *target) clung(now time.Time) bool {
 
 // clings reports whether a remediator holds on to f for longer than is waited for.
 func (f *found) clings(now time.Time) bool {
-	return f.leaving() && !now.Before(f.obj.GetDeletionTimestamp().Add(request.ClingingFor))
+	return f.leaving() && !now.Before(f.obj.GetDeletionTimestamp().Add(remediationrequest.ClingingFor))
 }

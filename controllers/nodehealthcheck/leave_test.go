@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
@@ -19,7 +19,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 		},
 	} {
 		for _, lets := range []bool{true, false} {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.atWork()
@@ -36,7 +36,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 			if lets {
 				k.over()
 			} else {
-				k.clock.SetTime(k.objects()[0].GetDeletionTimestamp().Add(request.ClingingFor))
+				k.clock.SetTime(k.objects()[0].GetDeletionTimestamp().Add(remediationrequest.ClingingFor))
 			}
 			k.search()
 			k.pass("nhc")
@@ -53,7 +53,7 @@ func TestWhoLeavesTakesTheRequestsOfAllChecksBack(t *testing.T) {
 }
 
 func TestWhoLeavesBeginsNothing(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Leaving = true
 	k.bad("b")
 	k.pass("nhc")

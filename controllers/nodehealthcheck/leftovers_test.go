@@ -34,7 +34,7 @@ func five(checks ...*nhcv1.NodeHealthCheck) []client.Object {
 }
 
 func TestWhatADeletedCheckLeavesBehindIsEnded(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	obj := k.objects()[0]
@@ -65,7 +65,7 @@ func TestWhatACheckOfTheSameNameLeftBehindIsEnded(t *testing.T) {
 	old := template("Reboot", "b", false)
 	old.SetKind("Reboot")
 	old.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "another"}})
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
 	k.pass("nhc")
 	k.wants("W32: it is not adopted, and not left alone")
 }
@@ -75,7 +75,7 @@ func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
 	old.SetKind("Reboot")
 	old.SetFinalizers([]string{"example.org/at-work"})
 	old.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "another"}})
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"), old)...)
 	deleted := 0
 	k.fails = func(verb string, _ client.Object) error {
 		if verb == "delete" {
@@ -90,7 +90,7 @@ func TestWhatIsGoingAlreadyIsNotDeletedInEveryPass(t *testing.T) {
 }
 
 func TestACheckSaysForWhichKindItWaits(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	slow := controllertest.NewFakeInformer()
 	kind := schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: "RebootTemplate"}
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{kind: slow}
@@ -124,7 +124,7 @@ func TestAfterARestartTheRequestsOfAllChecksAreLookedAt(t *testing.T) {
 	other.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
 	mine := check("nhc")
 	mine.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
-	k := newRack(t, five(other, mine)...)
+	k := newFixture(t, five(other, mine)...)
 	k.bad("m0")
 	k.pass("other")
 	k.wants("the other check has one of the control plane remediated", "Replace/m0")
@@ -135,7 +135,7 @@ func TestAfterARestartTheRequestsOfAllChecksAreLookedAt(t *testing.T) {
 }
 
 func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
-	k := newRack(t, five(check("nhc"))...)
+	k := newFixture(t, five(check("nhc"))...)
 	k.fails = func(verb string, obj client.Object) error {
 		if u, is := obj.(*unstructured.Unstructured); is && verb == "create" && u.GetName() == "m0" {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, "m0", nil)
@@ -198,14 +198,14 @@ func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
 			one, two := check("one"), check("two")
 			one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
 			two.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m1"}
-			k := newRack(t, five(one, two)...)
+			k := newFixture(t, five(one, two)...)
 			k.turn("m0", corev1.ConditionUnknown)
 			k.turn("m1", corev1.ConditionUnknown)
 			k.pass("one")
 			k.pass("two")
 			k.after(300 * time.Second)
 			k.fails = tc.fails
-			var seen []*world
+			var seen []*observed
 			for _, name := range []string{"one", "two"} {
 				w, err := k.r.observe(t.Context(), name, k.clock.Now(), &k.r.memory)
 				if err != nil {
@@ -235,7 +235,7 @@ func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 		"one that is not expected to is not, either ": {"no", time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", ladder(refTo("Reboot", "reboot"))))...)
 			k.bad("b")
 			k.pass("nhc")
 			obj := k.objects()[0]
@@ -263,7 +263,7 @@ func TestARemediatorThatTakesAwayItsNode(t *testing.T) {
 }
 
 func TestARemediatorThatTakesOffTheDelayGainsNothing(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	k.bad("b")
@@ -282,7 +282,7 @@ func TestARemediatorThatTakesOffTheDelayGainsNothing(t *testing.T) {
 
 func TestAnotherChecksConfirmationIsLeftToIt(t *testing.T) {
 	one := check("one", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: -time.Second} })
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), one, check("two"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), one, check("two"))...)
 	k.bad("b")
 	k.pass("one")
 	k.turn("b", corev1.ConditionTrue)

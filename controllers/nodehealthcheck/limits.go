@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -48,7 +49,7 @@ func cooldownOf(spec *nhcv1.NodeHealthCheckSpec) *time.Duration {
 
 // stormOf is the storm as the check's conditions say it.
 func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
-	s := budget.Storm{Active: conditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
+	s := budget.Storm{Active: meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
 	for _, c := range check.Status.Conditions {
 		if c.Type == nhcv1.StormCooldownActiveCondition && c.Status == metav1.ConditionTrue {
 			s.CoolingSince = c.LastTransitionTime.Time

@@ -14,18 +14,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
-// Look is what a pass over the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
-// told or measured, and later passes are not influenced. It must not be called during a pass of r over the same check.
+// Look is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
+// told or measured, and later reconciles are not influenced. It must not be called during a reconcile of r over the same check.
 //
 // How long a condition counts across the turns between its bad statuses is remembered by the process that made the passes (see streaks), as is
-// what it wrote and the caches do not show yet. A Look of a Reconciler that has made no pass takes each condition by its own last transition: a
+// what it wrote and the caches do not show yet. A Look of a Reconciler that has made no reconcile takes each condition by its own last transition: a
 // node whose condition turns from one bad status to another may be due later in it than in the manager, and never earlier.
 //
 // Stance is Acting; Paused for pause requests; and Nobody if the check is disabled, or r does not serve the kind. Whether kubemend serves it in
 // a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*look.Check, error) {
 	w, soon, err := r.foresee(ctx, name, now)
-	if err == nil && w != nil && len(soon.pending) > 0 { // that was the first time that it was asked for; a pass would wait a moment as well
+	if err == nil && w != nil && len(soon.pending) > 0 { // that was the first time that it was asked for; a reconcile would wait a moment as well
 		w, soon, err = r.foresee(ctx, name, now)
 	}
 	if w == nil || err != nil {
@@ -48,8 +48,8 @@ func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*loo
 	return c, nil
 }
 
-// decided fills in what a pass that sees w decides. soon is what it will see of the nodes that are not due yet.
-func decided(c *look.Check, w, soon *world) {
+// decided fills in what a reconcile that sees w decides. soon is what it will see of the nodes that are not due yet.
+func decided(c *look.Check, w, soon *observed) {
 	s := weigh(w)
 	soon.disabled = w.disabled
 	later := s
@@ -68,7 +68,7 @@ func decided(c *look.Check, w, soon *world) {
 			step.start = -1
 		}
 		is := lookAt(w, s, t, step)
-		if b := (beginning{world: soon, sum: later, t: &soon.targets[i]}); t.verdict.State == health.Suspect {
+		if b := (beginning{observed: soon, sum: later, t: &soon.targets[i]}); t.verdict.State == health.Pending {
 			is.Holds, is.Would = notYet(t, b), would(soon, b.t, step)
 		}
 		is.Next = nextOf(w, t, step, &is)
@@ -77,7 +77,7 @@ func decided(c *look.Check, w, soon *world) {
 	}
 }
 
-// said fills in what the check says after the pass.
+// said fills in what the check says after the reconcile.
 func said(c *look.Check, next *nhcv1.NodeHealthCheck) {
 	c.Conditions = next.Status.Conditions
 	if allowed := conditionOf(next, nhcv1.RemediationAllowedCondition); allowed != nil && allowed.Status == metav1.ConditionFalse {

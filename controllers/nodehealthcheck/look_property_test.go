@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
-// The world of a random history is looked at before every pass: what the look says is what the pass does.
+// What is observed of a random history is looked at before every reconcile: what the look says is what the reconcile does.
 func TestALookSaysWhatTheNextPassDoes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := begin(rt)
@@ -27,10 +27,10 @@ func TestALookSaysWhatTheNextPassDoes(t *testing.T) {
 	})
 }
 
-// foresees looks at a check, and makes a pass over it.
+// foresees looks at a check, and makes a reconcile of it.
 func (h *history) foresees(check string) {
-	is := h.rack.look(check)
-	w, err := h.r.observe(h.rack.t.Context(), check, h.clock.Now(), h.r.memory.copyOf(check))
+	is := h.fixture.look(check)
+	w, err := h.r.observe(h.fixture.t.Context(), check, h.clock.Now(), h.r.memory.copyOf(check))
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (h *history) foresees(check string) {
 		h.Fatalf("what begins (-plan +look):\n%s", diff)
 	}
 	made := len(h.made)
-	if _, err := h.r.Reconcile(h.rack.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
+	if _, err := h.r.Reconcile(h.fixture.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
 		h.Fatal(err)
 	}
 	if n := len(h.made) - made; n > len(begins) { // fewer, when the turn of the control plane was taken a moment ago

@@ -33,7 +33,7 @@ type looked struct {
 	// more is there besides.
 	more []client.Object
 	// happens before the look.
-	happens func(*rack)
+	happens func(*fixture)
 }
 
 var twoSteps = ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))
@@ -43,13 +43,13 @@ func delay(d time.Duration) func(*nhcv1.NodeHealthCheckSpec) {
 }
 
 // badB makes b unhealthy, and makes passes until they come to rest.
-func badB(k *rack) {
+func badB(k *fixture) {
 	k.bad("b")
 	k.pass("nhc")
 }
 
 // says makes the remediator of every request say something, with words.
-func (k *rack) says(condition, status, reason, message string) {
+func (k *fixture) says(condition, status, reason, message string) {
 	k.t.Helper()
 	for _, obj := range k.objects() {
 		said := []any{map[string]any{
@@ -63,8 +63,8 @@ func (k *rack) says(condition, status, reason, message string) {
 }
 
 // badMembers makes nodes of the control plane unhealthy, one second after the other.
-func badMembers(names ...string) func(*rack) {
-	return func(k *rack) {
+func badMembers(names ...string) func(*fixture) {
+	return func(k *fixture) {
 		for _, name := range names {
 			k.turn(name, corev1.ConditionUnknown)
 			k.after(time.Second)
@@ -87,18 +87,18 @@ func behindB(change ...func(*clusterv1.Machine, *clusterv1.Cluster)) []client.Ob
 	return []client.Object{machine, cluster, watching}
 }
 
-func ofMachineB(k *rack) {
+func ofMachineB(k *fixture) {
 	k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: "m-b", clusterv1.ClusterNamespaceAnnotation: "capi"})
 }
 
 var looks = map[string]looked{
 	"all nodes are well": {},
-	"a node that is not due yet and that its user has excluded": {happens: func(k *rack) {
+	"a node that is not due yet and that its user has excluded": {happens: func(k *fixture) {
 		k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 		k.turn("b", corev1.ConditionUnknown)
 		k.after(time.Minute)
 	}},
-	"a node that is not due yet and that nothing will hold up": {more: behindB()[:2], happens: func(k *rack) {
+	"a node that is not due yet and that nothing will hold up": {more: behindB()[:2], happens: func(k *fixture) {
 		ofMachineB(k)
 		k.turn("b", corev1.ConditionUnknown)
 		k.after(time.Minute)
@@ -107,7 +107,7 @@ var looks = map[string]looked{
 		check: func(s *nhcv1.NodeHealthCheckSpec) {
 			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 		},
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			k.bad("b")
 			for _, name := range []string{"a", "c"} {
 				k.turn(name, corev1.ConditionUnknown)
@@ -122,7 +122,7 @@ var looks = map[string]looked{
 			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 			c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: metav1.ConditionTrue, Reason: "RollingOut"}}
 		}), named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b")),
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			ofMachineB(k)
 			k.turn("b", corev1.ConditionUnknown)
 			k.after(time.Minute)
@@ -130,31 +130,31 @@ var looks = map[string]looked{
 	},
 	"a node that is not due yet, whose lease runs out before": {
 		more: []client.Object{named(leaseOf("NMO", 2*time.Minute, 0, 0), "node-b")},
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			k.turn("b", corev1.ConditionUnknown)
 			k.after(time.Minute)
 		},
 	},
-	"nodes of the control plane that are not due yet, of which one goes first": {five: true, happens: func(k *rack) {
+	"nodes of the control plane that are not due yet, of which one goes first": {five: true, happens: func(k *fixture) {
 		k.turn("m1", corev1.ConditionUnknown)
 		k.after(time.Second)
 		k.turn("m0", corev1.ConditionUnknown)
 		k.after(time.Minute)
 	}},
-	"one of the control plane that is not due yet, while another one is remediated": {five: true, happens: func(k *rack) {
+	"one of the control plane that is not due yet, while another one is remediated": {five: true, happens: func(k *fixture) {
 		badMembers("m0")(k)
 		k.pass("nhc")
 		k.turn("m1", corev1.ConditionUnknown)
 		k.after(time.Minute)
 	}},
-	"a node whose remediation begins": {happens: func(k *rack) { k.bad("b") }},
+	"a node whose remediation begins": {happens: func(k *fixture) { k.bad("b") }},
 	"a node that several things hold back": {
 		more: []client.Object{named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b"), func() client.Object {
 			rival := template("Reboot", "b", false)
 			rival.SetKind("Reboot")
 			return rival
 		}()},
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 			k.bad("b")
 		},
@@ -166,7 +166,7 @@ var looks = map[string]looked{
 			c.Spec.Paused = ptr.To(true)
 			c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: metav1.ConditionTrue, Reason: "RollingOut"}}
 		}),
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			ofMachineB(k)
 			k.bad("b")
 		},
@@ -177,7 +177,7 @@ var looks = map[string]looked{
 			s.MinHealthy = ptr.To(intstr.FromString("100%"))
 			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 		},
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			k.annotateNode("b", map[string]string{desiredConfig: "new", currentConfig: "old"})
 			k.bad("b")
 		},
@@ -186,7 +186,7 @@ var looks = map[string]looked{
 		check: func(s *nhcv1.NodeHealthCheckSpec) {
 			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 		},
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			for _, name := range []string{"a", "c"} {
 				k.turn(name, corev1.ConditionUnknown)
 			}
@@ -202,44 +202,44 @@ var looks = map[string]looked{
 	},
 	"a template that is not there": {
 		check:   func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Reboot", "missing")) },
-		happens: func(k *rack) { k.bad("b") },
+		happens: func(k *fixture) { k.bad("b") },
 	},
 	"a check that names no remedy": {
 		check:   func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = nil },
-		happens: func(k *rack) { k.bad("b") },
+		happens: func(k *fixture) { k.bad("b") },
 	},
 	"a selector that cannot be read": {check: func(s *nhcv1.NodeHealthCheckSpec) {
 		s.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}
 	}},
-	"a kind that is not read yet": {happens: func(k *rack) {
+	"a kind that is not read yet": {happens: func(k *fixture) {
 		k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{
 			{Group: remedyGroup, Version: "v1", Kind: "RebootTemplate"}: controllertest.NewFakeInformer(),
 		}
 		k.restart()
 		k.bad("b")
 	}},
-	"a step of a ladder that is waited for": {check: twoSteps, happens: func(k *rack) {
+	"a step of a ladder that is waited for": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.ProcessingCondition, "True", "Fencing", "The host is being turned off")
 		k.after(time.Minute)
 	}},
-	"a step that has failed and the next one begins": {check: twoSteps, happens: func(k *rack) {
+	"a step that has failed and the next one begins": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 	}},
-	"a step that has failed while the check is paused and the node excluded": {check: twoSteps, happens: func(k *rack) {
+	"a step that has failed while the check is paused and the node excluded": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 		k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 		k.pauses("me")
 	}},
-	"the last step of a ladder is waited for": {check: twoSteps, happens: func(k *rack) {
+	"the last step of a ladder is waited for": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.after(5 * time.Minute)
 		k.pass("nhc")
 		k.after(time.Minute)
 	}},
-	"a ladder that came to nothing": {check: twoSteps, happens: func(k *rack) {
+	"a ladder that came to nothing": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.after(5 * time.Minute)
 		k.pass("nhc")
@@ -248,7 +248,7 @@ var looks = map[string]looked{
 	}},
 	"a step whose name the request of the former one has": {
 		check: ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other")), more: []client.Object{template("Reboot", "other", false)},
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			badB(k)
 			k.after(5 * time.Minute)
 			k.pass("nhc")
@@ -256,18 +256,18 @@ var looks = map[string]looked{
 	},
 	"two steps with the same template": {
 		check: ladder(refTo("Reboot", "reboot"), refTo("Reboot", "reboot")),
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			badB(k)
 			k.after(5 * time.Minute)
 			k.pass("nhc")
 		},
 	},
 	"the only remedy is at work": {happens: badB},
-	"the only remedy has failed": {happens: func(k *rack) {
+	"the only remedy has failed": {happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 	}},
-	"a node that is bad once more after its remedy has succeeded": {check: delay(time.Hour), happens: func(k *rack) {
+	"a node that is bad once more after its remedy has succeeded": {check: delay(time.Hour), happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "True", "Rebooted", "")
 		k.after(time.Second)
@@ -278,48 +278,48 @@ var looks = map[string]looked{
 		k.pass("nhc")
 		k.after(300 * time.Second)
 	}},
-	"a node on its way back": {check: twoSteps, happens: func(k *rack) {
+	"a node on its way back": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionFalse)
 		k.after(time.Minute)
 	}},
-	"a node that is well again": {happens: func(k *rack) {
+	"a node that is well again": {happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionTrue)
 	}},
-	"a node that is well again and waits for the healthy delay": {check: delay(time.Hour), happens: func(k *rack) {
+	"a node that is well again and waits for the healthy delay": {check: delay(time.Hour), happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionTrue)
 		k.pass("nhc")
 		k.after(time.Minute)
 	}},
-	"a node that is well again and waits for a person": {check: delay(-1), happens: func(k *rack) {
+	"a node that is well again and waits for a person": {check: delay(-1), happens: func(k *fixture) {
 		badB(k)
 		k.turn("b", corev1.ConditionTrue)
 		k.pass("nhc")
 	}},
-	"a node that is gone": {happens: func(k *rack) {
+	"a node that is gone": {happens: func(k *fixture) {
 		badB(k)
 		k.remove(k.node("b"))
 	}},
-	"a node that is gone while its remediator means to delete it": {happens: func(k *rack) {
+	"a node that is gone while its remediator means to delete it": {happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Replacing", "")
 		k.remove(k.node("b"))
 	}},
-	"a request that somebody has just deleted": {happens: func(k *rack) {
+	"a request that somebody has just deleted": {happens: func(k *fixture) {
 		badB(k)
 		k.deleteAll()
 		k.after(time.Second)
 	}},
-	"a request of the last time that is not let go of": {happens: func(k *rack) {
+	"a request of the last time that is not let go of": {happens: func(k *fixture) {
 		badB(k)
 		k.atWork()
 		k.turn("b", corev1.ConditionTrue)
 		k.pass("nhc")
 		k.bad("b")
 	}},
-	"what a deleted check of the same name has left behind": {happens: func(k *rack) {
+	"what a deleted check of the same name has left behind": {happens: func(k *fixture) {
 		badB(k)
 		k.ofMachine()
 		k.atWork()
@@ -329,13 +329,13 @@ var looks = map[string]looked{
 		k.create(anew)
 		k.after(time.Second)
 	}},
-	"requests that cannot be read": {happens: func(k *rack) {
+	"requests that cannot be read": {happens: func(k *fixture) {
 		badB(k)
 		k.deny("Reboot")
 		k.restart()
 	}},
 	"a node that has left the selection": {check: func(s *nhcv1.NodeHealthCheckSpec) { s.Selector.MatchLabels = map[string]string{"pool": "x"} },
-		happens: func(k *rack) {
+		happens: func(k *fixture) {
 			for _, name := range []string{"a", "b", "c", "d", "e"} {
 				k.label(name, map[string]string{"pool": "x"})
 			}
@@ -343,7 +343,7 @@ var looks = map[string]looked{
 			k.deleteAll()
 			k.label("b", map[string]string{"pool": "y"})
 		}},
-	"a node that is terminating": {happens: func(k *rack) {
+	"a node that is terminating": {happens: func(k *fixture) {
 		k.installs("machinehealthchecks.machine.openshift.io")
 		k.makes(shippedCheck())
 		k.bad("b")
@@ -354,16 +354,16 @@ var looks = map[string]looked{
 		}
 	}},
 	"nodes of the control plane take turns": {five: true, happens: badMembers("m1", "m0")},
-	"one of the control plane while another one is remediated and too few are left": {five: true, happens: func(k *rack) {
+	"one of the control plane while another one is remediated and too few are left": {five: true, happens: func(k *fixture) {
 		badMembers("m0")(k)
 		k.pass("nhc")
 		badMembers("m1", "m2")(k)
 	}},
-	"one of the control plane without which etcd cannot do": {five: true, happens: func(k *rack) {
+	"one of the control plane without which etcd cannot do": {five: true, happens: func(k *fixture) {
 		k.installs("clusterversions." + openshiftConfig)
 		badMembers("m0")(k)
 	}},
-	"one of the control plane before it was searched for what is left behind": {five: true, happens: func(k *rack) {
+	"one of the control plane before it was searched for what is left behind": {five: true, happens: func(k *fixture) {
 		k.r.search.done.Store(false)
 		k.r.search.tried.Store(false)
 		badMembers("m0")(k)
@@ -371,7 +371,7 @@ var looks = map[string]looked{
 }
 
 // node is the one called name.
-func (k *rack) node(name string) *corev1.Node {
+func (k *fixture) node(name string) *corev1.Node {
 	k.t.Helper()
 	n := &corev1.Node{}
 	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
@@ -390,7 +390,7 @@ func TestLook(t *testing.T) {
 		if l.five {
 			objects = five(c)
 		}
-		k := newRack(t, append(objects, l.more...)...)
+		k := newFixture(t, append(objects, l.more...)...)
 		k.pass("nhc")
 		if l.happens != nil {
 			l.happens(k)
@@ -405,7 +405,7 @@ func TestLook(t *testing.T) {
 }
 
 // look looks at a check, twice: nothing has been written, and nothing is different the second time.
-func (k *rack) look(check string) *look.Check {
+func (k *fixture) look(check string) *look.Check {
 	k.t.Helper()
 	writes := k.writes
 	is, err := k.r.Look(k.t.Context(), check, k.clock.Now())
@@ -475,7 +475,7 @@ func inUTC(v any) any {
 }
 
 func TestThereIsNothingToLookAt(t *testing.T) {
-	k := newRack(t)
+	k := newFixture(t)
 	if is, err := k.r.Look(t.Context(), "none", epoch); is != nil || err != nil {
 		t.Errorf("Look() = %v, %v, want nothing", is, err)
 	}
@@ -483,7 +483,7 @@ func TestThereIsNothingToLookAt(t *testing.T) {
 
 // Without a manager there is no search, nothing is watched, and nothing of OpenShift's is there.
 func TestAReconcilerWithoutAManagerLooksAndMakesPasses(t *testing.T) {
-	k := newRack(t, five(check("nhc"))...)
+	k := newFixture(t, five(check("nhc"))...)
 	k.r.Watches, k.r.Discovery, k.r.Installed = nil, nil, nil
 	k.r.search.tried.Store(false)
 	k.r.search.done.Store(false)
@@ -496,7 +496,7 @@ func TestAReconcilerWithoutAManagerLooksAndMakesPasses(t *testing.T) {
 }
 
 func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Serve(false)
 	if is := k.look("nhc"); is.Stance != look.Nobody || is.Because == "" {
 		t.Errorf("stance %s, because %q", is.Stance, is.Because)
@@ -505,7 +505,7 @@ func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 
 // What passes remember is taken into account, and what a look sees is not remembered.
 func TestALookKnowsTheStreaksOfFormerPassesAndBeginsNone(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	due := func(r *Reconciler) time.Time {
 		is, err := r.Look(t.Context(), "nhc", k.clock.Now())
 		if err != nil {
@@ -561,7 +561,7 @@ func TestANodeForWhichARemedyAboutMachinesIsNone(t *testing.T) {
 	c := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.RemediationTemplate.APIVersion, s.RemediationTemplate.Kind = "kubemend.io/v1alpha1", "HostRemediationTemplate"
 	})
-	w := &world{memory: &memory{}, now: epoch, check: c, policy: policyOf(&c.Spec), remedies: remediesOf(&c.Spec)}
+	w := &observed{memory: &memory{}, now: epoch, check: c, policy: policyOf(&c.Spec), remedies: remediesOf(&c.Spec)}
 	w.rungs, w.remedies[0].object = rungsOf(w.remedies), template("Reboot", "reboot", false)
 	n := node("b", nil)
 	n.Status.Conditions[0].Status = corev1.ConditionUnknown

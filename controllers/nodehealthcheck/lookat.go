@@ -17,7 +17,7 @@ import (
 )
 
 // lookAt is what is to be said of t, about which s is done.
-func lookAt(w *world, sum summary, t *target, s step) look.Target {
+func lookAt(w *observed, sum summary, t *target, s step) look.Target {
 	is := look.Target{
 		Ref: look.Ref{Kind: "Node", Name: t.name}, Node: t.name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
@@ -28,7 +28,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 	}
 	switch {
 	case t.node == nil: // it is not judged any more
-		is.State, is.Verdict = health.Unjudged, health.Unjudged.String()
+		is.State, is.Verdict = health.Unknown, health.Unknown.String()
 		is.Findings = []look.Finding{{Reason: health.NodeDeleted, Text: health.NodeDeletedDetail(t.name), Counts: true}}
 	case t.terminating:
 		is.Left = terminatingText
@@ -43,7 +43,7 @@ func lookAt(w *world, sum summary, t *target, s step) look.Target {
 }
 
 // underway are the requests for t: those of the check, and then others'.
-func underway(w *world, t *target) []look.Ref {
+func underway(w *observed, t *target) []look.Ref {
 	var refs []look.Ref
 	add := func(kind, namespace, name string) {
 		if ref := (look.Ref{Kind: kind, Namespace: namespace, Name: name}); !slices.Contains(refs, ref) {
@@ -77,7 +77,7 @@ func since(t *target) time.Time {
 }
 
 // would says what is done about t next, once nothing holds it up and nothing is waited for.
-func would(w *world, t *target, s step) string {
+func would(w *observed, t *target, s step) string {
 	switch {
 	case t.node == nil:
 		return "does nothing: the node is gone"
@@ -103,8 +103,8 @@ func would(w *world, t *target, s step) string {
 }
 
 // holdsOf is all that keeps a request for t from being made now, in the order in which it is asked. (Of a node that is not due yet: notYet.)
-func holdsOf(w *world, sum summary, t *target) []look.Hold {
-	b := beginning{world: w, sum: sum, t: t}
+func holdsOf(w *observed, sum summary, t *target) []look.Hold {
+	b := beginning{observed: w, sum: sum, t: t}
 	switch {
 	case t.node == nil, len(t.unseen) > 0, t.verdict.State != health.Unhealthy:
 		return nil
@@ -144,7 +144,7 @@ func distinct(skips []*skip) []look.Hold {
 }
 
 // answer is what the ladder and the remediators say of t.
-func answer(w *world, t *target, s step) string {
+func answer(w *observed, t *target, s step) string {
 	var says []string
 	add := func(text string) {
 		if text = strings.TrimSuffix(text, "."); text != "" {
@@ -168,7 +168,7 @@ func answer(w *world, t *target, s step) string {
 }
 
 // fateOfRequests says what becomes of the requests for t, and why; nothing while they go on.
-func fateOfRequests(w *world, t *target, s step) string {
+func fateOfRequests(w *observed, t *target, s step) string {
 	switch {
 	case len(t.unseen) > 0:
 		return "What has become of its requests cannot be read"
@@ -187,7 +187,7 @@ func fateOfRequests(w *world, t *target, s step) string {
 }
 
 // waitOf is the healthy delay; below zero a person ends it.
-func waitOf(w *world) time.Duration { return ptr.Deref(w.check.Spec.HealthyDelay, noDelay).Duration }
+func waitOf(w *observed) time.Duration { return ptr.Deref(w.check.Spec.HealthyDelay, noDelay).Duration }
 
 // saying is what a request, and its remediator, say.
 func (f *found) saying() []string {

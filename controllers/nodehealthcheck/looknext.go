@@ -16,9 +16,9 @@ import (
 // WithinTimeout is the reason of what holds a node back whose time has not run out.
 const WithinTimeout = "WithinTimeout"
 
-// foresee observes the world as a pass does, and once more as it is when the nodes that are not due yet have become unhealthy and nothing else
-// has changed: of those alone a pass asks whose they are, whether the cluster is upgraded, and whether the control plane can do without them.
-func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w, soon *world, err error) {
+// foresee observes as a reconcile does, and once more as it is when the nodes that are not due yet have become unhealthy and nothing else
+// has changed: of those alone a reconcile asks whose they are, whether the cluster is upgraded, and whether the control plane can do without them.
+func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w, soon *observed, err error) {
 	if w, err = r.observe(ctx, name, now, r.memory.copyOf(name)); err != nil || w == nil {
 		return nil, nil, err
 	}
@@ -30,7 +30,7 @@ func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w
 		if w.first == &w.targets[i] {
 			ahead.first = t
 		}
-		if t.verdict.State == health.Suspect {
+		if t.verdict.State == health.Pending {
 			t.verdict.State, suspects = health.Unhealthy, true
 		}
 	}
@@ -49,11 +49,11 @@ func (r *Reconciler) foresee(ctx context.Context, name string, now time.Time) (w
 }
 
 // nextMember is the node of the control plane that comes due first of those that nothing else will hold up then.
-func (w *world) nextMember() *target {
+func (w *observed) nextMember() *target {
 	var first *target
 	for i := range w.targets {
 		t := &w.targets[i]
-		b, due := beginning{world: w, t: t}, t.verdict.Recheck
+		b, due := beginning{observed: w, t: t}, t.verdict.Recheck
 		if !t.startable() || !controlPlane(t.node) || first != nil && !due.Before(first.verdict.Recheck) {
 			continue
 		}
@@ -86,13 +86,13 @@ func notYet(t *target, b beginning) []look.Hold {
 }
 
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
-func nextOf(w *world, t *target, s step, is *look.Target) look.Step {
+func nextOf(w *observed, t *target, s step, is *look.Target) look.Step {
 	switch {
 	case is.Begins:
 		return look.Step{At: w.now, Text: "kubemend " + is.Would}
 	case t.node != nil && !t.selected && !t.remediated():
 		return look.Step{}
-	case t.verdict.State == health.Suspect:
+	case t.verdict.State == health.Pending:
 		return comesDue(t, is)
 	case t.verdict.State == health.Unhealthy && len(is.Holds) > 0:
 		return heldUp(s, is)

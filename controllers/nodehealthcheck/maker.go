@@ -5,20 +5,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner reference.
 // The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine owns as well.
 // (docs/adr/0022-requests-carry-their-maker.md)
-func makerOf(obj metav1.Object) request.Maker {
-	by := request.NodeCheckOf(obj)
+func makerOf(obj metav1.Object) remediationrequest.Maker {
+	by := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
 		if o.Kind != "NodeHealthCheck" || o.APIVersion != nhcv1.GroupVersion.String() {
 			continue
 		}
 		if (by.UID == "" || by.UID == o.UID) && (by.Name == "" || by.Name == o.Name) {
-			return request.Maker{Name: o.Name, UID: o.UID}
+			return remediationrequest.Maker{Name: o.Name, UID: o.UID}
 		}
 	}
 	return by
@@ -27,7 +27,7 @@ func makerOf(obj metav1.Object) request.Maker {
 // within reports whether obj is where the requests of w's check are: in a namespace of its templates, or of one whose request the status lists.
 // Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
 // (docs/adr/0038-requests-count-where-templates-are.md)
-func (w *world) within(obj *unstructured.Unstructured) bool {
+func (w *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || w.requests.within[namespace]
 }
@@ -48,7 +48,7 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 
 // made reports whether w's check made obj: that very check, and none of its name that was there before. Of what does not say any more which
 // one it was, the status does.
-func (w *world) made(obj *unstructured.Unstructured) bool {
+func (w *observed) made(obj *unstructured.Unstructured) bool {
 	if !w.within(obj) {
 		return false
 	}
@@ -61,6 +61,6 @@ func (w *world) made(obj *unstructured.Unstructured) bool {
 }
 
 // leftBehind reports whether a check made obj that had the name of w's, and is gone.
-func (w *world) leftBehind(obj *unstructured.Unstructured) bool {
+func (w *observed) leftBehind(obj *unstructured.Unstructured) bool {
 	return w.within(obj) && makerOf(obj).Name == w.check.Name && !w.made(obj)
 }

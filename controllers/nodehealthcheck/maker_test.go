@@ -9,21 +9,21 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 func TestTheOwnerOfARequestCompletesItsMarks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		markedName, markedUID string
 		ownerKind             string
-		want                  request.Maker
+		want                  remediationrequest.Maker
 	}{
-		"without marks the owner has made it":            {"", "", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "1"}},
-		"a marked name is completed":                     {"nhc", "", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "1"}},
-		"a marked UID is completed":                      {"", "1", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "1"}},
-		"an owner of another name has not made it":       {"other", "", "NodeHealthCheck", request.Maker{Name: "other"}},
-		"an owner with another UID has not made it":      {"nhc", "2", "NodeHealthCheck", request.Maker{Name: "nhc", UID: "2"}},
-		"an owner of another kind says nothing about it": {"", "", "Machine", request.Maker{}},
+		"without marks the owner has made it":            {"", "", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "1"}},
+		"a marked name is completed":                     {"nhc", "", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "1"}},
+		"a marked UID is completed":                      {"", "1", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "1"}},
+		"an owner of another name has not made it":       {"other", "", "NodeHealthCheck", remediationrequest.Maker{Name: "other"}},
+		"an owner with another UID has not made it":      {"nhc", "2", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "2"}},
+		"an owner of another kind says nothing about it": {"", "", "Machine", remediationrequest.Maker{}},
 	} {
 		obj := &metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: nhcv1.GroupVersion.String(), Kind: tc.ownerKind, Name: "nhc", UID: "1"},
@@ -60,7 +60,7 @@ func TestOfARequestWithoutAUIDOfItsMakerTheStatusSaysWhoseItIs(t *testing.T) {
 		if tc.markedUID != "" {
 			obj.SetLabels(map[string]string{mendv1.MadeByNodeCheckUIDLabel: tc.markedUID})
 		}
-		w := &world{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc", UID: "1"}}}
+		w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc", UID: "1"}}}
 		if tc.listed {
 			w.requests.known = map[types.UID]*listed{"r": {}}
 		}

@@ -14,7 +14,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/controlplane"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -27,7 +27,7 @@ type members struct {
 }
 
 // observeMembers looks at the control plane if one of its nodes waits to be remediated, and finds out whose turn it is.
-func (r *Reconciler) observeMembers(ctx context.Context, w *world) {
+func (r *Reconciler) observeMembers(ctx context.Context, w *observed) {
 	due := w.dueMembers()
 	if len(due) == 0 {
 		return
@@ -53,7 +53,7 @@ func (m members) goes(due []*target, now time.Time, etcd func(node string) strin
 }
 
 // observeOthers finds out what there is of the control plane.
-func (r *Reconciler) observeOthers(ctx context.Context, w *world) {
+func (r *Reconciler) observeOthers(ctx context.Context, w *observed) {
 	if w.members.unknown, w.members.brief = r.searching(); w.members.unknown != "" {
 		return // its end wakes us
 	}
@@ -75,9 +75,12 @@ func (r *Reconciler) observeOthers(ctx context.Context, w *world) {
 	r.addServers(ctx, w)
 }
 
+// RBAC for the identity leases of API servers, which are where Kubernetes has them.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,roleName=kubemend-api-servers,verbs=list
+
 // addServers adds what the identity leases of the API servers say, where there is a majority to protect. Where they cannot be read the nodes
 // decide alone.
-func (r *Reconciler) addServers(ctx context.Context, w *world) {
+func (r *Reconciler) addServers(ctx context.Context, w *observed) {
 	all := w.members.plane.Members
 	if controlplane.Majority(len(all)) == 0 {
 		return
@@ -95,7 +98,7 @@ func (r *Reconciler) addServers(ctx context.Context, w *world) {
 
 // dueMembers are the nodes of the control plane that nothing but the others keeps from being remediated now. One whose request was refused
 // lately lets the others go first.
-func (w *world) dueMembers() []*target {
+func (w *observed) dueMembers() []*target {
 	var due, refused []*target
 	for i := range w.targets {
 		switch t := &w.targets[i]; {
@@ -132,7 +135,7 @@ func (m members) first(due []*target, now time.Time) *target {
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
 // remediating a node of the control plane, and nobody has looked at its kinds since the manager was started; or one that is gone.
-func (r *Reconciler) readAll(ctx context.Context, w *world) error {
+func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list NodeHealthChecks: %w", err)
@@ -145,7 +148,7 @@ func (r *Reconciler) readAll(ctx context.Context, w *world) error {
 	for i := range list.Items {
 		for _, kind := range kindsOf(&list.Items[i]) {
 			ready, err := r.Kinds.Ready(ctx, kind)
-			if request.Missing(err) {
+			if remediationrequest.Missing(err) {
 				continue // then there are none
 			}
 			if err != nil {
@@ -171,6 +174,28 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 		}
 	}
 	return kinds
+}
+
+// nameKinds makes known which kinds of templates and requests a check names, or has requests of; nil for one that is gone.
+func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.NodeHealthCheck) error {
+	if r.Watches == nil {
+		return nil
+	}
+	var kinds []schema.GroupVersionKind
+	if check != nil {
+		kinds = kindsOf(check)
+		for _, m := range remediesOf(&check.Spec) {
+			if _, err := remediationrequest.NodeKindOf(m.template); err == nil {
+				kinds = append(kinds, m.template)
+			}
+		}
+	}
+	ended := r.Watches.Ended()
+	err := r.Watches.Named(ctx, client.ObjectKey{Name: name}, kinds...)
+	if r.Watches.Ended() != ended {
+		r.wakeAll() // others may wait for a request to be gone, and the event of that came too late
+	}
+	return err
 }
 
 // others is what there is of the members of the control plane besides their nodes.

@@ -21,9 +21,9 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 			Spec: coordinationv1.LeaseSpec{RenewTime: &at},
 		}
 	}
-	k := newRack(t, serves("a", time.Second), serves("b", 40*time.Second), serves("c", 2*time.Second))
+	k := newFixture(t, serves("a", time.Second), serves("b", 40*time.Second), serves("c", 2*time.Second))
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
-		w := &world{now: epoch}
+		w := &observed{now: epoch}
 		for _, name := range []string{"a", "b", "c"}[:members] {
 			w.members.plane.Members = append(w.members.plane.Members, controlplane.Member{Name: name})
 		}

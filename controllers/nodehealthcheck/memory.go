@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // memory is what passes remember of each other: until the caches have caught up, for events and metrics, and for how long a node's
@@ -18,7 +18,7 @@ type memory struct {
 	seat    seat
 
 	mu     sync.Mutex
-	began  time.Time // when the first pass was made, or could have been
+	began  time.Time // when the first reconcile was made, or could have been
 	checks map[string]*remembered
 	// left are the requests of checks that are not looked at any more, by check.
 	left map[string]map[types.UID]ongoing
@@ -30,11 +30,11 @@ type remembered struct {
 	hold    told            // the reason that holds all up, as told last
 	streaks map[types.UID]streaks
 	// counts is since when the time of a request's step does, if not since its creation. delayed is to when outages are in that, looked says that
-	// there was a pass.
+	// there was a reconcile.
 	counts     map[types.UID]time.Time
 	delayed    time.Time
 	looked     bool
-	judged     time.Time // when its nodes were judged last; zero if the last pass did not get to that
+	judged     time.Time // when its nodes were judged last; zero if the last reconcile did not get to that
 	begun      map[types.UID]ongoing
 	counted    map[types.UID]bool   // requests that were counted as old
 	untellable map[types.UID]bool   // requests that may not be told to stop
@@ -53,14 +53,14 @@ func (m *memory) begin(now time.Time) time.Time {
 	return m.began
 }
 
-// pause notes that no passes are made.
+// pause notes that no reconciles are made.
 func (m *memory) pause() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.began = time.Time{}
 }
 
-// of returns what is remembered of a check. There is one pass at a time over each.
+// of returns what is remembered of a check. There is one reconcile at a time over each.
 func (m *memory) of(check string) *remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +108,7 @@ func (m *memory) released(check string) {
 	delete(m.left, check)
 }
 
-// copyOf returns a memory of its own that remembers the same of a check, for a look that leaves m as it is. It must not be called during a pass
+// copyOf returns a memory of its own that remembers the same of a check, for a look that leaves m as it is. It must not be called during a reconcile
 // over that check.
 func (m *memory) copyOf(check string) *memory {
 	m.written.mu.Lock()
@@ -126,7 +126,7 @@ func (m *memory) copyOf(check string) *memory {
 }
 
 // recall gives the requests and targets of w what is remembered of them, and forgets about the others.
-func (m *memory) recall(w *world) {
+func (m *memory) recall(w *observed) {
 	is := m.of(w.check.Name)
 	counted, untellable, refused := map[types.UID]bool{}, map[types.UID]bool{}, map[string]time.Time{}
 	for i := range w.targets {
@@ -139,15 +139,15 @@ func (m *memory) recall(w *world) {
 				untellable[f.obj.GetUID()] = true
 			}
 		}
-		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(wake.RetryAtMost)) {
+		if at, was := is.refused[t.name]; was && w.now.Before(at.Add(enqueue.RetryAtMost)) {
 			t.refused, refused[t.name] = true, at
 		}
 	}
 	is.counted, is.untellable, is.refused = counted, untellable, refused
 }
 
-// remember notes what a pass did.
-func (m *memory) remember(w *world, outcomes []outcome) {
+// remember notes what a reconcile did.
+func (m *memory) remember(w *observed, outcomes []outcome) {
 	is := m.of(w.check.Name)
 	for i := range outcomes {
 		for _, f := range outcomes[i].flagged {
@@ -162,7 +162,7 @@ func (m *memory) remember(w *world, outcomes []outcome) {
 	}
 }
 
-// nodeStreaks are the streaks of a check's nodes, as they were and as they are becoming in a pass.
+// nodeStreaks are the streaks of a check's nodes, as they were and as they are becoming in a reconcile.
 type nodeStreaks struct {
 	of       *remembered
 	was, are map[types.UID]streaks
@@ -179,7 +179,7 @@ func (m *memory) lastJudged(check string) time.Time {
 	return at
 }
 
-func (m *memory) streaksOf(w *world) *nodeStreaks {
+func (m *memory) streaksOf(w *observed) *nodeStreaks {
 	is, longest := m.of(w.check.Name), w.resync
 	for _, rule := range w.policy.Rules {
 		longest = max(longest, rule.For)
@@ -187,7 +187,7 @@ func (m *memory) streaksOf(w *world) *nodeStreaks {
 	return &nodeStreaks{of: is, was: is.streaks, are: map[types.UID]streaks{}, now: w.now, blind: w.now.Sub(w.judged) > longest+unseenFor}
 }
 
-// unseenFor is by how much a pass may be late after which each node that is bad is judged again: when a rule's duration is over, or by resync.
+// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's duration is over, or by resync.
 const unseenFor = time.Minute
 
 // see returns the streaks of the target's node. While it is being remediated there are none.
@@ -214,7 +214,7 @@ type seat struct {
 	until time.Time
 }
 
-// take takes the seat for node, for a pass that observed the world at the given moment, and returns zero. It is refused to a pass that
+// take takes the seat for node, for a reconcile that observed at the given moment, and returns zero. It is refused to a reconcile that
 // could not have seen what the last one that took it did; then it returns from when on one can.
 func (s *seat) take(node string, observed, now time.Time) time.Time {
 	s.mu.Lock()

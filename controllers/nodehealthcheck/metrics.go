@@ -35,7 +35,7 @@ var (
 
 	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_targets",
-		Help: "Number of nodes that a NodeHealthCheck watches, by state: healthy, unhealthy, suspect, recovering, unjudged.",
+		Help: "Number of nodes that a NodeHealthCheck watches, by state: healthy, unhealthy, pending, recovering, unknown.",
 	}, []string{"name", "state"})
 	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kubemend_nodehealthcheck_short_circuited",
@@ -78,17 +78,17 @@ func Metrics() []prometheus.Collector {
 	}
 }
 
-// ongoing is a request as it was seen by the last pass.
+// ongoing is a request as it was seen by the last reconcile.
 type ongoing struct {
 	node, namespace, kind string
 	since                 time.Time
 }
 
-// measure exports what a pass saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
+// measure exports what a reconcile saw and did, and remembers it for the next one.
+func (r *Reconciler) measure(w *observed, s summary, outcomes []outcome) {
 	name, p := w.check.Name, s.population
 	for state, n := range map[string]int{
-		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "suspect": p.Suspect, "recovering": p.Recovering, "unjudged": p.Unjudged,
+		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending, "recovering": p.Recovering, "unknown": p.Unknown,
 	} {
 		targetsByState.WithLabelValues(name, state).Set(float64(n))
 	}
@@ -109,7 +109,7 @@ func (r *Reconciler) measure(w *world, s summary, outcomes []outcome) {
 	r.measureRequests(w, outcomes)
 }
 
-func (r *Reconciler) measureOutcome(w *world, o *outcome) {
+func (r *Reconciler) measureOutcome(w *observed, o *outcome) {
 	for _, f := range o.flagged {
 		oldRequests.WithLabelValues(o.target.name, f.obj.GetNamespace()).Inc()
 	}
@@ -123,7 +123,7 @@ func (r *Reconciler) measureOutcome(w *world, o *outcome) {
 }
 
 // measureRequests compares the requests that there are with those that there were.
-func (r *Reconciler) measureRequests(w *world, outcomes []outcome) {
+func (r *Reconciler) measureRequests(w *observed, outcomes []outcome) {
 	is := map[types.UID]ongoing{}
 	nodes := map[string]bool{}
 	at := make(map[string]*target, len(w.targets))

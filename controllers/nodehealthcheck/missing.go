@@ -17,7 +17,7 @@ import (
 
 // observeMissing finds out which of the nodes that a remediation took away nothing has replaced yet. What one node has replaced, or what has come back, is
 // listed no more; so that no node is taken for the replacement of two, the others are missed since then.
-func (w *world) observeMissing() {
+func (w *observed) observeMissing() {
 	var taken []*target
 	for i := range w.targets {
 		if t := &w.targets[i]; t.takenAway(w.now) {
@@ -43,7 +43,7 @@ func (w *world) observeMissing() {
 }
 
 // nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves.
-func (w *world) nodesMade() []time.Time {
+func (w *observed) nodesMade() []time.Time {
 	var made []time.Time
 	for i := range w.targets {
 		if t := &w.targets[i]; t.selected && t.node != nil && !t.backAgain() {
@@ -55,7 +55,7 @@ func (w *world) nodesMade() []time.Time {
 }
 
 // newest is when the newest of the selected nodes was made.
-func (w *world) newest() time.Time {
+func (w *observed) newest() time.Time {
 	var at time.Time
 	for i := range w.targets {
 		if t := &w.targets[i]; t.selected && t.node != nil {

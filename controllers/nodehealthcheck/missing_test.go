@@ -39,10 +39,10 @@ func TestNodesThatAreNotReplacedYetCountForTheThreshold(t *testing.T) {
 }
 
 // goneNode removes a node, if it is there.
-func (k *rack) goneNode(name string) { _ = k.client.Delete(k.t.Context(), node(name, nil)) }
+func (k *fixture) goneNode(name string) { _ = k.client.Delete(k.t.Context(), node(name, nil)) }
 
 // comes makes a node of that name, now.
-func (k *rack) comes(name string) {
+func (k *fixture) comes(name string) {
 	k.t.Helper()
 	n := node(name, nil)
 	n.UID, n.CreationTimestamp = "new-"+n.UID, metav1.NewTime(k.clock.Now())
@@ -52,19 +52,19 @@ func (k *rack) comes(name string) {
 
 func TestWhatEndsThatANodeIsMissed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		happens             func(*rack)
+		happens             func(*fixture)
 		total, unhealthy, n int // n is how many are listed
 	}{
-		"nothing": {func(*rack) {}, 10, 2, 2},
-		"the manager was started anew, and its memory is lost": {func(k *rack) { k.restart() }, 10, 2, 2},
-		"it comes back under its name":                         {func(k *rack) { k.comes("n0") }, 10, 1, 1},
-		"it came back, and that is known no more":              {func(k *rack) { k.comes("n0"); k.pass("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
-		"it comes back, and is not well yet":                   {func(k *rack) { k.comes("n0"); k.turn("n0", corev1.ConditionUnknown) }, 10, 1, 1},
-		"another one comes":                                    {func(k *rack) { k.comes("n10") }, 10, 1, 1},
-		"another one came, and replaces but one of them":       {func(k *rack) { k.comes("n10"); k.pass("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
-		"others come for all of them":                          {func(k *rack) { k.comes("n10"); k.pass("nhc"); k.after(time.Second); k.comes("n11") }, 10, 0, 0},
-		"it takes too long":                                    {func(k *rack) { k.after(controlplane.ReplacementPatience) }, 8, 0, 0},
-		"it takes long":                                        {func(k *rack) { k.after(controlplane.ReplacementPatience - time.Minute - time.Second) }, 10, 2, 2},
+		"nothing": {func(*fixture) {}, 10, 2, 2},
+		"the manager was started anew, and its memory is lost": {func(k *fixture) { k.restart() }, 10, 2, 2},
+		"it comes back under its name":                         {func(k *fixture) { k.comes("n0") }, 10, 1, 1},
+		"it came back, and that is known no more":              {func(k *fixture) { k.comes("n0"); k.pass("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
+		"it comes back, and is not well yet":                   {func(k *fixture) { k.comes("n0"); k.turn("n0", corev1.ConditionUnknown) }, 10, 1, 1},
+		"another one comes":                                    {func(k *fixture) { k.comes("n10") }, 10, 1, 1},
+		"another one came, and replaces but one of them":       {func(k *fixture) { k.comes("n10"); k.pass("nhc"); k.restart(); k.after(time.Minute) }, 10, 1, 1},
+		"others come for all of them":                          {func(k *fixture) { k.comes("n10"); k.pass("nhc"); k.after(time.Second); k.comes("n11") }, 10, 0, 0},
+		"it takes too long":                                    {func(k *fixture) { k.after(controlplane.ReplacementPatience) }, 8, 0, 0},
+		"it takes long":                                        {func(k *fixture) { k.after(controlplane.ReplacementPatience - time.Minute - time.Second) }, 10, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := ten(t)

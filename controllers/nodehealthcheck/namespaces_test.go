@@ -19,7 +19,7 @@ import (
 
 // controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a check
 // whose remedy is the power cycle. m1 is unhealthy.
-func controlPlaneOfThree(t *testing.T, objects ...client.Object) *rack {
+func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	power := aboutMachine("HostRemediation", "capi")
 	objects = append(objects, check("nhc", byOne(power)), templateOf(power))
@@ -31,7 +31,7 @@ func controlPlaneOfThree(t *testing.T, objects ...client.Object) *rack {
 		m.Spec.ClusterName, m.Status.NodeRef.Name = "home", name
 		objects = append(objects, member(name), m)
 	}
-	k := newRack(t, objects...)
+	k := newFixture(t, objects...)
 	for _, name := range names {
 		k.annotateNode(name, map[string]string{clusterv1.MachineAnnotation: name, clusterv1.ClusterNamespaceAnnotation: "capi"})
 	}

@@ -8,13 +8,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/wake"
 )
 
 // next says when to look again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
 // logged here and not returned, so that it holds up the deadlines of no other node.
-func (r *Reconciler) next(ctx context.Context, w *world, s summary, outcomes []outcome, recordErr error) (ctrl.Result, error) {
+func (r *Reconciler) next(ctx context.Context, w *observed, s summary, outcomes []outcome, recordErr error) (ctrl.Result, error) {
 	errs, retry := append([]error(nil), w.trouble...), apierrors.IsConflict(recordErr)
 	if recordErr != nil && !retry {
 		errs = append(errs, recordErr)
@@ -32,12 +32,12 @@ func (r *Reconciler) next(ctx context.Context, w *world, s summary, outcomes []o
 		at = health.Earliest(at, w.now.Add(r.Resync))
 	}
 	if tries := r.memory.tries(w.check.Name, len(errs) > 0 || retry); tries > 0 {
-		at = health.Earliest(at, w.now.Add(wake.Backoff(tries)))
+		at = health.Earliest(at, w.now.Add(enqueue.Backoff(tries)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Error(err, "A pass did not get through; it is repeated")
 	}
-	return wake.At(at, r.Clock.Now()), nil
+	return enqueue.At(at, r.Clock.Now()), nil
 }
 
 // tries counts the passes in a row that did not get through, with this one.

@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 func TestWhenACheckIsReconciledAgain(t *testing.T) {
@@ -26,15 +26,15 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 		"a steady check is not":                             {outcomes: []outcome{{}}},
 		"one with a resync is, once that is due":            {resync: time.Hour, want: time.Hour},
 		"a step that comes due":                             {outcomes: []outcome{{step: step{recheck: epoch.Add(time.Minute)}}}, want: time.Minute},
-		"what could not be observed is tried again":         {trouble: []error{broken}, want: wake.Backoff(1)},
-		"a step that failed is tried again":                 {outcomes: []outcome{{err: broken}}, want: wake.Backoff(1)},
-		"so is one in which another controller was faster":  {outcomes: []outcome{{again: true}}, want: wake.Backoff(1)},
-		"so is a status that could not be written":          {record: broken, want: wake.Backoff(1)},
-		"so is one that another controller has written too": {record: conflict, want: wake.Backoff(1)},
+		"what could not be observed is tried again":         {trouble: []error{broken}, want: enqueue.Backoff(1)},
+		"a step that failed is tried again":                 {outcomes: []outcome{{err: broken}}, want: enqueue.Backoff(1)},
+		"so is one in which another controller was faster":  {outcomes: []outcome{{again: true}}, want: enqueue.Backoff(1)},
+		"so is a status that could not be written":          {record: broken, want: enqueue.Backoff(1)},
+		"so is one that another controller has written too": {record: conflict, want: enqueue.Backoff(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
-			w := &world{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, now: epoch, trouble: tc.trouble}
+			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, now: epoch, trouble: tc.trouble}
 			if result, err := r.next(t.Context(), w, summary{}, tc.outcomes, tc.record); err != nil || result.RequeueAfter != tc.want {
 				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
 			}

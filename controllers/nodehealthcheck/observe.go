@@ -26,9 +26,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/machines"
 )
 
-// world is everything that one pass decides on, read once.
-type world struct {
-	memory *memory       // of former passes
+// observed is everything that one reconcile decides on, read once.
+type observed struct {
+	memory *memory       // of former reconciles
 	judged time.Time     // when nodes were judged last
 	resync time.Duration // after how long they are at the latest
 	now    time.Time
@@ -57,7 +57,7 @@ type world struct {
 	outages []outage
 	settled time.Time
 
-	// trouble is what could not be observed, of what a pass can do without.
+	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
 	recheck time.Time
@@ -92,8 +92,8 @@ type target struct {
 	terminating bool
 }
 
-// observe reads the world of the check called name, and notes in memory what the next pass has to know of it. It returns nil if there is none.
-func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, memory *memory) (*world, error) {
+// observe reads what is observed of the check called name, and notes in memory what the next reconcile has to know of it. It returns nil if there is none.
+func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, memory *memory) (*observed, error) {
 	check := &nhcv1.NodeHealthCheck{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
 		return nil, nil
@@ -103,11 +103,15 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 	if !check.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	w := &world{
+	w := &observed{
 		memory: memory, judged: memory.lastJudged(name), resync: r.Resync, now: now, check: check, policy: policyOf(&check.Spec),
 		unreadable: map[schema.GroupKind]bool{},
 	}
 	r.observeContact(w)
+	if err := r.nameKinds(ctx, name, check); err != nil {
+		w.trouble = append(w.trouble, err)
+		w.lookAgainIn(templateRetry, templateSought)
+	}
 	r.observeRemedies(ctx, w)
 	if err := r.observeConflict(ctx, w); err != nil {
 		return nil, err
@@ -137,7 +141,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, now time.Time, me
 
 // observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
 // lease. A selector that cannot be parsed selects nothing, and disables the check.
-func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
+func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
@@ -168,7 +172,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 }
 
 // observeUnfinished reads the nodes that the check has not done with, but for those that are known already.
-func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[string]bool) error {
+func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, known map[string]bool) error {
 	unfinished := w.unfinished()
 	for i, name := range slices.Concat(unfinished, w.listed()) {
 		if known[name] {
@@ -191,13 +195,13 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *world, known map[
 }
 
 // unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
-func (w *world) unfinished() []string {
+func (w *observed) unfinished() []string {
 	return slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)),
 		slices.Collect(maps.Keys(w.requests.leftovers)), w.leased())
 }
 
 // listed are the nodes that the status lists for more than that they are bad.
-func (w *world) listed() []string {
+func (w *observed) listed() []string {
 	var names []string
 	for i := range w.check.Status.UnhealthyNodes {
 		if n := &w.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
@@ -208,7 +212,7 @@ func (w *world) listed() []string {
 }
 
 // attach gives every target what is known of it.
-func (w *world) attach() {
+func (w *observed) attach() {
 	at := make(map[string]*target, len(w.targets))
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -225,7 +229,7 @@ func (w *world) attach() {
 }
 
 // judge gives every target its verdict.
-func (w *world) judge() {
+func (w *observed) judge() {
 	var facts health.Target
 	all := w.memory.streaksOf(w)
 	for i := range w.targets {
@@ -237,7 +241,7 @@ func (w *world) judge() {
 		facts = factsOf(t.node, t.streaks, facts.Signals[:0])
 		verdict := health.Judge(facts, w.policy, w.now)
 		if w.handsOff && terminating(t.node) { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
-			t.terminating, verdict.State = true, health.Unjudged
+			t.terminating, verdict.State = true, health.Unknown
 		}
 		t.verdict = verdict
 	}
@@ -245,7 +249,7 @@ func (w *world) judge() {
 }
 
 // awaits notes whether a kind was read yet.
-func (w *world) awaits(kind schema.GroupVersionKind, ready bool) {
+func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 	if !ready && !slices.Contains(w.pending, kind) {
 		w.pending = append(w.pending, kind)
 	}
@@ -262,8 +266,8 @@ func (t *target) inFlight() bool { return t.remediated() || t.missing }
 // remediated reports whether there are requests for t.
 func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }
 
-// lookAgainIn makes the pass be repeated after d at the latest: what it says is what is done then.
-func (w *world) lookAgainIn(d time.Duration, what string) {
+// lookAgainIn makes the reconcile be repeated after d at the latest: what it says is what is done then.
+func (w *observed) lookAgainIn(d time.Duration, what string) {
 	at := w.now.Add(d)
 	w.recheck = health.Earliest(w.recheck, at)
 	w.next = sooner(w.next, look.Step{At: at, Text: what})
@@ -290,7 +294,7 @@ const MachineUnread = "its Machine could not be read"
 type handsOff struct{ why, person string }
 
 // observeMachines finds the Machines of the nodes that may be remediated.
-func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
+func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -311,7 +315,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *world) {
 }
 
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
-func (r *Reconciler) observeOwners(ctx context.Context, w *world, requests []*found) {
+func (r *Reconciler) observeOwners(ctx context.Context, w *observed, requests []*found) {
 	for _, f := range requests {
 		var err error
 		if f.machine, err = r.ownerThere(ctx, f.obj); err != nil {
@@ -390,8 +394,4 @@ func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watche
 		}
 	}
 	return "", nil
-}
-
-func conditionTrue(conditions []metav1.Condition, kind string) bool {
-	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && c.Status == metav1.ConditionTrue })
 }

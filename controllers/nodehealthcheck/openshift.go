@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // The groups of OpenShift that are looked at where they are installed.
@@ -57,7 +57,7 @@ func (r *Reconciler) all(ctx context.Context, crd string, kind schema.GroupVersi
 
 // observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along, for machines that are about to be terminated,
 // is left its nodes; any other one disables the check, since it may act on the same nodes. (medik8s; seed 001.)
-func (r *Reconciler) observeConflict(ctx context.Context, w *world) error {
+func (r *Reconciler) observeConflict(ctx context.Context, w *observed) error {
 	checks, ready, err := r.all(ctx, "machinehealthchecks."+openshiftMachine, machineChecks)
 	if err != nil {
 		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
@@ -147,7 +147,7 @@ func (r *Reconciler) openshiftMachine(ctx context.Context, m *remedy, t *target)
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(openshiftMachines)
 	err := r.Live.Get(ctx, key, obj)
-	if request.Missing(err) && !m.ofMachine() {
+	if remediationrequest.Missing(err) && !m.ofMachine() {
 		return nil, nil
 	}
 	if err != nil {

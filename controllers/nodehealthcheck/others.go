@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,7 +25,7 @@ import (
 // A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and names the
 // node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
 // go by the node that they name, or are named like, in all namespaces.
-func (r *Reconciler) otherMembers(ctx context.Context, w *world, nodes []corev1.Node) (others, error) {
+func (r *Reconciler) otherMembers(ctx context.Context, w *observed, nodes []corev1.Node) (others, error) {
 	of := others{busy: map[string]string{}, away: map[string]replacement{}, replaced: map[string]replacement{}}
 	there, ready := map[string]bool{}, map[string]bool{} // nodes, and whether they are members, and ready
 	for i := range nodes {
@@ -98,7 +99,7 @@ func (f *found) idleFor(d time.Duration, now time.Time) bool {
 }
 
 // goneSince is since when the node called name is known to be gone.
-func (w *world) goneSince(name string) time.Time {
+func (w *observed) goneSince(name string) time.Time {
 	i := slices.IndexFunc(w.targets, func(t target) bool { return t.name == name })
 	if i < 0 {
 		return w.now
@@ -120,7 +121,7 @@ func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool
 }
 
 // memberMachines are the nodes of the control plane's Machines. What they say of themselves is noted in of.
-func (r *Reconciler) memberMachines(ctx context.Context, w *world, of *others) (map[machineRef]string, error) {
+func (r *Reconciler) memberMachines(ctx context.Context, w *observed, of *others) (map[machineRef]string, error) {
 	m := w.someMachine()
 	if m == nil {
 		return nil, nil
@@ -168,7 +169,7 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
-func (w *world) someMachine() *clusterv1.Machine {
+func (w *observed) someMachine() *clusterv1.Machine {
 	for i := range w.targets {
 		if m := w.targets[i].machine.obj; m != nil {
 			return m
@@ -179,7 +180,7 @@ func (w *world) someMachine() *clusterv1.Machine {
 
 // beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by whoever serves the requests about machines.
 func beingRemediated(m *clusterv1.Machine) bool {
-	if conditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+	if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
 		return false
 	}
 	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // machineNamespace is where OpenShift has its Machines.
@@ -22,7 +22,7 @@ const machineNamespace = "openshift-machine-api"
 // aboutMachine are references to templates of requests about Machines, by kind.
 func aboutMachine(kind, in string) corev1.ObjectReference {
 	gv := map[string]string{"Metal3Remediation": "infrastructure.cluster.x-k8s.io/v1beta1", "HostRemediation": "kubemend.io/v1alpha1"}[kind]
-	return corev1.ObjectReference{APIVersion: gv, Kind: kind + request.TemplateSuffix, Namespace: in, Name: strings.ToLower(kind)}
+	return corev1.ObjectReference{APIVersion: gv, Kind: kind + remediationrequest.TemplateSuffix, Namespace: in, Name: strings.ToLower(kind)}
 }
 
 func templateOf(ref corev1.ObjectReference) *unstructured.Unstructured {
@@ -51,7 +51,7 @@ func theirMachine(in string) *unstructured.Unstructured {
 }
 
 // partnered is a cluster with node b that is unhealthy, and Machines behind it.
-func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *rack {
+func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
 	t.Helper()
 	c := check("nhc", spec)
 	for _, m := range remediesOf(&c.Spec) {
@@ -63,7 +63,7 @@ func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...c
 		}
 		objects = append(objects, templateOf(m.ref))
 	}
-	k := newRack(t, append(append(nodes("a", "b", "c"), c), objects...)...)
+	k := newFixture(t, append(append(nodes("a", "b", "c"), c), objects...)...)
 	for _, obj := range objects {
 		switch obj.GetObjectKind().GroupVersionKind().Group {
 		case openshiftMachine:
@@ -84,7 +84,7 @@ func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 }
 
 // owners are the owners of the one request, but for the check, as apiVersion/kind/name/uid.
-func (k *rack) owners() []string {
+func (k *fixture) owners() []string {
 	k.t.Helper()
 	all := k.allObjects()
 	if len(all) != 1 {
@@ -224,7 +224,7 @@ func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
 }
 
 // allObjects are the requests of all kinds.
-func (k *rack) allObjects() []*unstructured.Unstructured {
+func (k *fixture) allObjects() []*unstructured.Unstructured {
 	k.t.Helper()
 	all := k.objects()
 	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {

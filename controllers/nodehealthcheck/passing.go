@@ -10,7 +10,7 @@ import (
 // for it would be waiting without end, with a remedy left that could help. A check that has no other one says why nothing is done.
 
 // ask is what the ladder says of t, of the steps that can be about it.
-func (w *world) ask(t *target, ladder []escalation.Request) escalation.Step {
+func (w *observed) ask(t *target, ladder []escalation.Request) escalation.Step {
 	answer := escalation.Climb(w.rungs, ladder, w.now)
 	if answer.Do != escalation.Start {
 		return answer
@@ -28,7 +28,7 @@ func (w *world) ask(t *target, ladder []escalation.Request) escalation.Step {
 }
 
 // passing is the first step from rung on that can be about t; the last one if none can.
-func (w *world) passing(t *target, rung int) int {
+func (w *observed) passing(t *target, rung int) int {
 	for rung+1 < len(w.remedies) && w.passed(t, rung) {
 		rung++
 	}
@@ -36,12 +36,12 @@ func (w *world) passing(t *target, rung int) int {
 }
 
 // passed reports whether the step cannot be about t. It can, as far as is known, before its Machine was looked for.
-func (w *world) passed(t *target, rung int) bool {
+func (w *observed) passed(t *target, rung int) bool {
 	return t.machine.sought && w.remedies[rung].homeless(t) != ""
 }
 
 // passedBelow says which steps right before rung are passed over for t.
-func (w *world) passedBelow(t *target, rung int) []string {
+func (w *observed) passedBelow(t *target, rung int) []string {
 	var all []string
 	for i := rung - 1; i >= 0 && w.passed(t, i); i-- {
 		m := &w.remedies[i]

@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
-// step is what one pass does about one node. It is decided before anything is done.
+// step is what one reconcile does about one node. It is decided before anything is done.
 type step struct {
 	target *target
 	// end are requests that are over. flag are those that are counted as older than 48 hours.
@@ -52,7 +52,7 @@ func (s step) idle() bool {
 //
 // What has begun is never held up by what the population allows: requests end, time out and follow each other, leases are renewed. Only
 // what would add a node is.
-func plan(w *world, s summary) []step {
+func plan(w *observed, s summary) []step {
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -65,7 +65,7 @@ func plan(w *world, s summary) []step {
 }
 
 // comesFirst puts those first that begin something, and of these those that have been due for longest.
-func comesFirst(w *world, a, b step) int {
+func comesFirst(w *observed, a, b step) int {
 	return cmp.Or(cmp.Compare(begins(b), begins(a)), byAge(w, a, b))
 }
 
@@ -77,6 +77,6 @@ func begins(s step) int {
 }
 
 // byAge puts those first that have been due for longest.
-func byAge(w *world, a, b step) int {
+func byAge(w *observed, a, b step) int {
 	return a.target.verdict.OverdueSince(w.now).Compare(b.target.verdict.OverdueSince(w.now))
 }

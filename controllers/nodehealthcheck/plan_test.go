@@ -89,11 +89,11 @@ func TestOnlyAnExcludeLabelWithoutAValueIsWarnedOf(t *testing.T) {
 
 func TestAnyKnownMachineNamesTheCluster(t *testing.T) {
 	m := &clusterv1.Machine{}
-	w := &world{targets: []target{{}, {machine: machine{obj: m}}, {}}}
+	w := &observed{targets: []target{{}, {machine: machine{obj: m}}, {}}}
 	if got := w.someMachine(); got != m {
 		t.Errorf("got %v, want the only machine", got)
 	}
-	if got := (&world{targets: []target{{}}}).someMachine(); got != nil {
+	if got := (&observed{targets: []target{{}}}).someMachine(); got != nil {
 		t.Errorf("got %v, want none", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestWhichOfTwoVersionsIsOlder(t *testing.T) {
 func TestWhatComesDueIsSaidOfSuspectNodesAlone(t *testing.T) {
 	at := epoch.Add(time.Minute)
 	findings := []health.Finding{{Detail: "another", Due: at.Add(time.Minute)}, {Detail: "Ready is Unknown", Due: at}}
-	for state, want := range map[health.State]string{health.Suspect: "is due: Ready is Unknown", health.Unhealthy: "", health.Healthy: ""} {
+	for state, want := range map[health.State]string{health.Pending: "is due: Ready is Unknown", health.Unhealthy: "", health.Healthy: ""} {
 		if got := dueText(health.Verdict{State: state, Findings: findings, Recheck: at}); got != want {
 			t.Errorf("%s: got %q, want %q", state, got, want)
 		}
@@ -125,7 +125,7 @@ func TestWhatComesDueIsSaidOfSuspectNodesAlone(t *testing.T) {
 }
 
 func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
-	w := &world{remedies: []remedy{{ref: corev1.ObjectReference{Name: "first"}}, {ref: corev1.ObjectReference{Name: "second"}}}}
+	w := &observed{remedies: []remedy{{ref: corev1.ObjectReference{Name: "first"}}, {ref: corev1.ObjectReference{Name: "second"}}}}
 	for name, tc := range map[string]struct {
 		annotation string
 		rung       int
@@ -147,7 +147,7 @@ func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
 }
 
 func TestARequestThatWasDeletedIsListedWhileAFinalizerKeepsIt(t *testing.T) {
-	w := &world{remedies: []remedy{{}}}
+	w := &observed{remedies: []remedy{{}}}
 	for finalizers, want := range map[string]int{"": 0, "example.org/keeps": 1} {
 		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}}
 		if finalizers != "" {
@@ -170,7 +170,7 @@ func TestANodeIsHealthySinceItWasFirstSeenToBe(t *testing.T) {
 		"the status says since when":           {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &before}, before},
 	} {
 		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: -1}
-		entry := entryOf(&world{now: epoch}, &target{name: "n", requests: []*found{f}, listed: tc.listed}, &outcome{})
+		entry := entryOf(&observed{now: epoch}, &target{name: "n", requests: []*found{f}, listed: tc.listed}, &outcome{})
 		if entry == nil || entry.ConditionsHealthyTimestamp == nil || !entry.ConditionsHealthyTimestamp.Equal(&tc.want) {
 			t.Errorf("%s: got %+v, want healthy since %s", name, entry, tc.want)
 		}
@@ -194,8 +194,8 @@ func TestOnlyARequestOfTheSameKindIsARival(t *testing.T) {
 		"one of another kind":          {[]*unstructured.Unstructured{other}, nil, 0},
 		"one of a check that was ours": {[]*unstructured.Unstructured{same}, []*unstructured.Unstructured{same}, 0},
 	} {
-		w := &world{remedies: []remedy{{kind: kind}}, requests: requests{byNode: map[string][]*unstructured.Unstructured{"n": tc.given}}}
-		b := beginning{world: w, t: &target{name: "n", leftovers: tc.leftovers}}
+		w := &observed{remedies: []remedy{{kind: kind}}, requests: requests{byNode: map[string][]*unstructured.Unstructured{"n": tc.given}}}
+		b := beginning{observed: w, t: &target{name: "n", leftovers: tc.leftovers}}
 		if got := b.rivalled(); len(got) != tc.want {
 			t.Errorf("%s: %d rivals, want %d", name, len(got), tc.want)
 		}
@@ -203,7 +203,7 @@ func TestOnlyARequestOfTheSameKindIsARival(t *testing.T) {
 }
 
 func TestAStepThatBeginsComesFirst(t *testing.T) {
-	w := &world{now: epoch}
+	w := &observed{now: epoch}
 	begins, waits := step{target: &target{}, start: 0}, step{target: &target{}, start: -1}
 	if comesFirst(w, begins, waits) >= 0 || comesFirst(w, waits, begins) <= 0 || comesFirst(w, begins, begins) != 0 {
 		t.Errorf("got %d and %d", comesFirst(w, begins, waits), comesFirst(w, waits, begins))
@@ -212,10 +212,10 @@ func TestAStepThatBeginsComesFirst(t *testing.T) {
 
 func TestALimitThatCannotBeReadDisablesTheCheck(t *testing.T) {
 	wrong := intstr.FromString("many")
-	is := &world{now: epoch, check: &nhcv1.NodeHealthCheck{}}
+	is := &observed{now: epoch, check: &nhcv1.NodeHealthCheck{}}
 	is.check.Spec.MaxUnhealthy = &wrong
 	weigh(is)
-	if is.disabled == nil || is.disabled.reason != nhcv1.LimitInvalidReason {
+	if is.disabled == nil || is.disabled.reason != nhcv1.InvalidLimitReason {
 		t.Errorf("got %+v", is.disabled)
 	}
 	before := &disabling{reason: "Other"}
@@ -227,7 +227,7 @@ func TestALimitThatCannotBeReadDisablesTheCheck(t *testing.T) {
 }
 
 func TestTheLeaseOfANodeHasTheTermOfItsStep(t *testing.T) {
-	w := &world{now: epoch, check: &nhcv1.NodeHealthCheck{}, rungs: []escalation.Rung{{Timeout: 3 * time.Minute}, {Timeout: 20 * time.Minute}}}
+	w := &observed{now: epoch, check: &nhcv1.NodeHealthCheck{}, rungs: []escalation.Rung{{Timeout: 3 * time.Minute}, {Timeout: 20 * time.Minute}}}
 	for rung, want := range map[int]time.Duration{0: 3 * time.Minute, 1: 20 * time.Minute, -1: classicLease} {
 		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: rung}
 		f.obj.SetCreationTimestamp(metav1.NewTime(epoch))
@@ -246,7 +246,7 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 	} {
 		s, st := summary{}, &nhcv1.NodeHealthCheckStatus{}
 		s.storm.CoolingSince, s.storm.Turn = epoch, turn
-		sayStorm(&world{now: epoch, check: &nhcv1.NodeHealthCheck{}}, s, st)
+		sayStorm(&observed{now: epoch, check: &nhcv1.NodeHealthCheck{}}, s, st)
 		var got string
 		for _, c := range st.Conditions {
 			if c.Type == nhcv1.StormCooldownActiveCondition {
@@ -260,7 +260,7 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 }
 
 func TestTheLeaseOfANodeThatIsGoneIsGivenBackAfterTheLastRequest(t *testing.T) {
-	w := &world{now: epoch, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}}
+	w := &observed{now: epoch, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}}
 	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holderOf(w.check))}}
 	f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: -1}
 	for name, tc := range map[string]struct {
@@ -289,7 +289,7 @@ func TestTheStatusRemembersSinceWhenANodeIsHealthy(t *testing.T) {
 		"it has been healthy for long":       {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &before}, true},
 		"it has become healthy a moment ago": {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &metav1.Time{Time: epoch}}, false},
 	} {
-		w := &world{now: epoch, check: &nhcv1.NodeHealthCheck{Spec: nhcv1.NodeHealthCheckSpec{HealthyDelay: wait}}}
+		w := &observed{now: epoch, check: &nhcv1.NodeHealthCheck{Spec: nhcv1.NodeHealthCheckSpec{HealthyDelay: wait}}}
 		f := &found{obj: &unstructured.Unstructured{Object: map[string]any{}}, rung: -1}
 		f.obj.SetCreationTimestamp(before)
 		s := step{target: &target{name: "n", node: &corev1.Node{}, listed: tc.listed, requests: []*found{f}}, start: -1}

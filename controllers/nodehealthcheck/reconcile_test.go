@@ -21,7 +21,7 @@ import (
 )
 
 func TestANodeIsRemediatedAndLetGo(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.pass("nhc")
 	k.turn("b", corev1.ConditionUnknown)
 	k.after(299 * time.Second)
@@ -56,24 +56,24 @@ func TestANodeIsRemediatedAndLetGo(t *testing.T) {
 }
 
 // bad makes a node unhealthy, long enough for the default conditions.
-func (k *rack) bad(node string) {
+func (k *fixture) bad(node string) {
 	k.turn(node, corev1.ConditionUnknown)
 	k.after(300 * time.Second)
 }
 
-func (k *rack) wants(what string, want ...string) {
+func (k *fixture) wants(what string, want ...string) {
 	k.t.Helper()
 	if diff := cmp.Diff(want, k.requests(), cmpopts.EquateEmpty()); diff != "" {
 		k.t.Fatalf("%s: requests (-want +got):\n%s", what, diff)
 	}
 }
 
-func (k *rack) told(reason string) bool {
+func (k *fixture) told(reason string) bool {
 	return slices.ContainsFunc(k.events(), func(e string) bool { return strings.Contains(e, " "+reason+" ") })
 }
 
 func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
 	k.bad("b")
@@ -95,7 +95,7 @@ func TestWhatHasSucceededBeginsAnewWhenTheNodeIsBadOnceMore(t *testing.T) {
 }
 
 func TestARequestThatSomebodyDeletesIsMadeAgainButNotAtOnce(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	for range 3 {
@@ -112,7 +112,7 @@ func TestARequestThatSomebodyDeletesIsMadeAgainButNotAtOnce(t *testing.T) {
 }
 
 func TestRequestsThatMayNotBeReadAreNotTakenForNone(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.turn("b", corev1.ConditionTrue)
@@ -158,7 +158,7 @@ func TestNodesThatAreNotRemediated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))
-			k := newRack(t, append(objects, tc.objects...)...)
+			k := newFixture(t, append(objects, tc.objects...)...)
 			k.label("b", tc.label)
 			k.bad("b")
 			made := len(k.made)
@@ -180,7 +180,7 @@ func TestNodesThatAreNotRemediated(t *testing.T) {
 }
 
 func TestTwoTemplatesOfOneKindWhoseRemediatorCopesWithOneOnly(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Reboot", "other", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Reboot", "other", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -193,7 +193,7 @@ func TestTwoTemplatesOfOneKindWhoseRemediatorCopesWithOneOnly(t *testing.T) {
 }
 
 func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -222,7 +222,7 @@ func TestAPauseHoldsWhatIsNewAndNothingElse(t *testing.T) {
 }
 
 func TestADelayBeginsAnewWhenTheNodeFlaps(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	delayed := func() bool {
@@ -254,7 +254,7 @@ func TestADelayBeginsAnewWhenTheNodeFlaps(t *testing.T) {
 }
 
 func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.StormCooldownDuration = &metav1.Duration{Duration: time.Minute}
 	}))...)
 	storm := func(kind string) bool { return meta.IsStatusConditionTrue(k.check("nhc").Status.Conditions, kind) }
@@ -284,7 +284,7 @@ func TestAStormIsOverWithoutAnyNodeThatIsUnhealthy(t *testing.T) {
 }
 
 func TestWhatGoesOnIsToldAgainWhenItsEventIsGone(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
 	k.bad("b")
 	k.pass("nhc")
@@ -309,7 +309,7 @@ func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 }
 
 func TestARemediatorThatDeletesItsRequestsDoesNotHoldTheLadderUp(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.bad("b")
 	k.pass("nhc")
@@ -336,7 +336,7 @@ func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) 
 	for _, name := range []string{"m0", "m1", "m2", "m3", "m4"} {
 		objects = append(objects, member(name))
 	}
-	k := newRack(t, objects...)
+	k := newFixture(t, objects...)
 	k.bad("m0")
 	k.pass("nhc")
 	obj := k.objects()[0]
@@ -348,7 +348,7 @@ func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) 
 }
 
 func TestWhatSucceededAtNoTimeIsNoRelapse(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	obj := k.objects()[0]

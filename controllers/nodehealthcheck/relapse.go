@@ -14,7 +14,7 @@ import (
 
 // resumed: the node is not well, so a healthy delay that was begun was begun in vain, and begins anew when it is well again. Of a single remediation that
 // had succeeded the annotation says when that was found.
-func (s *step) resumed(w *world) {
+func (s *step) resumed(w *observed) {
 	t := s.target
 	turned := t.listed != nil && t.listed.ConditionsHealthyTimestamp != nil && ptr.Deref(t.listed.HealthyDelayed, false)
 	for _, f := range t.requests {
@@ -32,7 +32,7 @@ func (s *step) resumed(w *world) {
 //
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
 // it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
-func (s *step) relapsed(w *world) {
+func (s *step) relapsed(w *observed) {
 	if !w.classic() {
 		return
 	}
@@ -48,7 +48,7 @@ func (f *found) relapsed() bool { return !f.annotated(mendv1.RelapsedAnnotation)
 
 // recover notes of which requests it is known that they had succeeded when their node was seen well, whatever the clocks say. Of those that were seen well
 // before this process began the status tells: they were delayed. It goes on saying so of a node that is bad again, until that is begun anew.
-func (m *memory) recover(w *world) {
+func (m *memory) recover(w *observed) {
 	is, recovered := m.of(w.check.Name), map[types.UID]bool{}
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -65,7 +65,7 @@ func (m *memory) recover(w *world) {
 }
 
 // awaitsRepeat reports whether a single remediation of t, which had succeeded, is begun anew when the node has been bad for long enough.
-func (t *target) awaitsRepeat(w *world, o *outcome) bool {
+func (t *target) awaitsRepeat(w *observed, o *outcome) bool {
 	return !t.wellOrGone() && slices.ContainsFunc(t.requests, func(f *found) bool {
 		return w.classic() && f.recovered && !f.leaving() && !slices.Contains(o.ended, f)
 	})

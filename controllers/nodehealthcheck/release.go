@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // releaseRetry is how soon what a deleted check has left behind is looked at again. The end of a request wakes us sooner, unless its
@@ -45,7 +45,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 		errs = append(errs, o.err)
 		at = health.Earliest(at, o.recheck)
 		if o.again {
-			at = health.Earliest(at, now.Add(wake.Conflicted))
+			at = health.Earliest(at, now.Add(enqueue.Conflicted))
 		}
 		for _, f := range o.ended {
 			log.FromContext(ctx).Info("Something changed", "reason", nhcv1.EventRemediationRemoved,
@@ -55,11 +55,11 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, fmt.Errorf("release what NodeHealthCheck %s has left behind: %w", name, err)
 	}
-	return wake.At(at, r.Clock.Now()), nil
+	return enqueue.At(at, r.Clock.Now()), nil
 }
 
 // releaseStep ends the requests for t, and gives the lease back after them; who leaves cannot wait for that without end.
-func releaseStep(w *world, t *target, leaving bool) step {
+func releaseStep(w *observed, t *target, leaving bool) step {
 	s := step{target: t, start: -1}
 	for _, f := range t.requests {
 		if !f.leaving() {
@@ -76,11 +76,11 @@ func releaseStep(w *world, t *target, leaving bool) step {
 
 // observeLeft reads what the check called name has left behind. It returns nil if there is such a check after all: the cache of checks may
 // lag behind that of requests, and would make one that was made a moment ago nobody's.
-func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*world, error) {
+func (r *Reconciler) observeLeft(ctx context.Context, name string, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that wakes us
 	}
-	w := &world{now: now, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	w := &observed{now: now, check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	w.requests.ours = map[string][]*found{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
@@ -113,7 +113,7 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	check := &nhcv1.NodeHealthCheck{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, check)
 	switch {
-	case request.Missing(err):
+	case remediationrequest.Missing(err):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("make sure that NodeHealthCheck %s is gone: %w", name, err)
@@ -122,7 +122,7 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 }
 
 // leftBy reports whether the check called name, of which there is none any more, made obj, and for which node. Of what does not say any more
-// who made it, the last pass over that check knew.
+// who made it, the last reconcile of that check knew.
 func (r *Reconciler) leftBy(name string, obj *unstructured.Unstructured) (node string, left bool) {
 	by := makerOf(obj)
 	was, known := r.memory.leftBy(name, obj.GetUID())
@@ -133,7 +133,7 @@ func (r *Reconciler) leftBy(name string, obj *unstructured.Unstructured) (node s
 }
 
 // endLeftovers ends what a check of the same name has left behind. Each of them is deleted once, and gone when its remediator lets go of it.
-func (r *Reconciler) endLeftovers(ctx context.Context, w *world) []error {
+func (r *Reconciler) endLeftovers(ctx context.Context, w *observed) []error {
 	var errs []error
 	for _, left := range w.requests.leftovers {
 		for _, obj := range left {

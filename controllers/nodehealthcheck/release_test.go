@@ -24,7 +24,7 @@ import (
 )
 
 // ofMachine lets a Machine own every request too.
-func (k *rack) ofMachine() {
+func (k *fixture) ofMachine() {
 	k.t.Helper()
 	for _, obj := range k.objects() {
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
@@ -35,11 +35,11 @@ func (k *rack) ofMachine() {
 }
 
 // atWork lets the remediators of all requests hold on to them, and over lets go of them.
-func (k *rack) atWork() { k.finalize("example.org/at-work") }
+func (k *fixture) atWork() { k.finalize("example.org/at-work") }
 
-func (k *rack) over() { k.finalize() }
+func (k *fixture) over() { k.finalize() }
 
-func (k *rack) finalize(finalizers ...string) {
+func (k *fixture) finalize(finalizers ...string) {
 	k.t.Helper()
 	for _, obj := range k.objects() {
 		obj.SetFinalizers(finalizers)
@@ -49,7 +49,7 @@ func (k *rack) finalize(finalizers ...string) {
 
 // goes deletes a check, and does what the garbage collector of Kubernetes does then: what nobody else owns is deleted, and from the rest the
 // reference to the check is taken away.
-func (k *rack) goes(name string) {
+func (k *fixture) goes(name string) {
 	k.t.Helper()
 	gone := k.check(name)
 	if err := k.client.Delete(k.t.Context(), gone); err != nil {
@@ -77,7 +77,7 @@ func replacing(name string, uid types.UID) *nhcv1.NodeHealthCheck {
 	return c
 }
 
-func (k *rack) create(obj client.Object) {
+func (k *fixture) create(obj client.Object) {
 	k.t.Helper()
 	if err := k.client.Create(k.t.Context(), obj); err != nil {
 		k.t.Fatal(err)
@@ -99,7 +99,7 @@ func TestADeletedCheckTakesItsRequestsWithItThatAMachineOwnsToo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", true), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", true), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.ofMachine()
@@ -135,7 +135,7 @@ func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
 	foreign.SetKind("Reboot")
 	one, other := ofPool("nhc", "a"), ofPool("other", "b")
 	one.Spec.MaxUnhealthy, other.Spec.MaxUnhealthy = ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromInt32(1))
-	k := newRack(t, node("b", map[string]string{"pool": "a"}), node("c", map[string]string{"pool": "b"}), template("Reboot", "reboot", false), foreign, one, other)
+	k := newFixture(t, node("b", map[string]string{"pool": "a"}), node("c", map[string]string{"pool": "b"}), template("Reboot", "reboot", false), foreign, one, other)
 	k.bad("b")
 	k.bad("c")
 	k.pass("nhc")
@@ -151,7 +151,7 @@ func TestADeletedCheckTakesNobodyElsesRequestsWithIt(t *testing.T) {
 }
 
 func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	behind := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -170,7 +170,7 @@ func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {
 
 // What a deleted check has left behind may be at work, and no other check may begin beside it.
 func TestTheLeaseLastsAsLongAsWhatADeletedCheckHasLeftBehind(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.ofMachine()
@@ -194,7 +194,7 @@ func TestACheckThatIsMadeAnewWaitsForWhatTheFormerOneHasLeftBehind(t *testing.T)
 		"for a node that is well": corev1.ConditionTrue,
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"), replacing("other", "other"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.ofMachine()

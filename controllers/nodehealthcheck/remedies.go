@@ -23,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // remedy is what a check does about a node: one rung of its ladder, or all of it.
@@ -97,10 +97,10 @@ func (r remedy) openshiftMachineFor(t *target) (client.ObjectKey, bool) {
 
 const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
 
-func isTemplate(kind string) bool { return strings.HasSuffix(kind, request.TemplateSuffix) }
+func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationrequest.TemplateSuffix) }
 
 // remediesOf are the remedies that a spec names, in the order of use. The spec is left as it is. (medik8s sorts it in place, and writes
-// the status in every pass because of that.)
+// the status in every reconcile because of that.)
 func remediesOf(spec *nhcv1.NodeHealthCheckSpec) []remedy {
 	if spec.RemediationTemplate != nil {
 		return []remedy{remedyOf(*spec.RemediationTemplate)}
@@ -118,7 +118,7 @@ func remediesOf(spec *nhcv1.NodeHealthCheckSpec) []remedy {
 
 func remedyOf(ref corev1.ObjectReference) remedy {
 	template := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	kind, _ := request.NodeKindOf(template) // the error is said when the template is read
+	kind, _ := remediationrequest.NodeKindOf(template) // the error is said when the template is read
 	return remedy{ref: ref, template: template, kind: kind}
 }
 
@@ -132,14 +132,14 @@ func rungsOf(remedies []remedy) []escalation.Rung {
 }
 
 // classic reports whether the check has no ladder.
-func (w *world) classic() bool { return w.check.Spec.RemediationTemplate != nil }
+func (w *observed) classic() bool { return w.check.Spec.RemediationTemplate != nil }
 
 // disabling is why a check can do nothing, as its condition Disabled says.
 type disabling struct{ reason, message string }
 
 // observeRemedies reads the templates that the check names, and makes sure that the requests made from them can be seen. The first one
 // that cannot be used disables the check.
-func (r *Reconciler) observeRemedies(ctx context.Context, w *world) {
+func (r *Reconciler) observeRemedies(ctx context.Context, w *observed) {
 	w.remedies = remediesOf(&w.check.Spec)
 	for i := range w.remedies {
 		why, err := r.observeRemedy(ctx, w, &w.remedies[i])
@@ -180,7 +180,7 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) *disabling {
 }
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
-func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
+func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
 	for i := range w.check.Status.UnhealthyNodes {
 		for _, was := range w.check.Status.UnhealthyNodes[i].Remediations {
 			kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind)
@@ -189,7 +189,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 			}
 			ready, err := r.Kinds.Ready(ctx, kind)
 			switch {
-			case request.Missing(err): // then there are none
+			case remediationrequest.Missing(err): // then there are none
 			case errors.Is(err, look.ErrUnread):
 				w.unreadable[kind.GroupKind()] = true
 			case err != nil:
@@ -203,15 +203,15 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *world) {
 	}
 }
 
-func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*disabling, error) {
-	if _, err := request.NodeKindOf(m.template); err != nil {
+func (r *Reconciler) observeRemedy(ctx context.Context, w *observed, m *remedy) (*disabling, error) {
+	if _, err := remediationrequest.NodeKindOf(m.template); err != nil {
 		return m.invalid(err), nil
 	}
 	byName := false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{m.template, m.kind} {
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
-		case request.Missing(err):
+		case remediationrequest.Missing(err):
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.notFound(err), nil
 		case kind == m.template && apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
@@ -242,7 +242,7 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *world, m *remedy) (*d
 
 // readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
 // Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
-func (r *Reconciler) readTemplate(ctx context.Context, w *world, m *remedy, live bool) (*disabling, error) {
+func (r *Reconciler) readTemplate(ctx context.Context, w *observed, m *remedy, live bool) (*disabling, error) {
 	from := client.Reader(r.Client)
 	if live {
 		from = r.Live
@@ -252,7 +252,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *world, m *remedy, live
 	template.SetGroupVersionKind(m.template)
 	err := from.Get(ctx, client.ObjectKey{Namespace: m.ref.Namespace, Name: m.ref.Name}, template)
 	switch {
-	case request.Missing(err):
+	case remediationrequest.Missing(err):
 		w.lookAgainIn(templateRetry, templateSought)
 		return m.notFound(err), nil
 	case live && apierrors.IsForbidden(err):
@@ -261,7 +261,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *world, m *remedy, live
 	case err != nil:
 		return nil, fmt.Errorf("read remediation template %s: %w", m.place(), err)
 	}
-	if _, err := request.Content(template); err != nil {
+	if _, err := remediationrequest.Content(template); err != nil {
 		return m.invalid(err), nil
 	}
 	m.object = template

@@ -40,7 +40,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 		"a node was healthy, and boots when it is remediated once more": {delayed, turns{{yes, time.Minute}, {unknown, 10 * time.Minute}, {no, 10 * time.Minute}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", tc.spec))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", tc.spec))...)
 			k.turn("b", no)
 			k.after(300 * time.Second)
 			k.pass("nhc")
@@ -66,7 +66,7 @@ func TestASingleRemediationIsNotRepeatedBeforeTheNodeWasHealthy(t *testing.T) {
 
 // A node that was deleted and made again, as Poison Pill does, was not healthy.
 func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.says(nhcv1.NodeDeletionExpectedCondition, "True", "Deletes", "")
@@ -87,9 +87,9 @@ func TestASingleRemediationIsNotRepeatedSinceItsNodeWasGone(t *testing.T) {
 
 // relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is judged in the
 // next passes.
-func relapses(t *testing.T, delay time.Duration, change ...func(*rack)) *rack {
+func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixture {
 	t.Helper()
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: delay}
 	}))...)
 	for _, f := range change {
@@ -110,14 +110,14 @@ func relapses(t *testing.T, delay time.Duration, change ...func(*rack)) *rack {
 }
 
 func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
-	for name, happens := range map[string]func(*testing.T, time.Duration) *rack{
-		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *rack {
-			return relapses(t, delay, func(k *rack) { k.grants(shipped(t, "poison-pill-0.1")) })
+	for name, happens := range map[string]func(*testing.T, time.Duration) *fixture{
+		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.grants(shipped(t, "poison-pill-0.1")) })
 		},
-		"a later role does neither": func(t *testing.T, delay time.Duration) *rack {
-			return relapses(t, delay, func(k *rack) { k.grants(shipped(t, "self-node-remediation-0.8")) })
+		"a later role does neither": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.grants(shipped(t, "self-node-remediation-0.8")) })
 		},
-		"the patch that notes the relapse has failed": func(t *testing.T, delay time.Duration) *rack {
+		"the patch that notes the relapse has failed": func(t *testing.T, delay time.Duration) *fixture {
 			k, failed := relapses(t, delay), false
 			k.fails = func(verb string, _ client.Object) error {
 				if verb != "patch" || failed {
@@ -132,18 +132,18 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 			}
 			return k
 		},
-		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *rack {
+		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
 			k.looks()
 			k.restart()
 			return k
 		},
-		"the manager was started anew before it": func(t *testing.T, delay time.Duration) *rack {
+		"the manager was started anew before it": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
 			k.restart()
 			return k
 		},
-		"the remediator has taken the annotation off": func(t *testing.T, delay time.Duration) *rack {
+		"the remediator has taken the annotation off": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
 			k.looks()
 			obj := k.objects()[0]
@@ -151,7 +151,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 			k.update(obj)
 			return k
 		},
-		"only the annotation is left": func(t *testing.T, delay time.Duration) *rack {
+		"only the annotation is left": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
 			k.looks()
 			c := k.check("nhc")
@@ -162,7 +162,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 			k.restart()
 			return k
 		},
-		"the remediator's clock is ahead": func(t *testing.T, delay time.Duration) *rack {
+		"the remediator's clock is ahead": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
 			k.clock.SetTime(k.clock.Now().Add(-2 * time.Minute))
 			return k
@@ -186,7 +186,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 
 // It was healthy before its remediator was done, and is bad since that is: it may be booting.
 func TestASingleRemediationIsNotRepeatedSinceItsNodeWasHealthyBeforeItSucceeded(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 		s.HealthyDelay = &metav1.Duration{Duration: time.Hour}
 	}))...)
 	k.bad("b")

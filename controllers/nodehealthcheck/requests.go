@@ -19,7 +19,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/escalation"
 	"github.com/kubemend/kubemend/controllers/health"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // found is a remediation request as it is.
@@ -46,7 +46,7 @@ type found struct {
 	begun time.Time
 }
 
-// requests are all remediation requests of the kinds in use, sorted out once in a pass.
+// requests are all remediation requests of the kinds in use, sorted out once in a reconcile.
 type requests struct {
 	ours  map[string][]*found // by node; oldest first
 	other []*unstructured.Unstructured
@@ -66,7 +66,7 @@ type requests struct {
 }
 
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
-func (r *Reconciler) observeRequests(ctx context.Context, w *world) error {
+func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 	w.requests = requests{
 		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
 		read: map[schema.GroupKind]bool{}, within: namespacesOf(w.check),
@@ -146,7 +146,7 @@ func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionK
 	if list, err = r.list(ctx, kind); err == nil || !polled {
 		return list, err == nil, err
 	}
-	if _, unready := r.Kinds.Ready(ctx, kind); request.Missing(unready) || apierrors.IsForbidden(unready) {
+	if _, unready := r.Kinds.Ready(ctx, kind); remediationrequest.Missing(unready) || apierrors.IsForbidden(unready) {
 		return nil, false, nil
 	}
 	return nil, false, err
@@ -185,7 +185,7 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 // sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
 // check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
 // its annotation says; if a remediator removed that, what the status says, or its name.
-func (w *world) sort(obj *unstructured.Unstructured) {
+func (w *observed) sort(obj *unstructured.Unstructured) {
 	was := w.requests.known[obj.GetUID()]
 	if was != nil {
 		was.seen = true
@@ -219,7 +219,7 @@ func (w *world) sort(obj *unstructured.Unstructured) {
 
 // rungOf finds the remedy that obj was made from: that of its kind whose template it names; if it names none any more, what the status
 // says, or the only one of its kind.
-func (w *world) rungOf(obj *unstructured.Unstructured, was *listed) int {
+func (w *observed) rungOf(obj *unstructured.Unstructured, was *listed) int {
 	template, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 	if !named && was != nil {
 		template, named = was.remediation.TemplateName, was.remediation.TemplateName != ""
@@ -345,7 +345,7 @@ func (f *found) says(kind string) bool {
 }
 
 // ladder are the requests for t as the ladder sees them: those that are there, and those that are gone, of its present failure.
-func (w *world) ladder(t *target) []escalation.Request {
+func (w *observed) ladder(t *target) []escalation.Request {
 	var steps []escalation.Request
 	for _, f := range t.requests {
 		if f.rung >= 0 {
@@ -367,7 +367,7 @@ func (w *world) ladder(t *target) []escalation.Request {
 	return steps
 }
 
-func (w *world) rungOfGone(gone *nhcv1.Remediation) int {
+func (w *observed) rungOfGone(gone *nhcv1.Remediation) int {
 	kind := schema.FromAPIVersionAndKind(gone.Resource.APIVersion, gone.Resource.Kind).GroupKind()
 	return slices.IndexFunc(w.remedies, func(m remedy) bool {
 		return m.kind.GroupKind() == kind && m.ref.Namespace == gone.Resource.Namespace && (gone.TemplateName == "" || gone.TemplateName == m.ref.Name)

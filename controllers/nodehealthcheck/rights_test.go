@@ -40,7 +40,7 @@ func verbs(r *rbacv1.ClusterRole, group, resource string) []string {
 }
 
 func TestTheRightsThatAreShipped(t *testing.T) {
-	r := role(t, "role.yaml")
+	r := role(t, filepath.Join("nodes", "role.yaml"))
 	t.Run("W4: nodes may be patched, to take a confirmation off, and no more", func(t *testing.T) {
 		if diff := cmp.Diff([]string{"get", "list", "patch", "watch"}, verbs(r, "", "nodes")); diff != "" {
 			t.Errorf("verbs (-want +got):\n%s", diff)

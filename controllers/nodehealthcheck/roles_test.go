@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // granted is a client that may do to kind Reboot and to its templates what a role grants, and all to others. What it reads from a cache it
@@ -98,22 +98,22 @@ func shipped(t *testing.T, file string) *rbacv1.ClusterRole {
 }
 
 // grants lets the manager do to Reboots, and to their templates, what the role of a remediator lets it do to its own, until revoke.
-func (k *rack) grants(r *rbacv1.ClusterRole) (revoke func()) {
+func (k *fixture) grants(r *rbacv1.ClusterRole) (revoke func()) {
 	rights := map[string][]string{}
 	for _, rule := range r.Rules {
 		kind := "Reboot"
 		if strings.HasSuffix(rule.Resources[0], "templates") {
-			kind += request.TemplateSuffix
+			kind += remediationrequest.TemplateSuffix
 		}
 		rights[kind] = rule.Verbs
 	}
 	cached, live := granted{k.client, rights, true}, granted{k.client, rights, false}
-	kinds := request.NewKinds(k.informers, live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds := remediationrequest.NewKinds(k.informers, live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.AskFirst(func(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
 		return live.may("watch", kind) == nil, nil
 	})
 	k.r.Client, k.r.Live, k.r.Kinds, k.r.Watches = cached, live, kinds, kinds
-	k.r.Requests = &request.Requests{Client: cached, Live: live}
+	k.r.Requests = &remediationrequest.Requests{Client: cached, Live: live}
 	return func() {
 		for kind := range rights {
 			rights[kind] = nil
@@ -122,7 +122,7 @@ func (k *rack) grants(r *rbacv1.ClusterRole) (revoke func()) {
 }
 
 // looks makes passes, and returns what they say has failed, and when the last one wants to come back.
-func (k *rack) looks() (failed []string, again time.Duration) {
+func (k *fixture) looks() (failed []string, again time.Duration) {
 	k.t.Helper()
 	ctx := log.IntoContext(k.t.Context(), funcr.New(func(_, line string) {
 		if strings.Contains(line, `"error"`) {
@@ -147,7 +147,7 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			delay := metav1.Duration{Duration: time.Minute}
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false),
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false),
 				check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &delay }))...)
 			k.grants(shipped(t, role))
 			quiet := func(what string, want ...string) time.Duration {
@@ -179,7 +179,7 @@ func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
 }
 
 func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), check("nhc"))...)
 	k.grants(shipped(t, "poison-pill-0.1"))
 	if _, again := k.looks(); !strings.Contains(k.state("nhc"), "Disabled") || again > 15*time.Second {
 		t.Errorf("%s, looked at again in %s", k.state("nhc"), again)
@@ -193,7 +193,7 @@ func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
 
 // Where a request may not be watched, what its remediator has done with it is seen all the same.
 func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.grants(shipped(t, "poison-pill-0.1"))
 	k.bad("b")
 	k.looks()
@@ -208,7 +208,7 @@ func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
 
 // Who uninstalls a remediator takes its role away, and often leaves its kinds. Checks that never named them are held up by nothing.
 func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
 	revoke := k.grants(shipped(t, "poison-pill-0.1"))
 	k.pass("rebooting")
@@ -226,7 +226,7 @@ func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
 
 // What was begun while the role was there is not forgotten, nor begun again: the manager cannot see what became of it.
 func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	revoke := k.grants(shipped(t, "poison-pill-0.1"))
 	k.bad("b")
 	k.looks()
@@ -240,7 +240,7 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 
 // With a ladder a remediator has to be told to stop before the next one begins.
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 	k.grants(shipped(t, "poison-pill-0.1"))
 	k.bad("b")

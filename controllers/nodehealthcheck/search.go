@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // searchRetry is how soon kinds are searched again that could not be.
@@ -70,7 +70,7 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	failed := r.Watches.Discover(ctx, lists, request.NodeChecksMarks()...)
+	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
 	r.search.tried.Store(true)
 	if failed == nil && (err == nil || others) {
 		r.search.done.Store(true)

@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/discovery"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// apis are what the API server of a rack serves.
+// apis are what the API server of a fixture serves.
 type apis struct {
 	discovery.ServerResourcesInterface
 	err error
@@ -25,13 +25,13 @@ func (a *apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	list := &metav1.APIResourceList{GroupVersion: remedyGroup + "/v1"}
 	for _, kind := range kindsOfRemedies {
 		list.APIResources = append(list.APIResources,
-			metav1.APIResource{Name: kind, Kind: kind, Namespaced: true}, metav1.APIResource{Name: kind + "templates", Kind: kind + request.TemplateSuffix, Namespaced: true})
+			metav1.APIResource{Name: kind, Kind: kind, Namespaced: true}, metav1.APIResource{Name: kind + "templates", Kind: kind + remediationrequest.TemplateSuffix, Namespaced: true})
 	}
 	return []*metav1.APIResourceList{list}, a.err
 }
 
 // search searches for what was left behind, as at the start of the manager.
-func (k *rack) search() {
+func (k *fixture) search() {
 	k.t.Helper()
 	if err := k.r.searchOnce(k.t.Context()); err != nil {
 		k.t.Fatal(err)
@@ -39,14 +39,14 @@ func (k *rack) search() {
 }
 
 // restart forgets all that the controller remembers.
-func (k *rack) restart() {
+func (k *fixture) restart() {
 	kinds := k.kinds()
 	k.r.memory, k.r.search, k.r.Kinds, k.r.Watches = memory{}, search{}, kinds, kinds
 	k.search()
 }
 
 // away lets a check be deleted while the manager is away.
-func (k *rack) away(name string) {
+func (k *fixture) away(name string) {
 	k.t.Helper()
 	k.ofMachine()
 	k.atWork()
@@ -54,8 +54,8 @@ func (k *rack) away(name string) {
 	k.restart()
 }
 
-// wake makes a pass over whatever the start of the manager wakes.
-func (k *rack) wake() {
+// wake makes a reconcile of whatever the start of the manager wakes.
+func (k *fixture) wake() {
 	k.t.Helper()
 	for _, req := range k.r.everybody(k.t.Context(), &nhcv1.NodeHealthCheck{}) {
 		k.pass(req.Name)
@@ -65,7 +65,7 @@ func (k *rack) wake() {
 func TestAMemberThatADeletedCheckHasRemediatedIsBusyAfterARestart(t *testing.T) {
 	other := replacing("other", "other")
 	other.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
-	k := newRack(t, five(other, check("nhc"))...)
+	k := newFixture(t, five(other, check("nhc"))...)
 	k.bad("m0")
 	k.pass("other")
 	k.away("other")
@@ -89,7 +89,7 @@ func TestAMemberThatADeletedCheckHasRemediatedIsBusyAfterARestart(t *testing.T) 
 }
 
 func TestALeaseThatADeletedCheckHasLeftBehindIsGivenBackAfterARestart(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.bad("b")
 	k.pass("nhc")
 	k.goes("nhc")
@@ -118,7 +118,7 @@ func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, five(check("nhc"))...)
+			k := newFixture(t, five(check("nhc"))...)
 			k.r.search.tried.Store(false)
 			k.r.search.done.Store(false)
 			k.apis.err = tc.err
@@ -142,7 +142,7 @@ func TestUntilItWasSearchedForWhatIsLeftBehindNoMemberIsRemediated(t *testing.T)
 }
 
 func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.search.done.Store(false)
 	k.bad("b")
 	k.pass("nhc")

@@ -26,7 +26,7 @@ import (
 func TestADefaultConditionHasToLastForFiveMinutes(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
 		t.Run(fmt.Sprintf("seed 0.1, seed 0.2, seed 1.9: Ready=%s", status), func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.turn("b", status)
 			k.after(300*time.Second - 1)
 			k.pass("nhc")
@@ -57,13 +57,13 @@ func TestConditionsOfANode(t *testing.T) {
 		again      time.Duration
 	}{
 		"C82: none is met":                                        {[]corev1.NodeCondition{ready(good, time.Hour), disk(bad, time.Hour)}, health.Healthy, 0},
-		"C82: one is met, and has not lasted":                     {[]corev1.NodeCondition{ready(bad, time.Minute), disk(bad, time.Hour)}, health.Suspect, 4 * time.Minute},
+		"C82: one is met, and has not lasted":                     {[]corev1.NodeCondition{ready(bad, time.Minute), disk(bad, time.Hour)}, health.Pending, 4 * time.Minute},
 		"C82: one has lasted":                                     {[]corev1.NodeCondition{ready(bad, 5*time.Minute), disk(bad, time.Hour)}, health.Unhealthy, 0},
 		"C82: the first one has not lasted, the second one has":   {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Minute)}, health.Unhealthy, 0},
-		"C82: of two that have not lasted the nearer one counts":  {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Second)}, health.Suspect, 59 * time.Second},
+		"C82: of two that have not lasted the nearer one counts":  {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Second)}, health.Pending, 59 * time.Second},
 		"seed 0.15: the other one alone is enough":                {[]corev1.NodeCondition{ready(good, time.Hour), disk(good, time.Hour)}, health.Unhealthy, 0},
 		"seed 0.15: and where the first one alone is met":         {[]corev1.NodeCondition{ready(bad, time.Hour)}, health.Unhealthy, 0},
-		"seed 1.9: three minutes are too few for one status":      {[]corev1.NodeCondition{ready(bad, 3*time.Minute)}, health.Suspect, 2 * time.Minute},
+		"seed 1.9: three minutes are too few for one status":      {[]corev1.NodeCondition{ready(bad, 3*time.Minute)}, health.Pending, 2 * time.Minute},
 		"seed 1.9: and enough for another one of the same type":   {[]corev1.NodeCondition{ready(unknown, 3*time.Minute)}, health.Unhealthy, 0},
 		"a status that no condition of the check names is a good": {[]corev1.NodeCondition{ready(good, time.Hour), disk(unknown, time.Hour)}, health.Healthy, 0},
 	} {
@@ -98,7 +98,7 @@ func TestHowManyNodesAreRemediatedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := []string{"a", "b", "c", "d", "e"}
-			k := newRack(t, append(nodes(names...), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+			k := newFixture(t, append(nodes(names...), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 				s.MinHealthy, s.MaxUnhealthy = tc.min, tc.max
 			}))...)
 			var want []string
@@ -138,7 +138,7 @@ func TestWhichNodesACheckSelects(t *testing.T) {
 			c := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 				s.Selector, s.MinHealthy = tc.selector, ptr.To(intstr.FromString("100%"))
 			})
-			k := newRack(t, append([]client.Object{c}, objects...)...)
+			k := newFixture(t, append([]client.Object{c}, objects...)...)
 			for _, obj := range objects[1:] {
 				k.turn(obj.GetName(), corev1.ConditionUnknown)
 			}
@@ -163,7 +163,7 @@ func TestARequestIsAsTheDocumentationPrintsIt(t *testing.T) {
 	printed := template("Reboot", "group-x", false)
 	printed.Object["spec"] = map[string]any{"template": map[string]any{"size": int64(42)}}
 	c := check("nodehealthcheck-sample", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Reboot", "group-x")) })
-	k := newRack(t, append(nodes("worker-0-21", "b", "c"), printed, c)...)
+	k := newFixture(t, append(nodes("worker-0-21", "b", "c"), printed, c)...)
 	k.bad("worker-0-21")
 	k.pass(c.Name)
 	if len(k.objects()) != 1 {
@@ -200,7 +200,7 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 		"seed 1.7: one of that name and of another kind is none":                {[]client.Object{template("Replace", "reboot", false)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			k.wants("there is nothing to make it from")
@@ -222,7 +222,7 @@ func TestWhatTheAdminHasToMake(t *testing.T) {
 }
 
 // templates is how many there are.
-func (k *rack) templates() int {
+func (k *fixture) templates() int {
 	k.t.Helper()
 	n := 0
 	for _, kind := range kindsOfRemedies {
@@ -239,7 +239,7 @@ func (k *rack) templates() int {
 
 // state is what a check says of its nodes: its phase, how many it observes, how many are healthy, and those that it lists, with the number
 // of their requests.
-func (k *rack) state(check string) string {
+func (k *fixture) state(check string) string {
 	k.t.Helper()
 	st := k.check(check).Status
 	says := []string{string(st.Phase), fmt.Sprintf("%d/%d", *st.HealthyNodes, *st.ObservedNodes)}
@@ -251,16 +251,16 @@ func (k *rack) state(check string) string {
 
 // The story of a node: it may be unhealthy soon, is remediated, is well again while its remediator still keeps its request, and is let go.
 func TestACheckFollowsANodeInBothDirections(t *testing.T) {
-	story := []func(k *rack){
-		func(k *rack) { k.turn("b", corev1.ConditionUnknown) },
-		func(k *rack) { k.after(300 * time.Second) },
-		func(k *rack) {
+	story := []func(k *fixture){
+		func(k *fixture) { k.turn("b", corev1.ConditionUnknown) },
+		func(k *fixture) { k.after(300 * time.Second) },
+		func(k *fixture) {
 			obj := k.objects()[0]
 			obj.SetFinalizers([]string{"example.org/at-work"})
 			k.update(obj)
 			k.turn("b", corev1.ConditionTrue)
 		},
-		func(k *rack) {
+		func(k *fixture) {
 			obj := k.objects()[0]
 			obj.SetFinalizers(nil)
 			k.update(obj)
@@ -282,7 +282,7 @@ func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 		"seed 0.17, seed 1.11: the node is healthy again, and is not listed any more":  {4, "Enabled 3/3", nil, over},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.pass("nhc")
 			for _, happens := range story[:tc.played] {
 				happens(k)
@@ -309,15 +309,15 @@ func TestACheckFollowsANodeInBothDirections(t *testing.T) {
 // A node reboots: Ready turns from Unknown to False, and has not lasted.
 func TestANodeOnItsWayBack(t *testing.T) {
 	for name, tc := range map[string]struct {
-		then func(k *rack)
+		then func(k *fixture)
 		want []string
 	}{
-		"seed 2.17: keeps its request and its step":                  {func(k *rack) { k.after(299 * time.Second) }, []string{"Reboot/b"}},
-		"seed 2.18: is unhealthy again when that has lasted as well": {func(k *rack) { k.after(300 * time.Second) }, []string{"Reboot/b", "Replace/b"}},
-		"seed 2.18: is well when its condition is met no more":       {func(k *rack) { k.turn("b", corev1.ConditionTrue) }, nil},
+		"seed 2.17: keeps its request and its step":                  {func(k *fixture) { k.after(299 * time.Second) }, []string{"Reboot/b"}},
+		"seed 2.18: is unhealthy again when that has lasted as well": {func(k *fixture) { k.after(300 * time.Second) }, []string{"Reboot/b", "Replace/b"}},
+		"seed 2.18: is well when its condition is met no more":       {func(k *fixture) { k.turn("b", corev1.ConditionTrue) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
 			k.bad("b")
 			k.pass("nhc")
@@ -333,23 +333,23 @@ func TestANodeOnItsWayBack(t *testing.T) {
 
 func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		begins, ends func(k *rack)
+		begins, ends func(k *fixture)
 		reason       string
 	}{
 		"seed 1.5, seed 2.8: pause requests": {
-			func(k *rack) { k.pauses("first", "second") }, func(k *rack) { k.pauses() }, nhcv1.PausedReason,
+			func(k *fixture) { k.pauses("first", "second") }, func(k *fixture) { k.pauses() }, nhcv1.PausedReason,
 		},
-		"seed 1.6, seed 2.7: OpenShift is upgraded": {func(k *rack) {
+		"seed 1.6, seed 2.7: OpenShift is upgraded": {func(k *fixture) {
 			k.installs("clusterversions.config.openshift.io")
 			k.versionIs("True")
-		}, func(k *rack) { k.versionIs("False") }, nhcv1.UpgradeReason},
+		}, func(k *fixture) { k.versionIs("False") }, nhcv1.UpgradeReason},
 		"seed 1.6, seed 2.7: the configuration of a node is changed": {
-			func(k *rack) { k.annotateNode("c", map[string]string{desiredConfig: "new", currentConfig: "old"}) },
-			func(k *rack) { k.annotateNode("c", map[string]string{currentConfig: "new"}) }, nhcv1.UpgradeReason,
+			func(k *fixture) { k.annotateNode("c", map[string]string{desiredConfig: "new", currentConfig: "old"}) },
+			func(k *fixture) { k.annotateNode("c", map[string]string{currentConfig: "new"}) }, nhcv1.UpgradeReason,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			tc.begins(k)
@@ -373,7 +373,7 @@ func TestWhatHoldsUpNewRemediationsAndEndsOldOnes(t *testing.T) {
 }
 
 // pauses sets the pause requests of the check.
-func (k *rack) pauses(requests ...string) {
+func (k *fixture) pauses(requests ...string) {
 	k.t.Helper()
 	c := k.check("nhc")
 	c.Spec.PauseRequests = requests
@@ -381,7 +381,7 @@ func (k *rack) pauses(requests ...string) {
 }
 
 // versionIs says whether OpenShift is being upgraded.
-func (k *rack) versionIs(progressing string) {
+func (k *fixture) versionIs(progressing string) {
 	k.t.Helper()
 	version := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "Progressing", "status": progressing},
@@ -392,7 +392,7 @@ func (k *rack) versionIs(progressing string) {
 }
 
 // makes creates obj, or replaces the one of its name.
-func (k *rack) makes(obj *unstructured.Unstructured) {
+func (k *fixture) makes(obj *unstructured.Unstructured) {
 	k.t.Helper()
 	if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())); err != nil {
 		k.t.Fatal(err)

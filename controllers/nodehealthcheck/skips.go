@@ -201,7 +201,7 @@ func (b beginning) unsearched() []*skip {
 // majority: another one is being remediated, or without the node, which is alive, too few would be left. As long as something else holds up all nodes of
 // the control plane nobody has looked at them.
 func (b beginning) majority() []*skip {
-	if b.world.first == nil {
+	if b.observed.first == nil {
 		return nil
 	}
 	var all []*skip
@@ -213,14 +213,14 @@ func (b beginning) majority() []*skip {
 
 // turn: one at a time.
 func (b beginning) turn() []*skip {
-	if b.world.first == nil || b.world.first == b.t {
+	if b.observed.first == nil || b.observed.first == b.t {
 		return nil
 	}
-	return only(b.quorum(b.world.first.name+" goes first").until("the remediation of %s is over", b.world.first.name))
+	return only(b.quorum(b.observed.first.name+" goes first").until("the remediation of %s is over", b.observed.first.name))
 }
 
 func (b beginning) etcdLacks() []*skip {
-	if b.etcd == "" || b.t != b.world.first {
+	if b.etcd == "" || b.t != b.observed.first {
 		return nil
 	}
 	return only(b.quorum(b.etcd))
@@ -228,7 +228,7 @@ func (b beginning) etcdLacks() []*skip {
 
 // remadeTooSoon: somebody deleted the request a moment ago.
 func (b beginning) remadeTooSoon() []*skip {
-	at := b.t.again(b.world, b.rung)
+	at := b.t.again(b.observed, b.rung)
 	if !b.now.Before(at) {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (b beginning) templateless() []*skip {
 }
 
 // exhausted: the last rung was given up.
-func (w *world) exhausted(t *target) *skip {
+func (w *observed) exhausted(t *target) *skip {
 	text := fmt.Sprintf("Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)
 	return &skip{kind: corev1.EventTypeWarning, Hold: look.Hold{
 		Reason: nhcv1.EventNoTemplateLeft, Text: text, Person: "find out what is wrong with the node; its requests end when it is well",

@@ -21,9 +21,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/health"
 )
 
-// statusAfter is what the check says after a pass. It is made anew from what was observed and done: from the requests, not from what it
+// statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what it
 // said before. Only moments that nothing else remembers are taken over.
-func statusAfter(w *world, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck {
+func statusAfter(w *observed, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
 	st := &next.Status
 	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(s.population.Total()), ptr.To(s.population.Healthy), nil
@@ -74,7 +74,7 @@ func bounded(nodes []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 }
 
 // remediating reports whether there are requests; what the status only remembers are none.
-func remediating(w *world, outcomes []outcome) bool {
+func remediating(w *observed, outcomes []outcome) bool {
 	for i := range w.targets {
 		if w.targets[i].remediated() {
 			return true
@@ -84,12 +84,12 @@ func remediating(w *world, outcomes []outcome) bool {
 }
 
 // entryOf is what the status says of a node; nil if it says nothing.
-func entryOf(w *world, t *target, o *outcome) *nhcv1.UnhealthyNode {
+func entryOf(w *observed, t *target, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: t.name, Remediations: remediationsOf(w, t, o)}
 	switch {
 	case len(entry.Remediations) > 0:
 	case t.missing:
-	case t.wellOrGone(), t.terminating, t.verdict.State == health.Suspect && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil), !t.selected:
+	case t.wellOrGone(), t.terminating, t.verdict.State == health.Pending && (t.listed == nil || t.listed.ConditionsHealthyTimestamp != nil), !t.selected:
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = t.wellSince(w, o) // also of one that is gone: what comes back under its name begins at the first step, too
@@ -103,7 +103,7 @@ func (t *target) wellOrGone() bool { return t.node == nil || t.verdict.State == 
 
 // remediationsOf are the requests for t after o: those that are there, the one that was made, and of those that are gone the ones that
 // matter still.
-func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
+func remediationsOf(w *observed, t *target, o *outcome) []nhcv1.Remediation {
 	var all []nhcv1.Remediation
 	for _, f := range t.requests {
 		if slices.Contains(o.ended, f) && len(f.obj.GetFinalizers()) == 0 {
@@ -129,7 +129,7 @@ func remediationsOf(w *world, t *target, o *outcome) []nhcv1.Remediation {
 // worthRemembering are, of requests that are gone, those that say something of the ladder: which were given up, and of each rung the first
 // and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not made
 // again at once, and not with all the time of the step.
-func worthRemembering(w *world, gone []nhcv1.Remediation) []nhcv1.Remediation {
+func worthRemembering(w *observed, gone []nhcv1.Remediation) []nhcv1.Remediation {
 	type ends struct{ first, last int }
 	of := map[int]ends{}
 	for i := range gone {
@@ -157,7 +157,7 @@ func worthRemembering(w *world, gone []nhcv1.Remediation) []nhcv1.Remediation {
 	return worth
 }
 
-func remediationOf(w *world, f *found, o *outcome) nhcv1.Remediation {
+func remediationOf(w *observed, f *found, o *outcome) nhcv1.Remediation {
 	is := nhcv1.Remediation{
 		Resource: referenceTo(f.obj), Started: f.obj.GetCreationTimestamp(),
 		TemplateName: f.obj.GetAnnotations()[nhcv1.TemplateNameAnnotation],
@@ -185,7 +185,7 @@ func referenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
 
 const enabledMessage = "No issues found, NodeHealthCheck is enabled."
 
-func sayEnabled(w *world, st *nhcv1.NodeHealthCheckStatus) {
+func sayEnabled(w *observed, st *nhcv1.NodeHealthCheckStatus) {
 	c := metav1.Condition{Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: enabledMessage}
 	switch {
 	case w.disabled != nil:
@@ -197,7 +197,7 @@ func sayEnabled(w *world, st *nhcv1.NodeHealthCheckStatus) {
 }
 
 // unread reports whether a template could be read as little as not.
-func (w *world) unread() bool {
+func (w *observed) unread() bool {
 	return slices.ContainsFunc(w.remedies, func(m remedy) bool { return m.object == nil })
 }
 
@@ -212,7 +212,7 @@ var stormTexts = map[budget.StormTurn][2]string{
 }
 
 // sayStorm writes the storm's two conditions, which are also its memory.
-func sayStorm(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
+func sayStorm(w *observed, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	was := stormOf(w.check)
 	if was.Active != s.storm.Active || s.storm.Turn == budget.StormBegan {
 		set(w, st, metav1.Condition{
@@ -230,7 +230,7 @@ func sayStorm(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	}
 }
 
-func sayAllowed(w *world, s summary, st *nhcv1.NodeHealthCheckStatus) {
+func sayAllowed(w *observed, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	c := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
 	if hold := s.hold(); hold.Reason != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Text
@@ -250,7 +250,7 @@ func truth(b bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-func set(w *world, st *nhcv1.NodeHealthCheckStatus, c metav1.Condition) {
+func set(w *observed, st *nhcv1.NodeHealthCheckStatus, c metav1.Condition) {
 	c.LastTransitionTime = metav1.NewTime(w.now.Truncate(time.Second))
 	meta.SetStatusCondition(&st.Conditions, c)
 }
@@ -271,7 +271,7 @@ func phaseOf(check *nhcv1.NodeHealthCheck, remediating bool) (nhcv1.Phase, strin
 }
 
 // record writes the status if it differs. Whoever else wrote it since it was read is not overwritten.
-func (r *Reconciler) record(ctx context.Context, w *world, next *nhcv1.NodeHealthCheck) error {
+func (r *Reconciler) record(ctx context.Context, w *observed, next *nhcv1.NodeHealthCheck) error {
 	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
 		return nil
 	}

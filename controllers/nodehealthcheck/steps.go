@@ -11,7 +11,7 @@ import (
 )
 
 // stepFor decides what to do about t.
-func stepFor(w *world, s summary, t *target) step {
+func stepFor(w *observed, s summary, t *target) step {
 	next := step{target: t, start: -1}
 	for _, f := range t.requests {
 		flagged := f.counted || f.obj.GetAnnotations()[nhcv1.OldRequestAnnotation] != ""
@@ -28,7 +28,7 @@ func stepFor(w *world, s summary, t *target) step {
 		next.orphaned(w)
 	case t.verdict.State == health.Healthy:
 		next.healthy(w)
-	case t.verdict.State == health.Unjudged:
+	case t.verdict.State == health.Unknown:
 		next.leased(w) // what was begun stays as it is
 	default:
 		next.resumed(w)
@@ -53,7 +53,7 @@ func later(at, now time.Time) time.Time {
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
 
-// lookAgainAt makes the pass be repeated then at the latest; the zero moment asks for nothing. What happens then is for people, and empty if it
+// lookAgainAt makes the reconcile be repeated then at the latest; the zero moment asks for nothing. What happens then is for people, and empty if it
 // does not concern them.
 func (s *step) lookAgainAt(at time.Time, what string) {
 	s.recheck = health.Earliest(s.recheck, at)
@@ -76,7 +76,7 @@ func sooner(a, b look.Step) look.Step {
 
 // dueText says what comes due next in v; it is empty where that changes nothing, since something else counts already.
 func dueText(v health.Verdict) string {
-	if v.State != health.Suspect {
+	if v.State != health.Pending {
 		return ""
 	}
 	for _, f := range v.Findings {
@@ -88,7 +88,7 @@ func dueText(v health.Verdict) string {
 }
 
 // healthy: its requests are over, at once or after the delay, and its lease after them.
-func (s *step) healthy(w *world) {
+func (s *step) healthy(w *observed) {
 	t := s.target
 	_, confirmed := t.node.Annotations[nhcv1.ConfirmedHealthyAnnotation]
 	if len(t.requests) == 0 {
@@ -123,7 +123,7 @@ func (s *step) healthy(w *world) {
 
 // leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
 // no step is left it is kept only for a while: then somebody else may try what they can.
-func (s *step) leased(w *world) {
+func (s *step) leased(w *observed) {
 	if !s.target.remediated() && len(s.target.leftovers) == 0 {
 		if at := s.target.remadeAt(); w.now.Before(at) && s.target.selected {
 			s.lookAgainAt(at, "")
@@ -159,7 +159,7 @@ func (s *step) leased(w *world) {
 }
 
 // idleSince is since when nobody is at work on t, or will be: a single remediation has failed or stopped, or is being deleted. Zero if somebody is.
-func (t *target) idleSince(w *world) time.Time {
+func (t *target) idleSince(w *observed) time.Time {
 	if !w.classic() || t.node == nil || len(t.unseen) > 0 || len(t.leftovers) > 0 {
 		return time.Time{}
 	}
@@ -200,7 +200,7 @@ func latest(a, b time.Time) time.Time {
 
 // unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
 // one behind, which is at work under the same lease.
-func (s *step) unleased(w *world) {
+func (s *step) unleased(w *observed) {
 	if len(s.target.leftovers) > 0 {
 		s.leased(w)
 		return
@@ -211,7 +211,7 @@ func (s *step) unleased(w *world) {
 }
 
 // unhealthy: the first remedy begins if nothing holds it up; one that has failed, or whose time is over, is followed by the next one.
-func (s *step) unhealthy(w *world, sum summary) {
+func (s *step) unhealthy(w *observed, sum summary) {
 	t := s.target
 	if len(w.rungs) == 0 {
 		return
@@ -249,7 +249,7 @@ const (
 )
 
 // impatience is what happens when the time of the rung is over that s waits for.
-func (w *world) impatience(t *target, s escalation.Step) string {
+func (w *observed) impatience(t *target, s escalation.Step) string {
 	next := w.passing(t, s.Rung+1)
 	switch {
 	case s.Do != escalation.Wait || s.Recheck.IsZero():
@@ -262,7 +262,7 @@ func (w *world) impatience(t *target, s escalation.Step) string {
 }
 
 // climb is what the ladder says of t. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
-func (w *world) climb(t *target) (gaveUp, answer escalation.Step) {
+func (w *observed) climb(t *target) (gaveUp, answer escalation.Step) {
 	ladder := w.ladder(t)
 	answer = w.ask(t, ladder)
 	if answer.Do != escalation.GiveUp {
@@ -273,7 +273,7 @@ func (w *world) climb(t *target) (gaveUp, answer escalation.Step) {
 
 // begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
 // new is asked for, and without its template nothing can be made.
-func (s *step) begin(w *world, sum summary, rung int) {
+func (s *step) begin(w *observed, sum summary, rung int) {
 	t := s.target
 	if s.skipped = w.mayStart(sum, t, rung); s.skipped != nil {
 		s.lookAgainAt(s.skipped.Until, askedAgain)
@@ -315,7 +315,7 @@ func (t *target) requestsOn(rung int, tell bool) []*found {
 const remake = time.Minute
 
 // again is the first moment at which a request that is gone may be made again on a rung; zero if there was none.
-func (t *target) again(w *world, rung int) time.Time {
+func (t *target) again(w *observed, rung int) time.Time {
 	return t.remade(func(gone *nhcv1.Remediation) bool { return w.rungOfGone(gone) == rung })
 }
 

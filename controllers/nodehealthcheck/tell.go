@@ -20,7 +20,7 @@ import (
 )
 
 // tell sends events about what was saved, all of them on the check, and logs one line for each.
-func (r *Reconciler) tell(ctx context.Context, w *world, notes []tell.Note) {
+func (r *Reconciler) tell(ctx context.Context, w *observed, notes []tell.Note) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
 	about.Name, about.UID, about.ResourceVersion = w.check.Name, w.check.UID, w.check.ResourceVersion
 	for _, n := range notes {
@@ -31,7 +31,7 @@ func (r *Reconciler) tell(ctx context.Context, w *world, notes []tell.Note) {
 	}
 }
 
-// telling collects the events of a pass. What goes on being so is told when it begins, and then every hour, which is as long as an event is
+// telling collects the events of a reconcile. What goes on being so is told when it begins, and then every hour, which is as long as an event is
 // kept: told is what was told of what is held up, and holds what is held up now.
 type telling struct {
 	now         time.Time
@@ -68,8 +68,8 @@ func (n *telling) once(key, text string, say func()) {
 }
 
 // detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
-// that they were: a pass that saw an old one would tell them again.
-func detectedNotes(w *world, outcomes []outcome) []tell.Note {
+// that they were: a reconcile that saw an old one would tell them again.
+func detectedNotes(w *observed, outcomes []outcome) []tell.Note {
 	n, adopted := &telling{}, map[*target]bool{}
 	for i := range outcomes {
 		adopted[outcomes[i].target] = len(outcomes[i].adopt) > 0
@@ -89,7 +89,7 @@ func detectedNotes(w *world, outcomes []outcome) []tell.Note {
 }
 
 // nodeNotes are the events about what was done about nodes: one for each change.
-func (r *Reconciler) nodeNotes(w *world, outcomes []outcome) []tell.Note {
+func (r *Reconciler) nodeNotes(w *observed, outcomes []outcome) []tell.Note {
 	last := r.memory.of(w.check.Name)
 	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
@@ -151,7 +151,7 @@ func related(t *target) client.Object {
 }
 
 // matched is what t says of itself that meets the first of the check's conditions; nil if it is not unhealthy.
-func matched(w *world, t *target) *health.Signal {
+func matched(w *observed, t *target) *health.Signal {
 	due := t.verdict.Due(w.now)
 	if len(due) == 0 || t.terminating {
 		return nil
@@ -160,7 +160,7 @@ func matched(w *world, t *target) *health.Signal {
 }
 
 // turnNotes are the events about the check itself: one for each of its conditions that turned.
-func (r *Reconciler) turnNotes(w *world, s summary, next *nhcv1.NodeHealthCheck) []tell.Note {
+func (r *Reconciler) turnNotes(w *observed, s summary, next *nhcv1.NodeHealthCheck) []tell.Note {
 	var notes []tell.Note
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, tell.Note{Kind: kind, Reason: reason, Action: action, Text: text})
@@ -205,7 +205,7 @@ func (r *Reconciler) quoted(check string) logr.Logger {
 }
 
 // holdNote is the event about what keeps all nodes from being remediated, when it begins to keep one from it and every hour.
-func (r *Reconciler) holdNote(w *world, s summary) *tell.Note {
+func (r *Reconciler) holdNote(w *observed, s summary) *tell.Note {
 	last, hold := r.memory.of(w.check.Name), s.hold()
 	if hold.Reason == "" || s.population.Waiting == 0 {
 		last.hold = told{}

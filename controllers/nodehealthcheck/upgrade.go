@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -18,7 +19,7 @@ const (
 
 // observeUpgrade finds out whether the cluster is being upgraded: by OpenShift, or by a rollout of Cluster API. It is asked only if there
 // is a remediation to begin. What could not be asked is not "no". (medik8s goes on then.)
-func (r *Reconciler) observeUpgrade(ctx context.Context, w *world) {
+func (r *Reconciler) observeUpgrade(ctx context.Context, w *observed) {
 	var unhealthy []*target
 	for i := range w.targets {
 		if t := &w.targets[i]; t.node != nil && t.verdict.State == health.Unhealthy {
@@ -59,5 +60,5 @@ func upgrading(nodes []*target, versions []unstructured.Unstructured) string {
 }
 
 func rollingOut(cluster *clusterv1.Cluster) bool {
-	return conditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }

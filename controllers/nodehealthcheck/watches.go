@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,36 +28,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/wake"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// passTimeout bounds a pass. What it had written by then stays written, and the next pass goes on from there.
+// passTimeout bounds a reconcile. What it had written by then stays written, and the next reconcile goes on from there.
 const passTimeout = 2 * time.Minute
 
 // SetupWithManager makes r a controller of mgr. Checks, nodes and leases are watched in c, which is r's own.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
 	options.ReconciliationTimeout = passTimeout
-	options.RateLimiter = wake.Retries(wake.MergeWindow)
+	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	r.resumed = make(chan event.GenericEvent, 1)
-	everyCheck := wake.Merged[client.Object](r.everyCheck)
+	everyCheck := enqueue.Merged[client.Object](r.everyCheck)
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodehealthcheck").
 		WithOptions(options).
-		WatchesRawSource(source.TypedKind(c, &nhcv1.NodeHealthCheck{}, wake.Merged[*nhcv1.NodeHealthCheck](itself),
+		WatchesRawSource(source.TypedKind(c, &nhcv1.NodeHealthCheck{}, enqueue.Merged[*nhcv1.NodeHealthCheck](itself),
 			predicate.TypedGenerationChangedPredicate[*nhcv1.NodeHealthCheck]{})).
-		WatchesRawSource(source.TypedKind(c, &corev1.Node{}, wake.Merged[*corev1.Node](r.checksOfNode), nodeChanges())).
-		WatchesRawSource(source.TypedKind(c, &coordinationv1.Lease{}, wake.Merged[*coordinationv1.Lease](r.everyCheck), leaseChanges())).
+		WatchesRawSource(source.TypedKind(c, &corev1.Node{}, enqueue.Merged[*corev1.Node](r.checksOfNode), nodeChanges())).
+		WatchesRawSource(source.TypedKind(c, &coordinationv1.Lease{}, enqueue.Merged[*coordinationv1.Lease](r.everyCheck), leaseChanges())).
 		Watches(&clusterv1.MachineHealthCheck{}, everyCheck, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
-		Watches(&clusterv1.Machine{}, wake.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(machineChanges())).
+		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(machineChanges())).
 		WatchesRawSource(source.Channel(r.resumed, handler.EnqueueRequestsFromMapFunc(r.everybody))).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
-	r.Watches.Notify(built, wake.Merged[*unstructured.Unstructured](r.checksOfRequest))
+	r.Watches.Notify(built, enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))
 	if err := mgr.Add(manager.RunnableFunc(r.searchLeftovers)); err != nil {
 		return fmt.Errorf("set up the search for what NodeHealthChecks have left behind: %w", err)
 	}
@@ -186,6 +187,7 @@ func machineChanges() predicate.Predicate {
 		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return !maps.Equal(was.Annotations, is.Annotations) || !maps.Equal(was.Labels, is.Labels) || was.Status.NodeRef != is.Status.NodeRef ||
 			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || beingRemediated(was) != beingRemediated(is) ||
-			conditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) != conditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
+			meta.IsStatusConditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) !=
+				meta.IsStatusConditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	}}
 }

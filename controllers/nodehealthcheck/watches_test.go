@@ -90,7 +90,7 @@ func TestWhichChecksANodeConcerns(t *testing.T) {
 		"W3: all, if it is of the control plane":              {member("n"), []client.Object{ofPool("one", "a"), ofPool("two", "b")}, []string{"one", "two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, tc.checks...)
+			k := newFixture(t, tc.checks...)
 			if diff := cmp.Diff(tc.want, namesOf(k.r.checksOfNode(t.Context(), tc.node)), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("checks (-want +got):\n%s", diff)
 			}
@@ -129,7 +129,7 @@ func TestWhichChecksARequestOrATemplateConcerns(t *testing.T) {
 		"seed 2.2: a template concerns all":                      {template("Reboot", "reboot", false), []string{"one", "two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, one.DeepCopy(), two.DeepCopy())
+			k := newFixture(t, one.DeepCopy(), two.DeepCopy())
 			if diff := cmp.Diff(tc.want, namesOf(k.r.checksOfRequest(t.Context(), tc.obj)), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("checks (-want +got):\n%s", diff)
 			}

@@ -36,10 +36,10 @@ func TestWeaknessesThatMedik8sHas(t *testing.T) {
 	}
 }
 
-// medik8s ends a pass at a lease that is overdue, and the next step waits until something else happens. Here a lease is never overdue while a
+// medik8s ends a reconcile at a lease that is overdue, and the next step waits until something else happens. Here a lease is never overdue while a
 // step is left: a node that is on its way back keeps it for as long as that takes.
 func longLease(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), func(s *nhcv1.NodeHealthCheckSpec) {
 			s.UnhealthyConditions[0].Duration.Duration = time.Hour // of Ready=False
 		}))...)
@@ -61,25 +61,25 @@ func longLease(t *testing.T) {
 
 func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
 	for name, holds := range map[string]struct {
-		up     func(k *rack)
+		up     func(k *fixture)
 		reason string
 	}{
-		"W18, seed 2.12: nothing": {func(*rack) {}, nhcv1.AllowedReason},
-		"W18, seed 2.12: a pause": {func(k *rack) {
+		"W18, seed 2.12: nothing": {func(*fixture) {}, nhcv1.AllowedReason},
+		"W18, seed 2.12: a pause": {func(k *fixture) {
 			c := k.check("nhc")
 			c.Spec.PauseRequests = []string{"me"}
 			k.update(c)
 		}, nhcv1.PausedReason},
-		"W18, seed 2.12: an upgrade": {func(k *rack) { k.annotateNode("b", map[string]string{desiredConfig: "new", currentConfig: "old"}) }, nhcv1.UpgradeReason},
-		"W18, seed 2.12: a template that is gone": {func(k *rack) {
+		"W18, seed 2.12: an upgrade": {func(k *fixture) { k.annotateNode("b", map[string]string{desiredConfig: "new", currentConfig: "old"}) }, nhcv1.UpgradeReason},
+		"W18, seed 2.12: a template that is gone": {func(k *fixture) {
 			if err := k.client.Delete(k.t.Context(), template("Reboot", "reboot", false)); err != nil {
 				k.t.Fatal(err)
 			}
 		}, nhcv1.DisabledReason},
-		"W18, seed 2.12: too few healthy nodes": {func(k *rack) { k.bad("c") }, nhcv1.TooManyReason},
+		"W18, seed 2.12: too few healthy nodes": {func(k *fixture) { k.bad("c") }, nhcv1.TooManyReason},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+			k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 			k.bad("b")
 			k.pass("nhc")
 			holds.up(k)
@@ -96,7 +96,7 @@ func TestARequestThatIsOldIsCountedWhateverHoldsUpItsCheck(t *testing.T) {
 }
 
 // annotateNode sets annotations of a node.
-func (k *rack) annotateNode(name string, annotations map[string]string) {
+func (k *fixture) annotateNode(name string, annotations map[string]string) {
 	k.t.Helper()
 	n := &corev1.Node{}
 	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
@@ -116,7 +116,7 @@ func fewReads(t *testing.T) {
 		for i := range n {
 			objects = append(objects, node(fmt.Sprintf("n%d", i), nil))
 		}
-		k := newRack(t, objects...)
+		k := newFixture(t, objects...)
 		k.bad("n0")
 		k.pass("nhc")
 		k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
@@ -145,7 +145,7 @@ func fewReads(t *testing.T) {
 }
 
 func oneRefusal(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.fails = func(verb string, obj client.Object) error {
 		if obj.GetName() == "a" && verb == "create" {
 			return apierrors.NewInvalid(schema.GroupKind{Group: remedyGroup, Kind: "Reboot"}, "a", nil)
@@ -163,7 +163,7 @@ func oneRefusal(t *testing.T) {
 
 // What cannot be asked is not "no": medik8s takes a cluster that it cannot ask for one that is not being upgraded.
 func unknownUpgrade(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	knows := k.r.Installed
 	k.r.Installed = func(_ context.Context, crd string) (bool, error) {
 		if crd == "clusterversions.config.openshift.io" {
@@ -185,7 +185,7 @@ func unknownUpgrade(t *testing.T) {
 
 // Before the MachineHealthChecks were read, medik8s leaves every node alone that has the condition Terminating, and is disabled by none.
 func unreadConflict(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	informer := controllertest.NewFakeInformer()
 	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{machineChecks: informer}
@@ -201,12 +201,12 @@ func unreadConflict(t *testing.T) {
 }
 
 // installs makes kinds of OpenShift known to the controller, by their definitions.
-func (k *rack) installs(crds ...string) {
+func (k *fixture) installs(crds ...string) {
 	k.r.Installed = func(_ context.Context, crd string) (bool, error) { return slices.Contains(crds, crd), nil }
 }
 
 func unknownConflict(t *testing.T) {
-	k := newRack(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k := newFixture(t, append(nodes("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Installed = func(context.Context, string) (bool, error) {
 		return false, errors.New("the API server is out of order")
 	}

@@ -32,11 +32,11 @@ func (s summary) hold() look.Hold {
 }
 
 // weigh counts the population and says what it allows.
-func weigh(w *world) summary {
+func weigh(w *observed) summary {
 	s := summary{population: count(w)}
 	limits, err := limitsOf(&w.check.Spec, s.population.Total())
 	if err != nil && w.disabled == nil {
-		w.disabled = &disabling{nhcv1.LimitInvalidReason, err.Error()}
+		w.disabled = &disabling{nhcv1.InvalidLimitReason, err.Error()}
 	}
 	s.limits = limits
 	s.grant = budget.Decide(s.population, limits)
@@ -49,7 +49,7 @@ func weigh(w *world) summary {
 }
 
 // holds is all that keeps what would add a node from beginning.
-func (w *world) holds(s summary) []look.Hold {
+func (w *observed) holds(s summary) []look.Hold {
 	var all []look.Hold
 	if w.disabled != nil || w.unread() {
 		all = append(all, w.unusable())
@@ -63,7 +63,7 @@ func (w *world) holds(s summary) []look.Hold {
 	if w.upgrading != "" {
 		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading, Ends: "the upgrade is over"})
 	}
-	if !w.settled.IsZero() && s.population.Unhealthy+s.population.Suspect > 0 {
+	if !w.settled.IsZero() && s.population.Unhealthy+s.population.Pending > 0 {
 		all = append(all, w.unsettled())
 	}
 	if s.grant.ShortCircuited() {
@@ -80,7 +80,7 @@ func (w *world) holds(s summary) []look.Hold {
 }
 
 // unusable is why nothing can be made: the check is disabled, or a template of it is not known.
-func (w *world) unusable() look.Hold {
+func (w *observed) unusable() look.Hold {
 	if w.disabled != nil {
 		return look.Hold{Reason: nhcv1.DisabledReason, Text: w.disabled.message, Person: mends[w.disabled.reason]}
 	}
@@ -97,7 +97,7 @@ var mends = map[string]string{
 	nhcv1.TemplateInvalidReason:   "mend the template, or have the check name another one",
 	nhcv1.TemplateForbiddenReason: "bind the rights that the remediator's ClusterRole is to bring",
 	nhcv1.SelectorInvalidReason:   "mend spec.selector",
-	nhcv1.LimitInvalidReason:      "mend spec.minHealthy or spec.maxUnhealthy",
+	nhcv1.InvalidLimitReason:      "mend spec.minHealthy or spec.maxUnhealthy",
 }
 
 const (
@@ -117,19 +117,19 @@ func enoughHealthy(s summary) string {
 // arithmetic is the sum that forbids remediation.
 func arithmetic(s summary) string {
 	p, terminating := s.population, ""
-	if p.Unjudged > 0 {
-		terminating = fmt.Sprintf(", %d terminating", p.Unjudged)
+	if p.Unknown > 0 {
+		terminating = fmt.Sprintf(", %d terminating", p.Unknown)
 	}
 	return fmt.Sprintf("Skipped remediation because the number of healthy nodes selected by the selector is %d and should equal or exceed %d "+
 		"(%d nodes: %d healthy, %d unhealthy, %d soon unhealthy, %d recovering%s)",
-		p.Healthy, s.minimum(), p.Total(), p.Healthy, p.Unhealthy, p.Suspect, p.Recovering, terminating)
+		p.Healthy, s.minimum(), p.Total(), p.Healthy, p.Unhealthy, p.Pending, p.Recovering, terminating)
 }
 
 // minimum is how many nodes have to be healthy.
 func (s summary) minimum() int { return s.population.Total() - s.limits.AtMost }
 
 // count sorts into the classes that the limits are about: the selected nodes, and those that a remediation took away.
-func count(w *world) budget.Population {
+func count(w *observed) budget.Population {
 	var p budget.Population
 	for i := range w.targets {
 		t := &w.targets[i]
@@ -160,10 +160,10 @@ func classOf(t *target) budget.Class {
 	switch {
 	case t.node == nil, t.verdict.State == health.Unhealthy:
 		return budget.Unhealthy
-	case t.verdict.State == health.Unjudged:
-		return budget.Unjudged
-	case t.verdict.State == health.Suspect:
-		return budget.Suspect
+	case t.verdict.State == health.Unknown:
+		return budget.Unknown
+	case t.verdict.State == health.Pending:
+		return budget.Pending
 	case t.remediated(), len(t.leftovers) > 0:
 		return budget.Recovering
 	}

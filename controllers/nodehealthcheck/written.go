@@ -15,7 +15,7 @@ import (
 // cachesLag is how long a request that was created is taken to be there although the cache does not show it.
 const cachesLag = 30 * time.Second
 
-// written are requests as this process wrote them last. A cache that lags behind shows a request as it was, or not at all, and a pass
+// written are requests as this process wrote them last. A cache that lags behind shows a request as it was, or not at all, and a reconcile
 // that believed it would do everything once more: take a second control-plane node down, for one.
 type written struct {
 	mu    sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // ProbeInterval is how often ClusterCache asks a connected cluster whether it is there. A probe that
@@ -50,6 +52,10 @@ type Clusters struct {
 	cache clustercache.ClusterCache
 	// Kubeconfigs are those that the cache connects by. It may be nil.
 	Kubeconfigs *Kubeconfigs
+	// Gates are those that what is asked of the clusters passes. It may be nil.
+	Gates *Gates
+	// MostNodes is how many nodes a cluster may have; 0 for any number.
+	MostNodes int64
 
 	mu     sync.Mutex
 	fenced func(cluster client.ObjectKey) // see OnFenced
@@ -77,6 +83,10 @@ type View struct {
 	Recheck time.Duration
 	// Refused is why nobody connects to the cluster, if that is because of its kubeconfig.
 	Refused *RefusedError
+	// Silent says that the cluster answers probes, and leaves other requests unanswered, or answers them without end: it is Down for that.
+	Silent bool
+	// Told says that nobody has looked: it is Down because the manager says so, who knows why.
+	Told bool
 
 	nodes Store
 }
@@ -101,21 +111,18 @@ func (v View) Node(name string) *corev1.Node {
 }
 
 // View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after
-// an outage, whether the cache has caught up.
+// an outage, whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
 	health := c.cache.GetHealthCheckingState(ctx, cluster)
-	connected := true
-	for _, w := range append(watches, nodeStore{clusters: c, cluster: cluster}) {
-		err := c.cache.Watch(ctx, cluster, w)
-		if errors.Is(err, clustercache.ErrClusterNotConnected) {
-			connected = false
-			break
-		}
-		if err != nil {
-			return View{}, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
-		}
+	connected, err := c.watch(ctx, cluster, append(watches, nodeStore{clusters: c, cluster: cluster}))
+	if err != nil {
+		return View{}, err
 	}
-	informer, d := c.look(cluster, now, connected && health.ConsecutiveFailures == 0)
+	silent, rests := c.silent(cluster, now)
+	if silent {
+		c.Doubt(cluster, now) // the list of nodes that ends the doubt is the trial
+	}
+	informer, d := c.look(cluster, now, connected && health.ConsecutiveFailures == 0 && !rests)
 	switch {
 	case d == nil:
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
@@ -124,12 +131,40 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
 	v := d.view(now, connected, health)
-	if c.Kubeconfigs != nil && !connected {
+	if silent && connected {
+		v.Link, v.Silent = Down, true
+	}
+	if !connected {
 		if v.Refused = c.Kubeconfigs.Refused(cluster); v.Refused != nil {
 			v.Link, v.Recheck = Down, refusedInterval
 		}
 	}
 	return v, nil
+}
+
+// watch makes sure that watches are in place, and reports whether the cluster is connected.
+func (c *Clusters) watch(ctx context.Context, cluster client.ObjectKey, watches []clustercache.Watcher) (connected bool, err error) {
+	for _, w := range watches {
+		err := c.cache.Watch(ctx, cluster, w)
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
+		}
+	}
+	return true, nil
+}
+
+// silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
+func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
+	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil && c.Kubeconfigs.Transports.rests(cluster, now) {
+		return true, true // what the cache shows it has shown for a while
+	}
+	if c.Gates == nil {
+		return false, false
+	}
+	return c.Gates.silent(cluster, now)
 }
 
 // refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and tells
@@ -139,7 +174,7 @@ const refusedInterval = 30 * time.Second
 // singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
 const singly = 5
 
-// NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has.
+// NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its questions.
 func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	live, err := c.cache.GetUncachedClient(ctx, cluster)
 	if err != nil {
@@ -147,12 +182,12 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 	}
 	present := make(map[string]bool, len(names))
 	if len(names) > singly {
-		list, err := c.listNodes(ctx, cluster)
+		versions, err := c.nodeVersions(ctx, cluster)
 		if err != nil {
 			return nil, err
 		}
-		for i := range list.Items {
-			present[list.Items[i].Name] = true
+		for name := range versions {
+			present[name] = true
 		}
 		return present, nil
 	}
@@ -179,18 +214,30 @@ func saysGone(err error, node string) bool {
 	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == node
 }
 
-// listNodes asks the workload cluster itself, past the cache, for the metadata of its nodes.
-func (c *Clusters) listNodes(ctx context.Context, cluster client.ObjectKey) (*metav1.PartialObjectMetadataList, error) {
+// nodesPerPage and mostPages are how nodes are listed live: so many to an answer, and so many answers. That is more nodes than Kubernetes supports.
+const nodesPerPage, mostPages = 500, 200
+
+// nodeVersions asks the workload cluster itself, past the cache, which nodes it has, and in what versions.
+func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (map[string]string, error) {
 	live, err := c.cache.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
 	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := live.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("list the nodes of cluster %s: %w", cluster, err)
+	versions, page := map[string]string{}, ""
+	for range mostPages {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := live.List(ctx, list, client.Limit(nodesPerPage), client.Continue(page)); err != nil {
+			return nil, fmt.Errorf("list the nodes of cluster %s: %w", cluster, err)
+		}
+		for i := range list.Items {
+			versions[list.Items[i].Name] = list.Items[i].ResourceVersion
+		}
+		if page = list.Continue; page == "" {
+			return versions, nil
+		}
 	}
-	return list, nil
+	return nil, fmt.Errorf("list the nodes of cluster %s: there are more than %d", cluster, nodesPerPage*mostPages)
 }
 
 // nodeStore remembers where the nodes of a cluster are cached. ClusterCache calls it once for every connection it makes, so after a
@@ -217,10 +264,31 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 		return fmt.Errorf("cache nodes of cluster %s: the informer is a %T and cannot be read", s.cluster, informer)
 	}
 	s.clusters.keep(s.cluster, shared)
-	if _, err := shared.AddEventHandler(s.tellFenced()); err != nil {
+	_, err = shared.AddEventHandler(s.tellFenced())
+	if most := s.clusters.MostNodes; err == nil && most > 0 {
+		_, err = shared.AddEventHandler(s.countedIn(nodes, most))
+	}
+	if err != nil {
 		return fmt.Errorf("watch nodes of cluster %s: %w", s.cluster, err)
 	}
 	return nil
+}
+
+// countedIn lets go of a cache of nodes that has more of them than a cluster may have: a server can invent some with every watch. Without it the cluster
+// is out of reach, until ClusterCache connects to it anew.
+func (s nodeStore) countedIn(nodes cache.Cache, most int64) toolscache.ResourceEventHandler {
+	var count atomic.Int64
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) {
+			if count.Add(1) != most+1 {
+				return
+			}
+			err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
+			log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
+				"Cluster", s.cluster, "most", most)
+		},
+		DeleteFunc: func(any) { count.Add(-1) },
+	}
 }
 
 func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {

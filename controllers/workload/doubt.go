@@ -99,18 +99,6 @@ func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *do
 	return true
 }
 
-func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (map[string]string, error) {
-	list, err := c.listNodes(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	versions := make(map[string]string, len(list.Items))
-	for i := range list.Items {
-		versions[list.Items[i].Name] = list.Items[i].ResourceVersion
-	}
-	return versions, nil
-}
-
 // view is what is to be seen of the cluster meanwhile.
 func (d *doubt) view(now time.Time, connected bool, health clustercache.HealthCheckingState) View {
 	v := View{Link: Unsure}

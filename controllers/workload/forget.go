@@ -46,6 +46,9 @@ func (c *Clusters) forget(obj any) {
 	if c.Kubeconfigs != nil {
 		c.Kubeconfigs.forget(client.ObjectKeyFromObject(cluster))
 	}
+	if c.Gates != nil {
+		c.Gates.forget(client.ObjectKeyFromObject(cluster))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.doubts, client.ObjectKeyFromObject(cluster))

@@ -37,6 +37,59 @@ func informerOf(obj client.Object) (*fcache.FakeControllerSource, informers) {
 	return source, informers{SharedIndexInformer: toolscache.NewSharedIndexInformer(listed{source}, obj, 0, toolscache.Indexers{})}
 }
 
+// removable is a cache of nodes that ends when it is removed.
+type removable struct {
+	informers
+	stop chan struct{}
+}
+
+func (r removable) RemoveInformer(context.Context, client.Object) error {
+	close(r.stop)
+	return nil
+}
+
+func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T) {
+	c := NewClusters(oneServer{})
+	c.MostNodes = 10
+	source, of := informerOf(&corev1.Node{})
+	there := removable{of, make(chan struct{})}
+	invent := func(i int) {
+		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
+	}
+	if err := (nodeStore{clusters: c, cluster: gated}).Watch(there); err != nil {
+		t.Fatal(err)
+	}
+	go there.Run(there.stop)
+	eventually(t, "it is cached", there.HasSynced)
+	link := func() Link {
+		v, err := c.View(t.Context(), gated, noon.Time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Link
+	}
+	for i := range 10 {
+		invent(i)
+	}
+	eventually(t, "ten nodes are cached", func() bool { return len(there.GetStore().ListKeys()) == 10 })
+	for i := range 100 { // as many go as come
+		source.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
+		invent(i + 10)
+	}
+	eventually(t, "the last one is cached", func() bool { _, is, _ := there.GetStore().GetByKey("node-109"); return is })
+	if is := link(); is != Up {
+		t.Fatalf("with as many nodes as it may have its link is %v", is)
+	}
+	invent(110)
+	eventually(t, "the cache is gone", there.IsStopped)
+	if is := link(); is == Up {
+		t.Error("with one more its nodes are judged")
+	}
+	if nodes, _ := kept(c); nodes != 0 {
+		t.Error("its nodes are kept")
+	}
+}
+
 // eventually waits until that is so.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()

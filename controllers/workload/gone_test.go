@@ -6,8 +6,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,9 +18,7 @@ type behind struct {
 }
 
 func (b behind) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	return client.New(&rest.Config{Host: b.address}, client.Options{Mapper: mapper})
+	return client.New(&rest.Config{Host: b.address}, client.Options{Mapper: nodesOnly()})
 }
 
 // A node that is called deleted is remediated at once. So it takes more than a 404, which proxies send as well, of whatever.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -35,18 +36,44 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the kubeconfig is refused: %s %s", e.Entry, e.Why)
 }
 
-// RESTConfig is what a kubeconfig from a Secret says. One that cannot be parsed, or names a file, a program, an auth provider or a proxy, is refused:
-// who may write the Secret is not who reads it, and client-go would send the content of such a file, of the machine that it runs on, to the server
-// that the kubeconfig names. (client-go, tools/clientcmd/client_config.go: tokenFile. ClusterCache refuses exec and auth-provider alone.)
+// RESTConfig is what a kubeconfig from a Secret says. One that cannot be parsed or used, or names a file, a program, an auth provider, a proxy or a
+// server of another scheme than https and http, is refused: who may write the Secret is not who reads it, and client-go would send the content of
+// such a file, of the machine that it runs on, to the server that the kubeconfig names. (client-go, tools/clientcmd/client_config.go: tokenFile.
+// ClusterCache refuses exec and auth-provider alone.) Each of its errors is a RefusedError.
 func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
-	config, err := clientcmd.Load(kubeconfig)
+	said, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		return nil, &RefusedError{Entry: "it", Why: "is no kubeconfig: it cannot be parsed"} // the error may quote it
 	}
-	if refused := refusal(config); refused != nil {
+	if refused := refusal(said); refused != nil {
 		return nil, refused
 	}
-	return clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := clientcmd.NewDefaultClientConfig(*said, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil { // this error quotes it as well
+		return nil, &RefusedError{Entry: "current-context", Why: "does not lead to a cluster with a server and to a user with one way to log in"}
+	}
+	// Another scheme could be the one that Transports carry, to another cluster and by that one's credentials.
+	if server, _, err := rest.DefaultServerUrlFor(config); err != nil || server.Scheme != "https" && server.Scheme != "http" {
+		cluster := ""
+		if current := said.Contexts[said.CurrentContext]; current != nil { // without one, the cluster that has no name is taken
+			cluster = current.Cluster
+		}
+		return nil, &RefusedError{Entry: entryOf("clusters", cluster, "cluster.server"), Why: "names neither an https nor an http address"}
+	}
+	return config, nil
+}
+
+// entryOf is the path of an entry. Who writes a kubeconfig names its users and clusters, and the path goes into conditions and events: the API server
+// refuses those that are too long.
+func entryOf(list, name, key string) string {
+	const longest = 63
+	if all := []rune(name); len(all) > longest {
+		name = string(all[:longest]) + "..."
+	}
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` || strings.ContainsAny(name, "[] ") {
+		name = quoted
+	}
+	return list + "[" + name + "]." + key
 }
 
 const (
@@ -68,16 +95,16 @@ func refusal(config *clientcmdapi.Config) *RefusedError {
 			{user.ClientKey != "", "client-key", readsFile},
 		} {
 			if entry.named {
-				return &RefusedError{Entry: "users[" + name + "].user." + entry.key, Why: entry.why}
+				return &RefusedError{Entry: entryOf("users", name, "user."+entry.key), Why: entry.why}
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
 		switch cluster := config.Clusters[name]; {
 		case cluster.CertificateAuthority != "":
-			return &RefusedError{Entry: "clusters[" + name + "].cluster.certificate-authority", Why: readsFile}
+			return &RefusedError{Entry: entryOf("clusters", name, "cluster.certificate-authority"), Why: readsFile}
 		case cluster.ProxyURL != "":
-			return &RefusedError{Entry: "clusters[" + name + "].cluster.proxy-url", Why: asksProxy}
+			return &RefusedError{Entry: entryOf("clusters", name, "cluster.proxy-url"), Why: asksProxy}
 		}
 	}
 	return nil
@@ -89,6 +116,8 @@ type Kubeconfigs struct {
 	client.Reader
 	// Tell hears that the kubeconfig of a cluster is refused, once for each content. It may be nil.
 	Tell func(ctx context.Context, cluster client.ObjectKey, refused *RefusedError)
+	// Transports carry what is asked by these kubeconfigs, if they are set: each is then one by which requests come to them.
+	Transports *Transports
 
 	mu      sync.Mutex
 	refused map[client.ObjectKey]refusedKubeconfig
@@ -109,19 +138,34 @@ func (k *Kubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.
 	if !is || !kubeconfig {
 		return nil
 	}
-	_, err := RESTConfig(s.Data[secret.KubeconfigDataName])
+	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
+	content, err := k.obeyed(cluster, s.Data[secret.KubeconfigDataName])
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
-		refused = nil // what else is wrong its reader says as well
+		refused = nil
 	}
-	if k.note(client.ObjectKey{Namespace: key.Namespace, Name: name}, refused, s.ResourceVersion) && k.Tell != nil {
-		k.Tell(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, refused)
+	if k.note(cluster, refused, s.ResourceVersion) && k.Tell != nil {
+		k.Tell(ctx, cluster, refused)
 	}
-	if refused != nil {
+	switch {
+	case refused != nil:
 		s.Data = nil
 		return refused
+	case err != nil:
+		s.Data = nil
+		return fmt.Errorf("read the kubeconfig of cluster %s: %w", cluster, err)
 	}
+	s.Data = map[string][]byte{secret.KubeconfigDataName: content}
 	return nil
+}
+
+// obeyed is what the reader of a kubeconfig is given for it.
+func (k *Kubeconfigs) obeyed(cluster client.ObjectKey, content []byte) ([]byte, error) {
+	if k.Transports != nil {
+		return k.Transports.route(cluster, content)
+	}
+	_, err := RESTConfig(content)
+	return content, err
 }
 
 // note remembers what was last read of the kubeconfig of a cluster, and reports whether that it is refused is news.
@@ -149,12 +193,15 @@ func TellCluster(clusters client.Reader, recorder events.EventRecorder) func(con
 			return
 		}
 		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, mendv1.EventKubeconfigRefused, "Connect",
-			"Secret %s-%s: %s: nobody connects to the workload cluster, and nodes are unjudged", key.Name, secret.Kubeconfig, refused)
+			"Secret %s-%s: %s: nobody connects to the workload cluster, and nodes cannot be judged", key.Name, secret.Kubeconfig, refused)
 	}
 }
 
-// Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not.
+// Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or if nobody knows because k is nil.
 func (k *Kubeconfigs) Refused(cluster client.ObjectKey) *RefusedError {
+	if k == nil {
+		return nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.refused[cluster].err
@@ -162,6 +209,9 @@ func (k *Kubeconfigs) Refused(cluster client.ObjectKey) *RefusedError {
 
 // forget drops what is known of a cluster that is gone.
 func (k *Kubeconfigs) forget(cluster client.ObjectKey) {
+	if k.Transports != nil {
+		k.Transports.forget(cluster)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.refused, cluster)

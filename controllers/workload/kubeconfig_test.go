@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -171,5 +172,98 @@ func TestWhatCannotBeParsedIsNotQuoted(t *testing.T) {
 	var refused *RefusedError
 	if !errors.As(err, &refused) || strings.Contains(err.Error(), "secret-token") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// How the file is written does not matter: what is judged is what is used.
+func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
+	const (
+		begin = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
+		there = "clusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}]\n"
+		user  = "users: [{name: u, user: {token: t}}]\n"
+		file  = "users: [{name: u, user: {tokenFile: /token}}]\n"
+	)
+	for name, tc := range map[string]struct{ content, refused string }{
+		"JSON": {`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"c","user":"u"}}],` +
+			`"clusters":[{"name":"c","cluster":{"server":"https://192.0.2.1"}}],"users":[{"name":"u","user":{"tokenFile":"/token"}}]}`, "users[u].user.tokenFile"},
+		"a user of no context":               {begin + there + "users: [{name: u, user: {token: t}}, {name: v, user: {tokenFile: /token}}]\n", "users[v].user.tokenFile"},
+		"a cluster of no context":            {begin + user + "clusters: [{name: c, cluster: {server: s}}, {name: d, cluster: {proxy-url: p}}]\n", "clusters[d].cluster.proxy-url"},
+		"a second document is none":          {begin + there + user + "---\n" + begin + there + file, ""},
+		"nor hides it the first":             {begin + there + file + "---\n" + begin + there + user, "users[u].user.tokenFile"},
+		"a key that stands twice, the last":  {begin + there + "users: [{name: u, user: {tokenFile: '', tokenFile: /token}}]\n", "users[u].user.tokenFile"},
+		"a list that stands twice":           {begin + there + user + file, "users[u].user.tokenFile"},
+		"two users of one name":              {begin + there + "users: [{name: u, user: {token: t}}, {name: u, user: {tokenFile: /token}}]\n", "it"},
+		"an anchor":                          {begin + there + "x: &f {tokenFile: /token}\nusers: [{name: u, user: *f}]\n", "users[u].user.tokenFile"},
+		"a merged anchor":                    {begin + there + "x: &f {tokenFile: /token}\nusers: [{name: u, user: {<<: *f, token: t}}]\n", "users[u].user.tokenFile"},
+		"unknown fields and extensions":      {begin + there + "users: [{name: u, user: {token: t, token-file: /token, extensions: [{name: x, extension: {tokenFile: /token}}]}}]\n", ""},
+		"another spelling is an unknown one": {begin + there + "users: [{name: u, user: {token: t, TOKENFILE: /token}}]\n", ""},
+		"an empty program":                   {begin + there + "users: [{name: u, user: {token: t, exec: {}}}]\n", "users[u].user.exec"},
+		"an empty auth provider":             {begin + there + "users: [{name: u, user: {token: t, auth-provider: {}}}]\n", "users[u].user.auth-provider"},
+		"a context that is not there":        {"apiVersion: v1\nkind: Config\ncurrent-context: b\n" + there + user, "current-context"},
+		"no context":                         {"apiVersion: v1\nkind: Config\n" + there + user, "current-context"},
+		"no server":                          {begin + "clusters: [{name: c, cluster: {}}]\n" + user, "current-context"},
+		"two ways to log in":                 {begin + there + "users: [{name: u, user: {token: t, username: me, password: pw}}]\n", "current-context"},
+		"a server of the manager's own":      {begin + "clusters: [{name: c, cluster: {server: 'workload://other.c1'}}]\n" + user, "clusters[c].cluster.server"},
+		"a server that is a file":            {begin + "clusters: [{name: c, cluster: {server: 'file://host/token'}}]\n" + user, "clusters[c].cluster.server"},
+		"no context, and a strange server":   {"clusters: [{cluster: {server: 0 0}}]", "clusters[].cluster.server"}, // found by fuzzing, as a panic
+		"nothing":                            {"", "current-context"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			config, err := RESTConfig([]byte(tc.content))
+			if refused := (&RefusedError{}); errors.As(err, &refused) {
+				got = refused.Entry
+			} else if err != nil {
+				t.Errorf("%v is no RefusedError", err)
+			}
+			if got != tc.refused {
+				t.Errorf("refused is %q, want %q", got, tc.refused)
+			}
+			if tc.refused == "" && (config == nil || config.BearerToken != "t" || config.BearerTokenFile != "") {
+				t.Errorf("it is used as %s", config)
+			}
+		})
+	}
+}
+
+// The API server refuses a condition whose message is longer than 32 KiB, and an event whose note is longer than 1 KiB.
+func TestARefusalIsShortEnoughToBeSaid(t *testing.T) {
+	for named, want := range map[string]string{
+		strings.Repeat("long", 1<<14): "users[" + strings.Repeat("long", 16)[:63] + "...].user.tokenFile",
+		"u].user.token is fine [u":    `users["u].user.token is fine [u"].user.tokenFile`,
+		"\x1b[2J\nu":                  `users["\x1b[2J\nu"].user.tokenFile`,
+		"kubernetes-admin@c1":         "users[kubernetes-admin@c1].user.tokenFile",
+	} {
+		_, err := RESTConfig(fmt.Appendf(nil, "users: [{name: %q, user: {tokenFile: /token}}]", named))
+		if refused := (&RefusedError{}); !errors.As(err, &refused) || refused.Entry != want {
+			t.Errorf("refused is %.200v, want %q", err, want)
+		}
+	}
+}
+
+// unconnected is a ClusterCache that has no connection.
+type unconnected struct{ clustercache.ClusterCache }
+
+func (unconnected) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return nil, fmt.Errorf("get the configuration: %w", clustercache.ErrClusterNotConnected)
+}
+
+// A remediation asks the cluster itself, and looks at no check.
+func TestWhoCannotAskIsToldThatTheKubeconfigIsRefused(t *testing.T) {
+	server, _ := listener(t)
+	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(kubeconfigOf(server, "tokenFile: /token", ""))).Build()}
+	gates := &Gates{ClusterCache: unconnected{}, Kubeconfigs: k}
+	refused := &RefusedError{}
+	if _, err := gates.GetRESTConfig(t.Context(), c1); !errors.Is(err, clustercache.ErrClusterNotConnected) || errors.As(err, &refused) {
+		t.Errorf("before it was read the error is %v", err)
+	}
+	connect(t, k, server)
+	for name, ask := range map[string]func() error{
+		"for a configuration": func() error { _, err := gates.GetRESTConfig(t.Context(), c1); return err },
+		"for a client":        func() error { _, err := gates.GetUncachedClient(t.Context(), c1); return err },
+	} {
+		if err := ask(); !errors.Is(err, clustercache.ErrClusterNotConnected) || !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
+			t.Errorf("%s: the error is %v", name, err)
+		}
 	}
 }

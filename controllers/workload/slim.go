@@ -24,29 +24,69 @@ func SlimNode(obj any) (any, error) {
 	}
 	slim := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:              node.Name,
-			UID:               node.UID,
-			ResourceVersion:   node.ResourceVersion,
+			Name:              cut(node.Name),
+			UID:               cut(node.UID),
+			ResourceVersion:   cut(node.ResourceVersion),
 			CreationTimestamp: node.CreationTimestamp,
 			DeletionTimestamp: node.DeletionTimestamp,
 		},
-		Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
+		Spec: corev1.NodeSpec{ProviderID: cut(node.Spec.ProviderID), Taints: slimTaints(node.Spec.Taints)},
 	}
 	if by, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
-		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: by}
+		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: cut(by)}
 	}
-	slim.Status.NodeInfo.BootID = node.Status.NodeInfo.BootID
-	slim.Status.Conditions = make([]corev1.NodeCondition, len(node.Status.Conditions))
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		slim.Status.Conditions[i] = corev1.NodeCondition{
-			Type:               Interned(c.Type),
-			Status:             Interned(c.Status),
-			Reason:             Interned(c.Reason),
-			LastTransitionTime: c.LastTransitionTime,
-		}
-	}
+	slim.Status.NodeInfo.BootID = cut(node.Status.NodeInfo.BootID)
+	slim.Status.Conditions = slimConditions(node.Status.Conditions)
 	return slim, nil
+}
+
+const (
+	// mostKept is how many conditions, and how many taints, are kept of a node. Node problem detectors add a dozen to the kubelet's five.
+	mostKept = 64
+	// longestKept is how long a text is of which all is kept, in bytes: longer than the names and labels that Kubernetes admits.
+	longestKept = 512
+	// textsKept is how long those of all conditions, and of all taints, are together.
+	textsKept = 4096
+)
+
+// cut returns the beginning of a text of which not all is kept: what a server or a kubelet makes up takes no more memory than what is real.
+func cut[S ~string](s S) S {
+	if len(s) <= longestKept {
+		return s
+	}
+	return S(strings.Clone(string(s[:longestKept])))
+}
+
+// slimConditions are the conditions that are kept, slim.
+func slimConditions(all []corev1.NodeCondition) []corev1.NodeCondition {
+	kept, left := make([]corev1.NodeCondition, 0, min(len(all), mostKept)), textsKept
+	for i := range all {
+		c := &all[i]
+		is := corev1.NodeCondition{Type: cut(c.Type), Status: cut(c.Status), Reason: cut(c.Reason), LastTransitionTime: c.LastTransitionTime}
+		if left -= len(is.Type) + len(is.Status) + len(is.Reason); left < 0 || len(kept) == mostKept {
+			break
+		}
+		is.Type, is.Status, is.Reason = Interned(is.Type), Interned(is.Status), Interned(is.Reason)
+		kept = append(kept, is)
+	}
+	return kept
+}
+
+// slimTaints are the taints that are kept.
+func slimTaints(all []corev1.Taint) []corev1.Taint {
+	if len(all) == 0 {
+		return nil
+	}
+	kept, left := make([]corev1.Taint, 0, min(len(all), mostKept)), textsKept
+	for i := range all {
+		t := &all[i]
+		is := corev1.Taint{Key: cut(t.Key), Value: cut(t.Value), Effect: cut(t.Effect), TimeAdded: t.TimeAdded}
+		if left -= len(is.Key) + len(is.Value) + len(is.Effect); left < 0 || len(kept) == mostKept {
+			break
+		}
+		kept = append(kept, is)
+	}
+	return kept
 }
 
 // SlimSecret is the transform of the cache of Secrets: it drops the data of all that are not kubeconfigs.

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +45,30 @@ func TestASlimNodeSaysWhoHasFencedIt(t *testing.T) {
 	n := node(func(n *corev1.Node) { n.Annotations = map[string]string{"kubemend.io/fenced-by": "uid", "note": "x"} })
 	if diff := cmp.Diff(map[string]string{"kubemend.io/fenced-by": "uid"}, slimmed(t, n).Annotations); diff != "" {
 		t.Errorf("its annotations (-want +got):\n%s", diff)
+	}
+}
+
+func TestASlimNodeIsSmallWhateverItsKubeletMakesUp(t *testing.T) {
+	const long = 1 << 20
+	text := strings.Repeat("x", long)
+	n := slimmed(t, node(func(n *corev1.Node) {
+		n.Spec.ProviderID, n.Status.NodeInfo.BootID = text, text
+		n.Annotations = map[string]string{"kubemend.io/fenced-by": text}
+		n.Status.Conditions[0].Reason = text
+		for i := range 10_000 {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(strconv.Itoa(i))})
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: strconv.Itoa(i), Value: text})
+		}
+	}))
+	size, err := n.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(size) > 16<<10 {
+		t.Errorf("%d bytes are kept of it", len(size))
+	}
+	if c := n.Status.Conditions[0]; c.Type != corev1.NodeReady || c.Status != corev1.ConditionTrue {
+		t.Errorf("Ready is %+v", c)
 	}
 }
 

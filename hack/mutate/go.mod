@@ -2,6 +2,8 @@ module github.com/kubemend/kubemend/hack/mutate
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/go-gremlins/gremlins/cmd/gremlins
 
 require (

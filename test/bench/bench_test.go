@@ -276,7 +276,7 @@ func TestAPartThatWasNotMeasuredIsLeftAsItIs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes, row.fleet, "")); diff != "" {
+			if diff := cmp.Diff(row.want, merged(row.was, row.checks, row.cycles, row.nodes, row.fleet, "", "")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -295,7 +295,7 @@ func TestTheCommandLineComesLast(t *testing.T) {
 			if strings.HasPrefix(name, "and is left") {
 				taken = ""
 			}
-			if diff := cmp.Diff(was+"\n"+cliBegin+"## New\n"+cliEnd, merged(document, "", "", "", "", taken)); diff != "" {
+			if diff := cmp.Diff(was+"\n"+cliBegin+"## New\n"+cliEnd, merged(document, "", "", "", "", "", taken)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

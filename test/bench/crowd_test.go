@@ -31,7 +31,7 @@ const (
 func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	r, err := raiseRack(ctx, crowd)
+	r, err := raiseFixture(ctx, crowd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestExactlyTheMachinesThatFailAreRemediated(t *testing.T) {
 	t.Run("without a template exactly the machines that fail are left to their owner", func(t *testing.T) { leavesAFewToTheirOwner(ctx, t, r, tr) })
 }
 
-func cyclesByHand(ctx context.Context, t *testing.T, r *rack, tr *trial) {
+func cyclesByHand(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
 	if err := r.byHand(ctx, tr, failing); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func cyclesByHand(ctx context.Context, t *testing.T, r *rack, tr *trial) {
 	}
 }
 
-func cyclesAFew(ctx context.Context, t *testing.T, r *rack, tr *trial) {
+func cyclesAFew(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
 	began := time.Now()
 	if err := r.mass(ctx, tr, failing); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func cyclesAFew(ctx context.Context, t *testing.T, r *rack, tr *trial) {
 	}
 }
 
-func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *rack, tr *trial) {
+func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *fixture, tr *trial) {
 	cluster, _ := clusterOf(r.world.cluster(0))
 	check := checkOf(cluster)
 	if err := r.here.Patch(ctx, check, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"remediation":null}}`))); err != nil {
@@ -155,7 +155,7 @@ func leavesAFewToTheirOwner(ctx context.Context, t *testing.T, r *rack, tr *tria
 }
 
 // unhealthy are the machines that their owners would replace. Every other machine must be reported as healthy, unless it has just failed.
-func unhealthy(ctx context.Context, t *testing.T, r *rack) map[string]bool {
+func unhealthy(ctx context.Context, t *testing.T, r *fixture) map[string]bool {
 	t.Helper()
 	list := &clusterv1.MachineList{}
 	if err := r.near.List(ctx, list); err != nil {

@@ -47,7 +47,7 @@ type cycleResults struct {
 // measureCycles raises a rack of hosts, and has some of them power-cycled.
 func measureCycles(ctx context.Context, hosts int, s settings, binaries map[string]string) (_ cycleResults, err error) {
 	results := cycleResults{hosts: hosts, figures: figures{}}
-	r, err := raiseRack(ctx, hosts)
+	r, err := raiseFixture(ctx, hosts)
 	if err != nil {
 		return results, err
 	}
@@ -79,7 +79,7 @@ func measureCycles(ctx context.Context, hosts int, s settings, binaries map[stri
 }
 
 // alone has one host after another power-cycled, each when nothing is left to do of the one before.
-func (r *rack) alone(ctx context.Context, t *trial, n int) error {
+func (r *fixture) alone(ctx context.Context, t *trial, n int) error {
 	machines, err := r.unflipped(n)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (r *rack) alone(ctx context.Context, t *trial, n int) error {
 }
 
 // readyFor returns that many machines that nothing has happened to, once everybody is at rest, with what was read then.
-func (r *rack) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
+func (r *fixture) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, error) {
 	machines, err := r.unflipped(n)
 	if err != nil {
 		return nil, reading{}, err
@@ -126,7 +126,7 @@ func (r *rack) readyFor(ctx context.Context, t *trial, n int) ([]int, reading, e
 }
 
 // byHand has one host after another power-cycled for a request that no check has made: what that costs is the power cycle alone.
-func (r *rack) byHand(ctx context.Context, t *trial, n int) error {
+func (r *fixture) byHand(ctx context.Context, t *trial, n int) error {
 	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (r *rack) byHand(ctx context.Context, t *trial, n int) error {
 }
 
 // mass has a tenth of the hosts power-cycled at once.
-func (r *rack) mass(ctx context.Context, t *trial, n int) error {
+func (r *fixture) mass(ctx context.Context, t *trial, n int) error {
 	machines, before, err := r.readyFor(ctx, t, n)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Command bench measures kubemend's MachineHealthChecks against Cluster API's own, on the rig, on the same machines, what kubemend adds to
 // the power cycles of hosts, what its NodeHealthChecks cost, how it grows with a fleet, of which it simulates a very large one,
-// and how long kubectl mend takes.
+// what hostile API servers cost it, and how long kubectl mend takes.
 //
 // Every contender is a process of its own and is measured from outside, each in the same way: by what the API server
 // says and when, and by the contender's metrics. For every world, that is a number of machines over a number of
@@ -117,14 +117,15 @@ func measureWorld(ctx context.Context, w world, s settings, binaries map[string]
 
 // The parts that can be measured on their own.
 const (
-	checksPart = "checks"
-	cyclesPart = "power-cycles"
-	nodesPart  = "node-checks"
-	fleetPart  = "fleet"
-	cliPart    = "cli"
+	checksPart  = "checks"
+	cyclesPart  = "power-cycles"
+	nodesPart   = "node-checks"
+	fleetPart   = "fleet"
+	hostilePart = "hostile"
+	cliPart     = "cli"
 )
 
-var parts = []string{checksPart, cyclesPart, nodesPart, fleetPart, cliPart}
+var parts = []string{checksPart, cyclesPart, nodesPart, fleetPart, hostilePart, cliPart}
 
 // wants reports whether a part is to be measured.
 func (s settings) wants(part string) bool { return s.only == "" || s.only == part }
@@ -148,6 +149,9 @@ func run(ctx context.Context, s settings) error {
 	}
 	if s.wants(fleetPart) && ctx.Err() == nil {
 		err = errors.Join(err, report.measureFleet(ctx, binaries))
+	}
+	if s.wants(hostilePart) && ctx.Err() == nil {
+		err = errors.Join(err, report.measureHostile(ctx, binaries))
 	}
 	if s.wants(cliPart) && ctx.Err() == nil {
 		err = errors.Join(err, report.measureCommandLine(ctx, binaries))

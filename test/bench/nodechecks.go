@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -135,6 +136,9 @@ func (w *ward) fillWard(ctx context.Context) error {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	w.here = w.watching
+	if err := w.here.Create(ctx, builders.Namespace(nhcv1.DefaultLeaseNamespace)); err != nil {
+		return fmt.Errorf("make the namespace of the leases on nodes: %w", err)
+	}
 	api, err := kubernetes.NewForConfig(unlimited(w.management.Config()))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)

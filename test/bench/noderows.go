@@ -84,7 +84,7 @@ manager as a process of its own. Nobody serves the requests, so those that are m
   rest_client_requests_total.
 - **A node's time is over → its request**: nodes become Unknown one after another, and are unhealthy 5 s after the whole second that is stored
   as their transition; until the watch event with which the request is seen.
-- **A node that becomes unhealthy**: all passes and calls of that phase, those that find the node suspect included, over the nodes.
+- **A node that becomes unhealthy**: all passes and calls of that phase, those that find the node pending included, over the nodes.
 - **1000 heartbeats, idle, memory**: as above, for MachineHealthChecks.
 
 There is no other contender: medik8s' operator is not to be had as a Go module. By its code it makes about two LISTs per node and pass.

@@ -43,7 +43,7 @@ func BenchmarkJudgeUnhealthy(b *testing.B) {
 }
 
 func BenchmarkDecide(b *testing.B) {
-	p := budget.Population{Healthy: 4900, Unhealthy: 60, Suspect: 20, Starting: 10, Deleting: 5, Unjudged: 5, InFlight: 10, Waiting: 50}
+	p := budget.Population{Healthy: 4900, Unhealthy: 60, Pending: 20, Starting: 10, Deleting: 5, Unknown: 5, InFlight: 10, Waiting: 50}
 	limits := budget.Limits{AtMost: budget.All.Of(p.Total()), InFlight: 20}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -28,6 +28,9 @@ type report struct {
 	fleet     []plotResults
 	fleetTook time.Duration
 
+	hostile     hostileResults
+	hostileTook time.Duration
+
 	cli     []cliResults
 	cliTook time.Duration
 }

@@ -67,7 +67,7 @@ type witness struct {
 }
 
 // watch begins to watch everything that power cycles touch.
-func (r *rack) watch(ctx context.Context) (*witness, error) {
+func (r *fixture) watch(ctx context.Context) (*witness, error) {
 	w := &witness{awaited: map[string]cycle{}, complete: map[string]chan cycle{}}
 	for _, what := range []struct {
 		from client.WithWatch

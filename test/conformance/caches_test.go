@@ -14,7 +14,7 @@ var _ = Describe("What caches do not show", func() {
 	It("W8: a request that cannot be looked for is not taken for missing", func(ctx SpecContext) {
 		g := newGateway(management)
 		startManager(ctx, "w8", g.kubeconfig(), "--watch-filter=w8", "--unclaimed-machine-health-checks=act")
-		s := newScene(ctx, seenBy("w8"))
+		s := newEnvironment(ctx, seenBy("w8"))
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", by("reboot"))
@@ -37,7 +37,7 @@ var _ = Describe("What caches do not show", func() {
 	It("W8: a request that the cache does not show yet is found before a second one is made", func(ctx SpecContext) {
 		g := newGateway(management)
 		startManager(ctx, "w8-stale", g.kubeconfig(), "--watch-filter=w8-stale", "--unclaimed-machine-health-checks=act")
-		s := newScene(ctx, seenBy("w8-stale"))
+		s := newEnvironment(ctx, seenBy("w8-stale"))
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", by("reboot"))
@@ -62,7 +62,7 @@ var _ = Describe("What caches do not show", func() {
 
 	It("W8: a node that the cache does not show yet is not called deleted", func(ctx SpecContext) {
 		g := newGateway(workload)
-		s := &scene{cluster: builders.Cluster(newNamespace(ctx), "stale")}
+		s := &environment{cluster: builders.Cluster(newNamespace(ctx), "stale")}
 		s.kubeconfig(ctx, g.kubeconfig())
 		s.worker(ctx, "a")
 		s.begin(ctx)
@@ -71,7 +71,7 @@ var _ = Describe("What caches do not show", func() {
 		goOn := g.stall("nodes")
 
 		s.worker(ctx, "b")
-		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unjudged"`)...)).Should(BeEquivalentTo(1))
+		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unknown"`)...)).Should(BeEquivalentTo(1))
 		Consistently(s.health(ctx, "b")).Should(Equal(nothing))
 		Expect(there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node("a")}})).To(Succeed())
 		s.machine(ctx, "c", s.hasNode("c"))

@@ -27,7 +27,7 @@ func between(limits string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = limits }
 }
 
-// lenient makes a check only suspect what fell silent, strict makes it call all of that unhealthy: in one pass, when all of it was seen.
+// lenient makes a check only pending what fell silent, strict makes it call all of that unhealthy: in one pass, when all of it was seen.
 func lenient(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*long) }
 
 func strict(c *clusterv1.MachineHealthCheck) { silentFor(c, long/2) }
@@ -44,24 +44,24 @@ const (
 )
 
 var _ = Describe("Counting", func() {
-	It("takes everything that is not plainly well for bad: suspect, starting and deleted machines too", func(ctx SpecContext) {
-		s := newScene(ctx)
-		s.workers(ctx, "well", "suspect", "going")
+	It("takes everything that is not plainly well for bad: pending, starting and deleted machines too", func(ctx SpecContext) {
+		s := newEnvironment(ctx)
+		s.workers(ctx, "well", "pending", "going")
 		s.machine(ctx, "starting")
-		s.nodeReports(ctx, "suspect", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		s.nodeReports(ctx, "pending", corev1.NodeReady, corev1.ConditionUnknown, 0)
 		s.isDeleted(ctx, "going")
 		s.check(ctx, "check", atMost("2"))
 
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{4, 1, 0}))
-		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"going", "starting", "suspect", "well"}))
+		Expect(s.getCheck(ctx, "check").Status.Targets).To(Equal([]string{"going", "pending", "starting", "well"}))
 		Expect(s.message(ctx, "check", "RemediationAllowed")()).To(Equal(
 			"Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 4, unhealthy: 0, unhealthyLessThanOrEqualTo: 2). " +
-				"3 of 4 targets are not healthy: 0 unhealthy, 1 suspect, 1 starting, 1 being deleted, 0 unjudged; 2 of 4 allows 2"))
+				"3 of 4 targets are not healthy: 0 unhealthy, 1 pending, 1 starting, 1 being deleted, 0 unknown; 2 of 4 allows 2"))
 	})
 
 	It("rounds a percentage down, marks machines while it is restricted, and goes on when it is not", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c", "d", "e", "f")
 		s.check(ctx, "check", atMost("40%"))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{6, 6, 2}), "40% of 6 is 2")
@@ -78,7 +78,7 @@ var _ = Describe("Counting", func() {
 		Expect(s.counts(ctx, "check")()).To(Equal([]int32{6, 3, 0}))
 		Expect(s.message(ctx, "check", "RemediationAllowed")()).To(HaveSuffix(
 			"(total: 6, unhealthy: 3, unhealthyLessThanOrEqualTo: 40%). 3 of 6 targets are not healthy: " +
-				"3 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; 40% of 6 allows 2"))
+				"3 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 40% of 6 allows 2"))
 		before := v1beta1conditions.Get(s.getCheck(ctx, "check"), clusterv1.RemediationAllowedV1Beta1Condition)
 		Expect(before.Status).To(Equal(corev1.ConditionFalse))
 		Expect(before.Severity).To(Equal(clusterv1.ConditionSeverityWarning))
@@ -93,7 +93,7 @@ var _ = Describe("Counting", func() {
 	})
 
 	It("allows both ends of a range, and nothing below or above", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c", "d")
 		s.check(ctx, "check", between("[2-3]"), atMost("0"))
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
@@ -102,7 +102,7 @@ var _ = Describe("Counting", func() {
 		Eventually(s.message(ctx, "check", "RemediationAllowed")).Should(Equal(
 			"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range " +
 				"(total: 4, unhealthy: 1, unhealthyInRange: [2-3]). 1 of 4 targets are not healthy: " +
-				"1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 0 unjudged; the range allows 2 to 3"))
+				"1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3"))
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 
 		s.fallsSilent(ctx, "b")
@@ -122,7 +122,7 @@ var _ = Describe("Counting", func() {
 	})
 
 	It("allows remediation of no machines at all, unless a range asks for some", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		elsewhere := func(c *clusterv1.MachineHealthCheck) {
 			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "elsewhere"}}
@@ -136,7 +136,7 @@ var _ = Describe("Counting", func() {
 	})
 
 	It("selects nothing with an empty selector", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 1, 1}))
@@ -149,7 +149,7 @@ var _ = Describe("Counting", func() {
 	})
 
 	It("leaves machines that the user wants left alone out of everything, the denominator too", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c", "d")
 		s.check(ctx, "check", atMost("50%"), lenient)
 		s.fallsSilent(ctx, "b", "c", "d")
@@ -176,10 +176,10 @@ var _ = Describe("Counting", func() {
 
 	It("looks at machines of its own cluster and namespace alone", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		s := newSceneIn(ctx, namespace, "c1")
+		s := newEnvironmentIn(ctx, namespace, "c1")
 		s.worker(ctx, "a")
-		newSceneIn(ctx, namespace, "c2").worker(ctx, "b")
-		newScene(ctx).worker(ctx, "c")
+		newEnvironmentIn(ctx, namespace, "c2").worker(ctx, "b")
+		newEnvironment(ctx).worker(ctx, "c")
 		s.check(ctx, "check")
 
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 1, 1}))

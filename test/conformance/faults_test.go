@@ -15,18 +15,18 @@ import (
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// An upheaval is a scene in which three things happen at once: a machine recovers whose request is under way, another one
+// An upheaval is an environment in which three things happen at once: a machine recovers whose request is under way, another one
 // breaks, and a new check finds a machine to hand to its owner. One write of each fate is tried here, over a real connection that breaks; every
 // write of this and of other tales is tried in test/faults/machines.
 type upheaval struct {
-	*scene
+	*environment
 	plan *gateway.Plan
 }
 
-// calm makes the scene, as it is before.
+// calm makes the environment, as it is before.
 func calm(ctx context.Context, filter string) *upheaval {
 	GinkgoHelper()
-	u := &upheaval{scene: newScene(ctx, seenBy(filter))}
+	u := &upheaval{environment: newEnvironment(ctx, seenBy(filter))}
 	u.template(ctx, "reboot")
 	u.workers(ctx, "recovers", "breaks", "wavers")
 	u.worker(ctx, "owned", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })

@@ -48,7 +48,7 @@ const neverStarted = "False/NodeStartupTimeout False/NodeStartupTimeout"
 
 var _ = Describe("Gates", func() {
 	It("judges only the control plane before it is initialized, and only by its start", func(ctx SpecContext) {
-		s := newScene(ctx, notInitialized)
+		s := newEnvironment(ctx, notInitialized)
 		s.machine(ctx, "control", ofControlPlane)
 		s.machine(ctx, "control-with-node", ofControlPlane, s.hasNode("nobody-asks"))
 		s.machine(ctx, "worker")
@@ -58,13 +58,13 @@ var _ = Describe("Gates", func() {
 		Eventually(s.owner(ctx, "control")).Should(Equal(handedOn))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{3, 0, 0}))
 		Expect(s.of(ctx, "check", "WorkloadClusterReachable")()).To(Equal("Unknown/NotInitialized"))
-		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unjudged"`)...)).Should(BeEquivalentTo(2))
+		Eventually(number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="unknown"`)...)).Should(BeEquivalentTo(2))
 		Consistently(s.health(ctx, "worker")).Should(Equal(nothing))
 		Expect(s.health(ctx, "control-with-node")()).To(Equal(nothing), "nobody can be asked for its node")
 	})
 
 	It("heeds a mark by hand whatever the gates, but not against the limit", func(ctx SpecContext) {
-		s := newScene(ctx, notInitialized)
+		s := newEnvironment(ctx, notInitialized)
 		s.machine(ctx, "a", annotated(clusterv1.RemediateMachineAnnotation, ""))
 		s.machine(ctx, "b")
 		s.check(ctx, "none", atMost("0"))
@@ -72,7 +72,7 @@ var _ = Describe("Gates", func() {
 		Eventually(s.counts(ctx, "none")).Should(Equal([]int32{2, 0, 0}))
 		s.changeCheck(ctx, "none", atMost("1"))
 		Eventually(s.message(ctx, "none", "RemediationAllowed")).Should(HaveSuffix("2 of 2 targets are not healthy: " +
-			"1 unhealthy, 0 suspect, 0 starting, 0 being deleted, 1 unjudged; 1 of 2 allows 1"))
+			"1 unhealthy, 0 pending, 0 starting, 0 being deleted, 1 unknown; 1 of 2 allows 1"))
 		Expect(s.allowed(ctx, "none")()).To(Equal(restricted), "b is not healthy either")
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 
@@ -82,7 +82,7 @@ var _ = Describe("Gates", func() {
 	})
 
 	It("waits ten minutes for a first node if nothing is said", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		m := s.machine(ctx, "a")
 		s.check(ctx, "check")
 
@@ -91,9 +91,9 @@ var _ = Describe("Gates", func() {
 	})
 
 	It("W6: a Cluster that becomes initialized, or whose infrastructure becomes ready, wakes its checks", func(ctx SpecContext) {
-		planes := newScene(ctx, notInitialized)
-		infrastructure := newScene(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, time.Hour))
-		for _, s := range []*scene{planes, infrastructure} {
+		planes := newEnvironment(ctx, notInitialized)
+		infrastructure := newEnvironment(ctx, clusterSaid(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, time.Hour))
+		for _, s := range []*environment{planes, infrastructure} {
 			s.machine(ctx, "a")
 			s.check(ctx, "check", startsWithin(1))
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{1, 0, 0}))
@@ -107,8 +107,8 @@ var _ = Describe("Gates", func() {
 		Eventually(infrastructure.health(ctx, "a")).Should(Equal(neverStarted))
 	})
 
-	It("W21: infrastructure that is not ready makes machines unjudged, not healthy", func(ctx SpecContext) {
-		s := newScene(ctx)
+	It("W21: infrastructure that is not ready makes machines unknown, not healthy", func(ctx SpecContext) {
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "bad", "good", "back")
 		s.check(ctx, "check", by("reboot"))
@@ -138,19 +138,19 @@ var _ = Describe("Gates", func() {
 var _ = Describe("What is missing", func() {
 	It("holds up nobody else: no Cluster, no kubeconfig, one that nobody can read", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		orphan := &scene{cluster: builders.Cluster(namespace, "c2")}
+		orphan := &environment{cluster: builders.Cluster(namespace, "c2")}
 		orphan.cluster.Labels = map[string]string{clusterv1.WatchLabel: acting}
 		orphan.check(ctx, "orphan")
-		mute := &scene{cluster: builders.Cluster(namespace, "mute")}
+		mute := &environment{cluster: builders.Cluster(namespace, "mute")}
 		mute.begin(ctx)
 		mute.machine(ctx, "mute-marked", annotated(clusterv1.RemediateMachineAnnotation, ""))
 		mute.check(ctx, "mute")
-		garbled := &scene{cluster: builders.Cluster(namespace, "garbled")}
+		garbled := &environment{cluster: builders.Cluster(namespace, "garbled")}
 		garbled.kubeconfig(ctx, []byte("nonsense"))
 		garbled.begin(ctx)
 		garbled.machine(ctx, "garbled", garbled.hasNode("a"))
 		garbled.check(ctx, "garbled")
-		s := newSceneIn(ctx, namespace, "c1")
+		s := newEnvironmentIn(ctx, namespace, "c1")
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 
@@ -161,7 +161,7 @@ var _ = Describe("What is missing", func() {
 		Eventually(orphan.allowed(ctx, "orphan")).Should(Equal("False/ClusterNotFound"))
 
 		// The Cluster that was missing comes, and wakes its check.
-		late := newSceneIn(ctx, namespace, "c2")
+		late := newEnvironmentIn(ctx, namespace, "c2")
 		late.worker(ctx, "late")
 		Eventually(late.health(ctx, "late")).Should(Equal(well))
 		Eventually(late.allowed(ctx, "orphan")).Should(Equal(remediates))
@@ -181,7 +181,7 @@ var _ = Describe("A kubeconfig that names a file of the manager", func() {
 		token := filepath.Join(GinkgoT().TempDir(), "token")
 		Expect(os.WriteFile(token, []byte("the manager's"), 0o600)).To(Succeed())
 		ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-		s := &scene{cluster: builders.Cluster(newNamespace(ctx), "spy")}
+		s := &environment{cluster: builders.Cluster(newNamespace(ctx), "spy")}
 		s.kubeconfig(ctx, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {tokenFile: %q}}]}`, server.URL, ca, token))
 		s.begin(ctx)

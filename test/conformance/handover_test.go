@@ -27,7 +27,7 @@ func ownerSaid(now, before metav1.ConditionStatus) func(*clusterv1.Machine) {
 
 var _ = Describe("Handing over", func() {
 	It("asks the owner again after True, never overwrites False, and keeps the flavours apart", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "done", ownerSaid(metav1.ConditionTrue, metav1.ConditionTrue))
 		s.worker(ctx, "at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
 		s.worker(ctx, "known-to-new", ownerSaid(metav1.ConditionFalse, ""))
@@ -49,7 +49,7 @@ var _ = Describe("Handing over", func() {
 	})
 
 	It("leaves it to the owner to clear what it was asked", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		s.fallsSilent(ctx, "a")
@@ -62,7 +62,7 @@ var _ = Describe("Handing over", func() {
 	})
 
 	It("says nothing of a machine that is being deleted, and asks nobody to remediate it", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check")
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
@@ -77,7 +77,7 @@ var _ = Describe("Handing over", func() {
 	})
 
 	It("hands machines of a KubeadmControlPlane over in the same words", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a", func(m *clusterv1.Machine) {
 			m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 			m.OwnerReferences = []metav1.OwnerReference{{
@@ -93,7 +93,7 @@ var _ = Describe("Handing over", func() {
 	})
 
 	It("writes conditions of the generation that it judged", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		Eventually(s.health(ctx, "a")).Should(Equal(well))

@@ -94,7 +94,7 @@ func (c *catalog) serveWebhooks(ctx context.Context) {
 	GinkgoHelper()
 	config, _, err := c.plane.User(validator)
 	Expect(err).NotTo(HaveOccurred())
-	content, err := os.ReadFile("../../config/rbac/role.yaml")
+	content, err := os.ReadFile("../../config/rbac/nodes/role.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	role := &rbacv1.ClusterRole{}
 	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())

@@ -44,15 +44,15 @@ var _ = Describe("Impossible limits", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { m = ownManager(ctx, "w14") })
 
 	It("W14: a limit that makes no sense allows nothing and breaks nothing", func(ctx SpecContext) {
-		scenes := make([]*scene, len(impossible))
+		environments := make([]*environment, len(impossible))
 		for i, tc := range impossible {
-			scenes[i] = newScene(ctx, seenBy("w14"))
-			scenes[i].workers(ctx, "good", "bad")
-			scenes[i].fallsSilent(ctx, "bad")
-			scenes[i].check(ctx, "check", tc.limit)
+			environments[i] = newEnvironment(ctx, seenBy("w14"))
+			environments[i].workers(ctx, "good", "bad")
+			environments[i].fallsSilent(ctx, "bad")
+			environments[i].check(ctx, "check", tc.limit)
 		}
 		for i, tc := range impossible {
-			s := scenes[i]
+			s := environments[i]
 			Eventually(s.allowed(ctx, "check")).Should(Equal("False/InvalidLimit"), tc.what)
 			Expect(s.message(ctx, "check", "RemediationAllowed")()).To(And(ContainSubstring(tc.field), ContainSubstring(tc.why)), tc.what)
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 1, 0}), tc.what)
@@ -62,18 +62,18 @@ var _ = Describe("Impossible limits", Ordered, func() {
 			Eventually(s.events(ctx, "check", "RemediationRestricted")).Should(Equal(1), tc.what)
 		}
 
-		before := scenes[0].settles(ctx, m)
+		before := environments[0].settles(ctx, m)
 		Consistently(passes(ctx, m)).Should(Equal(before), "nothing is tried again and again")
 		for i, tc := range impossible {
-			c := scenes[i].getCheck(ctx, "check")
+			c := environments[i].getCheck(ctx, "check")
 			Expect(c.Status.ObservedGeneration).To(Equal(c.Generation), "%s: it was read, and understood to be wrong", tc.what)
-			scenes[i].changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
+			environments[i].changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
 				c.Spec.Remediation = clusterv1.MachineHealthCheckRemediation{}
 				c.Annotations = nil
 			})
 		}
 		for i, tc := range impossible {
-			s := scenes[i]
+			s := environments[i]
 			Eventually(s.owner(ctx, "bad")).Should(Equal(handedOn), tc.what)
 			Eventually(s.allowed(ctx, "check")).Should(Equal(remediates), tc.what)
 			Eventually(s.events(ctx, "check", "RemediationAllowed")).Should(Equal(1), tc.what)
@@ -83,7 +83,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 
 	DescribeTable("W14: a limit beyond all bounds allows all, and the status is valid",
 		func(ctx SpecContext, limit func(*clusterv1.MachineHealthCheck), remaining int) {
-			s := newScene(ctx, seenBy("w14"))
+			s := newEnvironment(ctx, seenBy("w14"))
 			s.workers(ctx, "good", "bad")
 			s.fallsSilent(ctx, "bad")
 			s.check(ctx, "check", limit)
@@ -101,7 +101,7 @@ var _ = Describe("Impossible limits", Ordered, func() {
 
 var _ = Describe("How many at once", func() {
 	// overdue makes machines bad, each a minute longer than the next.
-	overdue := func(ctx SpecContext, s *scene, machines ...string) {
+	overdue := func(ctx SpecContext, s *environment, machines ...string) {
 		GinkgoHelper()
 		for i, m := range machines {
 			s.nodeReports(ctx, m, "Ready", "Unknown", long+time.Duration(len(machines)-i)*time.Minute)
@@ -109,7 +109,7 @@ var _ = Describe("How many at once", func() {
 	}
 
 	It("W18: starts no more than the annotation says: by hand first, then the longest overdue, and the next when one is over", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c", "d", "e")
 		overdue(ctx, s, "c", "b", "e", "d") // c is the longest overdue
@@ -139,7 +139,7 @@ var _ = Describe("How many at once", func() {
 	})
 
 	It("W18: counts what owners were asked for, until the machine is gone", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		for _, name := range []string{"a", "b", "c"} {
 			s.worker(ctx, name, ofMachineSet)
 		}
@@ -161,7 +161,7 @@ var _ = Describe("How many at once", func() {
 	})
 
 	It("W18: takes a percentage of the targets, and never less than one", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		for _, name := range []string{"a", "b", "c", "d"} {
 			s.worker(ctx, name, ofMachineSet)
 		}
@@ -182,7 +182,7 @@ var _ = Describe("How many at once", func() {
 	})
 
 	It("W18: does not begin anything over the short circuit", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c")
 		overdue(ctx, s, "a", "b")
 		s.check(ctx, "check", atMost("1"), atOnce("5"), lenient)

@@ -99,16 +99,16 @@ func writes(ctx context.Context, m *rig.Kubemend) func() float64 {
 // hostOf is the address of an API server, as metrics name it.
 func hostOf(c *rig.ControlPlane) string { return strings.TrimPrefix(c.Config().Host, "https://") }
 
-// labels are those by which a scene's check is known in metrics.
-func (s *scene) labels(check string, more ...string) []string {
+// labels are those by which an environment's check is known in metrics.
+func (s *environment) labels(check string, more ...string) []string {
 	return append([]string{
 		`namespace="` + s.cluster.Namespace + `"`, `name="` + check + `"`, `cluster="` + s.cluster.Name + `"`,
 	}, more...)
 }
 
-// versions returns the resource version of every machine, check, request and event of the scene's namespace: equal maps mean that nothing
+// versions returns the resource version of every machine, check, request and event of the environment's namespace: equal maps mean that nothing
 // was written in between.
-func (s *scene) versions(ctx context.Context) func() map[string]string {
+func (s *environment) versions(ctx context.Context) func() map[string]string {
 	return func() map[string]string {
 		all := map[string]string{}
 		for _, kind := range []schema.GroupVersionKind{

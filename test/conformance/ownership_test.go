@@ -27,7 +27,7 @@ func clonedFrom(template string) map[string]string {
 
 var _ = Describe("Whose a request is", func() {
 	It("W9: of two checks that select a machine the older one acts, both say so, and neither undoes what the other did", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		older := s.check(ctx, "z-older", by("reboot"), func(c *clusterv1.MachineHealthCheck) {
@@ -71,7 +71,7 @@ var _ = Describe("Whose a request is", func() {
 	})
 
 	It("W9: a request that somebody else made is left alone, and that is said", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		foreign := s.byHand(ctx, "a", nil)
@@ -93,7 +93,7 @@ var _ = Describe("Whose a request is", func() {
 	})
 
 	It("W9: a request that Cluster API made before, from the same template, is taken over", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		before := s.byHand(ctx, "a", clonedFrom("reboot"))
@@ -114,7 +114,7 @@ var _ = Describe("Whose a request is", func() {
 	})
 
 	It("W9: a check that is made anew under the same name inherits its requests", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
 		s.fallsSilent(ctx, "a")
@@ -132,9 +132,9 @@ var _ = Describe("Whose a request is", func() {
 })
 
 var _ = Describe("Letting go", func() {
-	// asking is a scene with two machines under way.
-	asking := func(ctx SpecContext, edits ...func(*clusterv1.Cluster)) *scene {
-		s := newScene(ctx, edits...)
+	// asking is an environment with two machines under way.
+	asking := func(ctx SpecContext, edits ...func(*clusterv1.Cluster)) *environment {
+		s := newEnvironment(ctx, edits...)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", by("reboot"))
@@ -160,7 +160,7 @@ var _ = Describe("Letting go", func() {
 	})
 
 	It("W16: deleting the check takes back a question that the owner has not taken up, and no other", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.worker(ctx, "at-work", ownerSaid(metav1.ConditionFalse, metav1.ConditionFalse))
 		check := s.check(ctx, "check")
@@ -253,7 +253,7 @@ var _ = Describe("Letting go", func() {
 	})
 
 	It("leaves alone what somebody else said of a machine that nobody judges", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a", everFailed)
 		s.worker(ctx, "b", func(m *clusterv1.Machine) { m.Labels["pool"] = "b" })
 		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "b" })
@@ -266,7 +266,7 @@ var _ = Describe("Letting go", func() {
 
 	It("W16: what was left behind while no manager ran is found at the start", func(ctx SpecContext) {
 		m := ownManager(ctx, "w16")
-		s := newScene(ctx, seenBy("w16"))
+		s := newEnvironment(ctx, seenBy("w16"))
 		another.install(ctx)
 		s.template(ctx, "reboot")
 		s.templateOf(ctx, another, "replace")

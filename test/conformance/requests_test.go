@@ -21,7 +21,7 @@ func everFailed(m *clusterv1.Machine) {
 
 var _ = Describe("Requests", func() {
 	It("are the template's spec under the machine's name, and say where they come from", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot", func(embedded map[string]any) {
 			meta := embedded["metadata"].(map[string]any)
 			meta["finalizers"], meta["resourceVersion"], meta["uid"] = []any{"test.kubemend.io/keep"}, "12", "34"
@@ -52,7 +52,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("need no spec.template in the template", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		bare := metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "bare")
 		Expect(here.Create(ctx, bare)).To(Succeed())
 		s.worker(ctx, "a")
@@ -64,7 +64,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("end when the machine is healthy, and stay the same while it is not", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.template(ctx, "reboot-harder")
 		s.worker(ctx, "a")
@@ -84,7 +84,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("leave ExternallyRemediated to the provider while they are there", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c")
 		s.check(ctx, "check", by("reboot"))
@@ -104,7 +104,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W1: a request that exists does not end the pass for the others", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c", "d", "e", "f")
 		s.check(ctx, "check", by("reboot"))
@@ -121,7 +121,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W2: a machine that is being deleted gets no request", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "going", "b")
 		s.check(ctx, "check", by("reboot"))
@@ -139,7 +139,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W3: a healthy machine without a request is kept up to date all the same", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "never-failed")
 		s.worker(ctx, "once-failed", everFailed)
@@ -151,7 +151,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W4: a template that is missing stands on every machine and on the check, and W5: no longer than it is missing", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "good")
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a", "b")
@@ -164,7 +164,7 @@ var _ = Describe("Requests", func() {
 		}
 		Eventually(s.health(ctx, "good")).Should(Equal(well))
 		Eventually(s.both(ctx, "check", "ExternalRemediationTemplateAvailable")).Should(Equal("- False/ExternalRemediationTemplateNotFound"))
-		Expect(s.both(ctx, "check", "RemediationTemplateAvailable")()).To(Equal("False/TemplateMissing -"))
+		Expect(s.both(ctx, "check", "RemediationTemplateAvailable")()).To(Equal("False/RemediationTemplateNotFound -"))
 		Expect(s.message(ctx, "check", "RemediationTemplateAvailable")()).To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
 
 		s.template(ctx, "reboot")
@@ -175,13 +175,13 @@ var _ = Describe("Requests", func() {
 		Eventually(s.both(ctx, "check", "ExternalRemediationTemplateAvailable")).Should(Equal(nothing))
 		Expect(s.both(ctx, "check", "RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
 		Expect(here.Delete(ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
-		Eventually(s.both(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("False/TemplateMissing -"))
+		Eventually(s.both(ctx, "check", "RemediationTemplateAvailable")).Should(Equal("False/RemediationTemplateNotFound -"))
 		Expect(s.external(ctx, "a")()).To(Equal(asked), "what was begun needs its template no more")
 		Expect(s.requested(ctx)()).To(ConsistOf("a", "b"))
 	})
 
 	It("W4: a request that cannot be made is said with its cause, and W5: cleared when it can", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot", func(embedded map[string]any) {
 			embedded["metadata"] = map[string]any{"labels": map[string]any{"bad": "no value has spaces"}}
 		})
@@ -204,7 +204,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W5: what was said of a remediation goes with the recovery", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", by("missing"))
 		s.fallsSilent(ctx, "a")
@@ -217,7 +217,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W8: a request that is being deleted is waited for, and followed by another at once", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
 		s.check(ctx, "check", by("reboot"))
@@ -235,7 +235,7 @@ var _ = Describe("Requests", func() {
 	})
 
 	It("W8: a healthy machine's request that is being deleted is not deleted again, nor another one after it", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.worker(ctx, "a")
 		s.check(ctx, "check", by("reboot"))

@@ -14,7 +14,7 @@ import (
 
 var _ = Describe("Judging", func() {
 	It("says in both flavours that a machine is well, and nothing else", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 
@@ -26,7 +26,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("hands a machine whose node fell silent to its owner, in words that owners understand", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
@@ -47,7 +47,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("calls a machine whose node was deleted unhealthy at once", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
@@ -61,7 +61,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("calls a machine whose node never came unhealthy after the start-up timeout", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.machine(ctx, "a")
 		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](2) })
 
@@ -70,7 +70,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("waits for a node for ever if the start-up timeout is 0", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.machine(ctx, "a")
 		s.check(ctx, "check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) })
 
@@ -79,7 +79,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("judges by conditions of the machine, which go before those of the node", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a", func(m *clusterv1.Machine) {
 			m.Status.Conditions = append(m.Status.Conditions, condition("GPUHealthy", metav1.ConditionFalse, long))
 		})
@@ -98,7 +98,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("remediates a machine that was marked by hand, and speaks of the mark alone", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		Eventually(s.health(ctx, "a")).Should(Equal(well))
@@ -114,7 +114,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("names a condition of the machine before a deleted node, and then both in both flavours", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a", func(m *clusterv1.Machine) {
 			m.Status.Conditions = append(m.Status.Conditions, condition("GPUHealthy", metav1.ConditionFalse, long))
 		})
@@ -134,7 +134,7 @@ var _ = Describe("Judging", func() {
 	})
 
 	It("is content with any one of several conditions, and a condition that is missing matches nothing", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c")
 		s.nodeReports(ctx, "a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
 		s.nodeReports(ctx, "b", "KernelDeadlock", corev1.ConditionUnknown, long)

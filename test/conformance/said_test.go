@@ -15,20 +15,20 @@ import (
 
 // said returns what a machine's condition says, in both flavours, as one string: "False/UnhealthyNode False/UnhealthyNode".
 // A flavour that is missing is "-".
-func (s *scene) said(ctx context.Context, machine, kind string) func() string {
+func (s *environment) said(ctx context.Context, machine, kind string) func() string {
 	return func() string { return flavours(s.get(ctx, machine), kind) }
 }
 
-func (s *scene) health(ctx context.Context, machine string) func() string {
+func (s *environment) health(ctx context.Context, machine string) func() string {
 	return s.said(ctx, machine, clusterv1.MachineHealthCheckSucceededCondition)
 }
 
-func (s *scene) owner(ctx context.Context, machine string) func() string {
+func (s *environment) owner(ctx context.Context, machine string) func() string {
 	return s.said(ctx, machine, clusterv1.MachineOwnerRemediatedCondition)
 }
 
 // external is what ExternallyRemediated says; there is no v1beta1 flavour of it.
-func (s *scene) external(ctx context.Context, machine string) func() string {
+func (s *environment) external(ctx context.Context, machine string) func() string {
 	return func() string {
 		c := conditions.Get(s.get(ctx, machine), clusterv1.MachineExternallyRemediatedCondition)
 		if c == nil {
@@ -61,7 +61,7 @@ const (
 )
 
 // of returns a condition of a check as "Status/Reason".
-func (s *scene) of(ctx context.Context, check, kind string) func() string {
+func (s *environment) of(ctx context.Context, check, kind string) func() string {
 	return func() string {
 		c := conditions.Get(s.getCheck(ctx, check), kind)
 		if c == nil {
@@ -72,21 +72,21 @@ func (s *scene) of(ctx context.Context, check, kind string) func() string {
 }
 
 // both is what a condition of a check says in both flavours.
-func (s *scene) both(ctx context.Context, check, kind string) func() string {
+func (s *environment) both(ctx context.Context, check, kind string) func() string {
 	return func() string { return flavours(s.getCheck(ctx, check), kind) }
 }
 
-func (s *scene) message(ctx context.Context, check, kind string) func() string {
+func (s *environment) message(ctx context.Context, check, kind string) func() string {
 	return func() string { return conditions.GetMessage(s.getCheck(ctx, check), kind) }
 }
 
 // allowed is what RemediationAllowed says.
-func (s *scene) allowed(ctx context.Context, check string) func() string {
+func (s *environment) allowed(ctx context.Context, check string) func() string {
 	return s.of(ctx, check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 }
 
 // counts are a check's numbers: expected, healthy, remediations allowed.
-func (s *scene) counts(ctx context.Context, check string) func() []int32 {
+func (s *environment) counts(ctx context.Context, check string) func() []int32 {
 	return func() []int32 {
 		status := s.getCheck(ctx, check).Status
 		return []int32{ptr.Deref(status.ExpectedMachines, -1), ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.RemediationsAllowed, -1)}
@@ -94,7 +94,7 @@ func (s *scene) counts(ctx context.Context, check string) func() []int32 {
 }
 
 // events counts how often a reason was told of an object, series included.
-func (s *scene) events(ctx context.Context, object, reason string) func() int {
+func (s *environment) events(ctx context.Context, object, reason string) func() int {
 	return func() int {
 		list := &eventsv1.EventList{}
 		Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())

@@ -21,7 +21,7 @@ import (
 )
 
 // What all specs share: one management cluster without Cluster API's controllers, one workload cluster whose nodes nobody looks after, and
-// one manager that acts on every check of a Cluster that is labelled for it, which a scene's is unless the spec brings a manager of its own.
+// one manager that acts on every check of a Cluster that is labelled for it, which an environment's is unless the spec brings a manager of its own.
 var (
 	control    *rig.Rig
 	management *rig.ControlPlane

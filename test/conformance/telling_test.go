@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// told returns the events of a scene, sorted by nothing, as "Object Reason".
-func (s *scene) told(ctx context.Context) func() []string {
+// told returns the events of an environment, sorted by nothing, as "Object Reason".
+func (s *environment) told(ctx context.Context) func() []string {
 	return func() []string {
 		var all []string
 		for _, e := range s.allEvents(ctx) {
@@ -24,7 +24,7 @@ func (s *scene) told(ctx context.Context) func() []string {
 	}
 }
 
-func (s *scene) allEvents(ctx context.Context) []eventsv1.Event {
+func (s *environment) allEvents(ctx context.Context) []eventsv1.Event {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
 	Expect(here.List(ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
@@ -32,7 +32,7 @@ func (s *scene) allEvents(ctx context.Context) []eventsv1.Event {
 }
 
 // note is the text of the only event of a reason on an object.
-func (s *scene) note(ctx context.Context, object, reason string) func() string {
+func (s *environment) note(ctx context.Context, object, reason string) func() string {
 	return func() string {
 		var texts []string
 		for _, e := range s.allEvents(ctx) {
@@ -46,7 +46,7 @@ func (s *scene) note(ctx context.Context, object, reason string) func() string {
 
 var _ = Describe("Telling", func() {
 	It("W17: an event for each change, for the recovery too, and none for a pass in which nothing changes", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "a", "b", "c")
 		s.check(ctx, "check", by("reboot"), atMost("1"))
@@ -81,7 +81,7 @@ var _ = Describe("Telling", func() {
 	})
 
 	It("W17: an event on the check for each remediation, and one on each machine", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b", "c")
 		s.fallsSilent(ctx, "a", "b", "c")
 		s.check(ctx, "check", lenient)
@@ -102,14 +102,14 @@ var _ = Describe("Telling", func() {
 	})
 
 	It("W17: warns of the short circuit when it first keeps a machine from being remediated, and only then", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check", atMost("0"))
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int32{2, 2, 0}))
 
 		s.nodeReports(ctx, "a", corev1.NodeReady, corev1.ConditionFalse, 0)
 		Eventually(s.allowed(ctx, "check")).Should(Equal(restricted))
-		Expect(s.told(ctx)()).To(BeEmpty(), "a is only suspect")
+		Expect(s.told(ctx)()).To(BeEmpty(), "a is only pending")
 		s.changeCheck(ctx, "check", func(c *clusterv1.MachineHealthCheck) {
 			c.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](1)
 		})
@@ -121,7 +121,7 @@ var _ = Describe("Telling", func() {
 	})
 
 	It("W17: tells a second failure of a machine with the cause of the second", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		s.fallsSilent(ctx, "a")
@@ -136,7 +136,7 @@ var _ = Describe("Telling", func() {
 	})
 
 	It("W17: counts what is begun and how it ends, by kind", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.template(ctx, "reboot")
 		s.workers(ctx, "recovers", "is-replaced", "is-skipped")
 		s.worker(ctx, "owned", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
@@ -169,17 +169,17 @@ var _ = Describe("Telling", func() {
 	})
 
 	It("shows in numbers what it waits for", func(ctx SpecContext) {
-		s := newScene(ctx)
-		s.workers(ctx, "good", "bad", "suspect")
+		s := newEnvironment(ctx)
+		s.workers(ctx, "good", "bad", "pending")
 		s.machine(ctx, "starting")
 		s.fallsSilent(ctx, "bad")
-		s.nodeReports(ctx, "suspect", "Ready", "False", 0)
+		s.nodeReports(ctx, "pending", "Ready", "False", 0)
 		s.check(ctx, "check", atMost("2"))
 		state := func(name string) func() float64 {
 			return number(ctx, manager, "kubemend_machinehealthcheck_targets", s.labels("check", `state="`+name+`"`)...)
 		}
 
-		for _, name := range []string{"healthy", "unhealthy", "suspect", "starting"} {
+		for _, name := range []string{"healthy", "unhealthy", "pending", "starting"} {
 			Eventually(state(name)).Should(BeEquivalentTo(1), name)
 		}
 		Expect(state("deleting")()).To(BeZero())

@@ -58,13 +58,13 @@ func (p provider) install(ctx context.Context) {
 	}
 }
 
-// template makes a Metal3RemediationTemplate in the scene's namespace.
-func (s *scene) template(ctx context.Context, name string, edits ...func(embedded map[string]any)) {
+// template makes a Metal3RemediationTemplate in the environment's namespace.
+func (s *environment) template(ctx context.Context, name string, edits ...func(embedded map[string]any)) {
 	GinkgoHelper()
 	s.templateOf(ctx, metal3, name, edits...)
 }
 
-func (s *scene) templateOf(ctx context.Context, p provider, name string, edits ...func(embedded map[string]any)) {
+func (s *environment) templateOf(ctx context.Context, p provider, name string, edits ...func(embedded map[string]any)) {
 	GinkgoHelper()
 	embedded := map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"from": "template"}, "annotations": map[string]any{"note": "kept"}},
@@ -91,7 +91,7 @@ func byOwner(c *clusterv1.MachineHealthCheck) {
 }
 
 // request returns the remediation request for a machine, or nil.
-func (s *scene) request(ctx context.Context, machine string) *unstructured.Unstructured {
+func (s *environment) request(ctx context.Context, machine string) *unstructured.Unstructured {
 	GinkgoHelper()
 	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
 	err := here.Get(ctx, client.ObjectKeyFromObject(r), r)
@@ -103,7 +103,7 @@ func (s *scene) request(ctx context.Context, machine string) *unstructured.Unstr
 }
 
 // uid identifies the request for a machine; it is empty if there is none.
-func (s *scene) uid(ctx context.Context, machine string) func() string {
+func (s *environment) uid(ctx context.Context, machine string) func() string {
 	return func() string {
 		r := s.request(ctx, machine)
 		if r == nil {
@@ -114,7 +114,7 @@ func (s *scene) uid(ctx context.Context, machine string) func() string {
 }
 
 // made waits until there is a request for a machine, which says so before, and returns its UID.
-func (s *scene) made(ctx context.Context, machine string) string {
+func (s *environment) made(ctx context.Context, machine string) string {
 	GinkgoHelper()
 	var uid string
 	Eventually(func() string { uid = s.uid(ctx, machine)(); return uid }).ShouldNot(BeEmpty())
@@ -122,9 +122,11 @@ func (s *scene) made(ctx context.Context, machine string) string {
 }
 
 // requested returns the names of the machines for which there is a Metal3Remediation that nobody has deleted.
-func (s *scene) requested(ctx context.Context) func() []string { return s.requestedOf(ctx, metal3) }
+func (s *environment) requested(ctx context.Context) func() []string {
+	return s.requestedOf(ctx, metal3)
+}
 
-func (s *scene) requestedOf(ctx context.Context, p provider) func() []string {
+func (s *environment) requestedOf(ctx context.Context, p provider) func() []string {
 	return func() []string {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(p.apiVersion, p.kind+"List"))
@@ -140,7 +142,7 @@ func (s *scene) requestedOf(ctx context.Context, p provider) func() []string {
 }
 
 // byHand makes a Metal3Remediation for a machine that no check made.
-func (s *scene) byHand(ctx context.Context, machine string, annotations map[string]string) *unstructured.Unstructured {
+func (s *environment) byHand(ctx context.Context, machine string, annotations map[string]string) *unstructured.Unstructured {
 	GinkgoHelper()
 	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
 	r.SetAnnotations(annotations)
@@ -153,7 +155,7 @@ func (s *scene) byHand(ctx context.Context, machine string, annotations map[stri
 }
 
 // keep gives the request for a machine a finalizer, as a provider does that has to clean up; empty removes it.
-func (s *scene) keep(ctx context.Context, machine string, finalizers ...string) {
+func (s *environment) keep(ctx context.Context, machine string, finalizers ...string) {
 	GinkgoHelper()
 	s.made(ctx, machine)
 	r := s.request(ctx, machine)

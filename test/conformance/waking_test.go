@@ -26,10 +26,10 @@ func ofKernel(c *clusterv1.MachineHealthCheck) {
 
 var _ = Describe("Waking up", func() {
 	It("W7: a node's change reaches its machine although a machine of another cluster has a node of that name", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.worker(ctx, "a")
-		twins := []*scene{s}
-		for _, twin := range []*scene{newScene(ctx), newSceneIn(ctx, s.cluster.Namespace, "c2")} {
+		twins := []*environment{s}
+		for _, twin := range []*environment{newEnvironment(ctx), newEnvironmentIn(ctx, s.cluster.Namespace, "c2")} {
 			twins = append(twins, twin)
 			name := "a-of-" + twin.cluster.Name
 			twin.machine(ctx, name, func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{Name: s.node("a")} })
@@ -48,7 +48,7 @@ var _ = Describe("Waking up", func() {
 	})
 
 	It("W10: a new check judges at once, and a mark by hand does not wait", func(ctx SpecContext) {
-		s := newScene(ctx)
+		s := newEnvironment(ctx)
 		s.workers(ctx, "a", "b")
 		s.fallsSilent(ctx, "a")
 		s.check(ctx, "check")
@@ -64,7 +64,7 @@ var _ = Describe("Passes", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { m = ownManager(ctx, "counted") })
 
 	It("W11: a heartbeat makes no pass and writes nothing", func(ctx SpecContext) {
-		s := newScene(ctx, seenBy("counted"))
+		s := newEnvironment(ctx, seenBy("counted"))
 		s.workers(ctx, "a", "b")
 		s.check(ctx, "check")
 		before := s.settles(ctx, m)
@@ -84,7 +84,7 @@ var _ = Describe("Passes", Ordered, func() {
 	})
 
 	It("W11: news of a Machine that no verdict depends on makes no pass", func(ctx SpecContext) {
-		s := newScene(ctx, seenBy("counted"))
+		s := newEnvironment(ctx, seenBy("counted"))
 		s.worker(ctx, "a")
 		s.check(ctx, "check")
 		before := s.settles(ctx, m)
@@ -99,7 +99,7 @@ var _ = Describe("Passes", Ordered, func() {
 	})
 
 	It("W12: a burst is one pass or two, and not one for each machine", func(ctx SpecContext) {
-		s := newScene(ctx, seenBy("counted"))
+		s := newEnvironment(ctx, seenBy("counted"))
 		names := make([]string, 30)
 		for i := range names {
 			names[i] = fmt.Sprintf("m%02d", i)
@@ -117,7 +117,7 @@ var _ = Describe("Passes", Ordered, func() {
 	})
 
 	It("W12: a change is one pass, and what it writes makes no other", func(ctx SpecContext) {
-		s := newScene(ctx, seenBy("counted"))
+		s := newEnvironment(ctx, seenBy("counted"))
 		s.workers(ctx, "a", "b", "c", "d")
 		s.check(ctx, "check")
 		before := s.settles(ctx, m)
@@ -133,7 +133,7 @@ var _ = Describe("Passes", Ordered, func() {
 	})
 
 	It("W12: a steady pass reads caches and writes nothing", func(ctx SpecContext) {
-		s := newScene(ctx, seenBy("counted"))
+		s := newEnvironment(ctx, seenBy("counted"))
 		s.template(ctx, "reboot")
 		s.workers(ctx, "good", "bad", "handed", "gone")
 		s.change(ctx, "handed", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
@@ -166,7 +166,7 @@ var _ = Describe("Passes", Ordered, func() {
 })
 
 // settles returns the number of passes when there have been no more for a second.
-func (s *scene) settles(ctx context.Context, m *rig.Kubemend) float64 {
+func (s *environment) settles(ctx context.Context, m *rig.Kubemend) float64 {
 	GinkgoHelper()
 	Eventually(s.counts(ctx, "check")).ShouldNot(ContainElement(int32(-1)))
 	last, since := passes(ctx, m)(), time.Now()
@@ -180,7 +180,7 @@ func (s *scene) settles(ctx context.Context, m *rig.Kubemend) float64 {
 }
 
 // heartbeat reports a node's conditions again, as a kubelet does.
-func (s *scene) heartbeat(ctx context.Context, machine string) {
+func (s *environment) heartbeat(ctx context.Context, machine string) {
 	GinkgoHelper()
 	node := &corev1.Node{}
 	Expect(there.Get(ctx, client.ObjectKey{Name: s.node(machine)}, node)).To(Succeed())

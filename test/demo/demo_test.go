@@ -85,8 +85,8 @@ func TestWhatMustNeverBeSeenFailsAtOnce(t *testing.T) {
 
 func TestTheSumLeavesOutWhatThereIsNothingOf(t *testing.T) {
 	for message, want := range map[string]string{
-		"Remediation is not allowed, too many (total: 5). 3 of 5 targets are not healthy: 0 unhealthy, 3 suspect, 0 starting, 0 being deleted; 40% of 5 allows 2": "3 of 5 targets are not healthy: 3 suspect; 40% of 5 allows 2",
-		"10 of 30 targets are not healthy: 10 unhealthy, 0 unjudged; 20% of 30 allows 6":                                                                          "10 of 30 targets are not healthy: 10 unhealthy; 20% of 30 allows 6",
+		"Remediation is not allowed, too many (total: 5). 3 of 5 targets are not healthy: 0 unhealthy, 3 pending, 0 starting, 0 being deleted; 40% of 5 allows 2": "3 of 5 targets are not healthy: 3 pending; 40% of 5 allows 2",
+		"10 of 30 targets are not healthy: 10 unhealthy, 0 unknown; 20% of 30 allows 6":                                                                           "10 of 30 targets are not healthy: 10 unhealthy; 20% of 30 allows 6",
 		"Remediation is not allowed, spec: a limit is impossible":                                                                                                 "Remediation is not allowed, spec: a limit is impossible",
 	} {
 		if got := sumOf(message); got != want {
@@ -98,8 +98,8 @@ func TestTheSumLeavesOutWhatThereIsNothingOf(t *testing.T) {
 func TestSuspicionIsReadFromTheMetricsOfTheCheck(t *testing.T) {
 	got, err := machinesOfCheck.suspicionIn(`# TYPE kubemend_machinehealthcheck_targets gauge
 kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="healthy"} 4
-kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="suspect"} 1
-kubemend_machinehealthcheck_targets{cluster="demo",name="another",namespace="default",state="suspect"} 7
+kubemend_machinehealthcheck_targets{cluster="demo",name="demo-node-unhealthy-5m",namespace="default",state="pending"} 1
+kubemend_machinehealthcheck_targets{cluster="demo",name="another",namespace="default",state="pending"} 7
 # TYPE kubemend_machinehealthcheck_next_deadline_timestamp_seconds gauge
 kubemend_machinehealthcheck_next_deadline_timestamp_seconds{cluster="demo",name="demo-node-unhealthy-5m",namespace="default"} 1.79517946e+09
 `)
@@ -109,7 +109,7 @@ kubemend_machinehealthcheck_next_deadline_timestamp_seconds{cluster="demo",name=
 	}
 	got, err = nodesOfCheck.suspicionIn(`# TYPE kubemend_nodehealthcheck_targets gauge
 kubemend_nodehealthcheck_targets{name="demo-workers",state="healthy"} 3
-kubemend_nodehealthcheck_targets{name="demo-workers",state="suspect"} 2
+kubemend_nodehealthcheck_targets{name="demo-workers",state="pending"} 2
 `)
 	if diff := cmp.Diff(suspicion{suspects: 2, total: 5}, got, cmp.AllowUnexported(suspicion{})); err != nil || diff != "" {
 		t.Errorf("of nodes: error %v, difference %s", err, diff)

@@ -27,7 +27,7 @@ const (
 	machineDeleting fact = "a machine is being deleted"
 	machineGone     fact = "a machine is gone"
 	coreStandsBack  fact = "Cluster API core stands back"
-	suspected       fact = "machines are suspect"
+	suspected       fact = "machines are pending"
 	counted         fact = "a check counts its machines"
 	shortCircuited  fact = "a check is short-circuited"
 	allowedAgain    fact = "a check is not short-circuited any more"

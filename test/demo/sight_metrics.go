@@ -71,7 +71,7 @@ func (s *stage) suspicionSeen(now suspicion) sighting {
 	}
 	return sighting{
 		by: s.watched.by, fact: suspected, about: s.watched.check, number: now.suspects, of: now.total,
-		text: fmt.Sprintf("%d of %d %s %s suspect until %s, then unhealthy unless %s back", now.suspects, now.total, s.watched.things, are,
+		text: fmt.Sprintf("%d of %d %s %s pending until %s, then unhealthy unless %s back", now.suspects, now.total, s.watched.things, are,
 			s.narrator.at(now.until), they),
 	}
 }
@@ -105,7 +105,7 @@ func (found *suspicion) take(w scope, sample *model.Sample) {
 	switch strings.TrimPrefix(string(sample.Metric[model.MetricNameLabel]), w.metrics) {
 	case "targets":
 		found.total += int(sample.Value)
-		if sample.Metric["state"] == "suspect" {
+		if sample.Metric["state"] == "pending" {
 			found.suspects = int(sample.Value)
 		}
 	case "next_deadline_timestamp_seconds":

@@ -11,6 +11,8 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -20,6 +22,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -167,7 +170,14 @@ func clientFor(config *rest.Config) (client.Client, error) {
 
 func (s *stage) startManager(ctx context.Context) (err error) {
 	began := time.Now()
-	if err := builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace)); err != nil { // where it announces itself
+	// Where it announces itself, and is believed; and where it leases nodes.
+	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), builders.Namespace(nhcv1.DefaultLeaseNamespace), &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: managerlease.OfKubemend.Account, Labels: managerlease.OfKubemend.Labelled},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rig.Namespace, Name: managerlease.OfKubemend.Account}},
+	})
+	if err != nil {
 		return err
 	}
 	if s.manager, err = s.management.Kubemend(ctx, "demo", nil); err != nil {

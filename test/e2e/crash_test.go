@@ -20,7 +20,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("5 of 5"))
 		before, lost := shared.identities(ctx), shared.workerNames(ctx)[0]
 
-		By("killing it while the machine is suspect")
+		By("killing it while the machine is pending")
 		shared.fallSilent(lost)
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("4 of 5"))
 		Expect(spec.Ready(ctx, shared.there, lost)).To(Equal(corev1.ConditionUnknown))

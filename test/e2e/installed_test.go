@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -42,8 +42,8 @@ var _ = Describe("A manager as it is installed", func() {
 			g.Expect(ptr.Deref(lease.Spec.HolderIdentity, "")).NotTo(BeEmpty())
 		}).Should(Succeed())
 
-		announced := func(g Gomega) *presence.Manager {
-			m, err := presence.In(ctx, here, rig.Namespace, time.Now())
+		announced := func(g Gomega) *managerlease.Manager {
+			m, err := managerlease.In(ctx, here, rig.Namespace, time.Now())
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(m).NotTo(BeNil())
 			g.Expect(m.Announcement).NotTo(BeNil())

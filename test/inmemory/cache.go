@@ -125,8 +125,17 @@ func (c *Cache) GetInformerForKind(_ context.Context, kind schema.GroupVersionKi
 	return c.informer(kind), nil
 }
 
-// RemoveInformer does nothing: nobody asks for it.
-func (c *Cache) RemoveInformer(context.Context, client.Object) error { return nil }
+// RemoveInformer forgets who hears of the kind of obj.
+func (c *Cache) RemoveInformer(_ context.Context, obj client.Object) error {
+	kind, err := apiutil.GVKForObject(obj, c.server.scheme)
+	if err != nil {
+		return fmt.Errorf("find the kind that is watched: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.informers, kind)
+	return nil
+}
 
 // Start waits for the end.
 func (c *Cache) Start(ctx context.Context) error {

@@ -2,6 +2,8 @@ module github.com/kubemend/kubemend/test/observability
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/prometheus/common v0.69.0
 	github.com/prometheus/prometheus v0.313.5
@@ -111,7 +113,7 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/api v0.278.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
-	google.golang.org/grpc v1.83.1 // indirect
+	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect

@@ -212,6 +212,14 @@ var stories = map[string][]story{
 			},
 			turns: []time.Duration{15 * time.Minute},
 		},
+		{
+			name: "one that the manager has no rights to, while there are objects of it",
+			recorded: []string{
+				`kubemend_kind_served{kind="nodehealthchecks.remediation.medik8s.io", reason="Forbidden"} 0x60`,
+				`capi_nodehealthcheck_info{name="nhc"} 1x60`,
+			},
+			turns: []time.Duration{15 * time.Minute},
+		},
 		quiet("one that waits where there are no hosts", `kubemend_kind_served{kind="hostremediations.kubemend.io", reason="Waiting"} 0x60`),
 		quiet("one that others serve, and one that is not installed",
 			`kubemend_kind_served{kind="metal3remediations.infrastructure.cluster.x-k8s.io", reason="Foreign"} 0x60`,

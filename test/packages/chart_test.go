@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -39,6 +40,23 @@ func TestTheChartGivesWhatKustomizeGives(t *testing.T) {
 				t.Errorf("objects (-kustomize +chart):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The overlay says the namespace by a variable, which only the flags show.
+func TestTheChartForOneNamespaceHasTheRightsOfConfigNamespaced(t *testing.T) {
+	rights := func(all []object) map[string]any {
+		found := map[string]any{}
+		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"} {
+			for _, o := range ofKind(all, kind) {
+				found[o.GetNamespace()+" "+id(o)] = o.Object
+			}
+		}
+		return found
+	}
+	overlay := rights(objects(t, kustomized(t, "../docs/examples/one-namespace")))
+	if diff := cmp.Diff(overlay, rights(rendered(t, "flags: {namespace: metal}"))); diff != "" {
+		t.Errorf("rights (-kustomize +chart):\n%s", diff)
 	}
 }
 
@@ -76,6 +94,38 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 		}
 		slices.Sort(kinds)
 		return strings.Join(slices.Compact(kinds), " ")
+	}
+	bound := func(all []object) string {
+		var names []string
+		for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
+			names = append(names, o.GetName())
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	// where is in which namespace what the ClusterRoles allow counts; none is all.
+	where := func(all []object) string {
+		var found []string
+		for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
+			if as[rbacv1.RoleBinding](t, o).RoleRef.Kind == "ClusterRole" {
+				found = append(found, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+			}
+		}
+		slices.Sort(found)
+		return strings.Join(found, " ")
+	}
+	// spaces are the namespaces that are made, which have to be those of the leases on nodes.
+	spaces := func(all []object) string {
+		var names []string
+		for _, o := range ofKind(all, "Namespace") {
+			names = append(names, o.GetName())
+		}
+		for _, o := range slices.Concat(ofKind(all, "Role"), ofKind(all, "RoleBinding")) {
+			if o.GetName() == "kubemend-node-leases" && len(names) > 0 && !slices.Contains(names, o.GetNamespace()) {
+				names = append(names, id(o))
+			}
+		}
+		return strings.Join(names, " ")
 	}
 	args := func(all []object) string {
 		_, c := manager(t, all)
@@ -124,9 +174,41 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 			"Certificate ClusterRole ClusterRoleBinding Deployment Issuer Role RoleBinding Service ServiceAccount " +
 				"ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
 		},
-		"a node selector": {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
-		"no tolerations":  {"tolerations: []", pod("tolerations"), "null"},
-		"pull secrets":    {"image: {pullSecrets: [{name: registry}]}", pod("imagePullSecrets"), `[{"name":"registry"}]`},
+		"no rights to hosts without their kinds": {"kinds: {hostRemediation: false}", bound, "kubemend-ext-remediation kubemend-leader-election kubemend-manager"},
+		"rights to hosts whose kinds are there already": {
+			"kinds: {hostRemediation: false}\nrights: {hosts: true}", bound, "kubemend-ext-remediation kubemend-hosts kubemend-leader-election kubemend-manager",
+		},
+		"rights to nodes whose checks are there already": {
+			"rights: {nodes: true}", bound,
+			"kubemend-api-servers kubemend-ext-remediation kubemend-hosts kubemend-leader-election kubemend-manager kubemend-node-leases kubemend-nodes",
+		},
+		"rights in one namespace": {
+			"flags: {namespace: metal}", where, "kubemend-cluster-wide metal/kubemend-ext-remediation metal/kubemend-hosts metal/kubemend-manager",
+		},
+		"rights in one namespace, and to nodes, which have none": {
+			"flags: {namespace: metal}\nrights: {nodes: true}\nkinds: {hostRemediation: false}", where,
+			"kubemend-cluster-wide kubemend-nodes metal/kubemend-ext-remediation metal/kubemend-manager",
+		},
+		"rights in all namespaces for one": {
+			"flags: {namespace: metal}\nrights: {allNamespaces: true}", where, "kubemend-ext-remediation kubemend-hosts kubemend-manager",
+		},
+		"what a manager of one namespace leaves to others": {
+			"flags: {namespace: metal}", args, "--diagnostics-address=:8443 --leader-elect=true --namespace=metal --node-health-checks=off " +
+				"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields --webhook-cert-dir=/etc/kubemend/webhook",
+		},
+		"what it does of that all the same": {
+			"flags: {namespace: metal, skip-crd-migration-phases: null}\nrights: {nodes: true}", args,
+			"--diagnostics-address=:8443 --leader-elect=true --namespace=metal --webhook-cert-dir=/etc/kubemend/webhook",
+		},
+		"what a manager of one namespace with all rights does": {
+			"flags: {namespace: metal}\nrights: {allNamespaces: true}", args,
+			"--diagnostics-address=:8443 --leader-elect=true --namespace=metal --webhook-cert-dir=/etc/kubemend/webhook",
+		},
+		"leases on nodes in another namespace": {"rights: {nodes: true}\nflags: {node-lease-namespace: leases}", spaces, "leases"},
+		"a namespace of leases that is there":  {"rights: {nodes: true, createLeaseNamespace: false}", spaces, ""},
+		"a node selector":                      {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
+		"no tolerations":                       {"tolerations: []", pod("tolerations"), "null"},
+		"pull secrets":                         {"image: {pullSecrets: [{name: registry}]}", pod("imagePullSecrets"), `[{"name":"registry"}]`},
 		"a proxy": {"env: [{name: HTTPS_PROXY, value: \"http://proxy:3128\"}]", func(all []object) string {
 			_, c := manager(t, all)
 			return environment(t, c, "HTTPS_PROXY")

@@ -67,6 +67,11 @@ func TestABrokenPackageIsSeen(t *testing.T) {
 		"a role for every verb":                {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "*")},
 		"a role for half of everything":        {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("resources", "*/status")},
 		"a role that deletes events":           {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "delete")},
+		"a right to all leases":                {rule: "leases are written in the namespaces that are the manager's", kind: "ClusterRole", change: inRules("resources", "leases")},
+		"a right to make namespaces":           {rule: "leases are written in the namespaces that are the manager's", kind: "ClusterRole", change: inRules("resources", "namespaces")},
+		"rights to hosts that nobody has":      {rule: "rights come with their feature, and not without", kind: "CustomResourceDefinition", path: []string{"metadata", "name"}, value: "other"},
+		"a feature without its rights":         {rule: "rights come with their feature, and not without", kind: "ClusterRoleBinding", path: []string{"roleRef", "name"}, value: "other"},
+		"leases in a namespace that is none":   {rule: "rights come with their feature, and not without", kind: "Namespace", path: []string{"metadata", "name"}, value: "other"},
 		"a role that deletes all at once":      {rule: "nobody may do everything, or delete what he need not", kind: "Role", change: inRules("verbs", "deletecollection")},
 		"a Role that is bound and not there":   {rule: "who is allowed something is there", kind: "RoleBinding", path: []string{"roleRef", "name"}, value: "admin"},
 		"a budget for other pods":              {rule: "selectors select the manager", kind: "PodDisruptionBudget", path: []string{"spec", "selector", "matchLabels"}, value: map[string]any{"app": "a"}},
@@ -187,7 +192,7 @@ func TestTheKindOfNodeHealthChecksIsWhatDefaultLeavesOut(t *testing.T) {
 	for _, o := range beside(t) {
 		delete(left, id(&o))
 	}
-	if len(left) != 2 { // the definition, and who checks what is created
+	if len(left) != 9 { // the definition, who checks what is created, and three roles with what binds them and the namespace of one
 		t.Errorf("default leaves out %v", slices.Sorted(maps.Keys(left)))
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(left)), ids(objects(t, kustomized(t, "node-health-checks")))); diff != "" {

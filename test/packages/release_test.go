@@ -39,6 +39,7 @@ func files(t *testing.T, archive []byte) map[string][]byte {
 
 // descriptor is how a part of an image names another one.
 type descriptor struct {
+	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
 	Annotations map[string]string `json:"annotations"`
 	Platform    struct {
@@ -88,18 +89,20 @@ func raw(t *testing.T, layout map[string][]byte, digest string) []byte {
 	return content
 }
 
+const inventoried = `{"spdxVersion":"SPDX-2.3"}`
+
 // image makes one of two programs, one for each platform, and returns the archive.
 func image(t *testing.T) []byte {
 	t.Helper()
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
-	for _, name := range []string{"amd64", "arm64", "LICENSE"} {
-		if err := os.WriteFile(path(name), []byte("for "+name), 0o600); err != nil {
+	for name, content := range map[string]string{"amd64": "for amd64", "arm64": "for arm64", "LICENSE": "for LICENSE", "spdx.json": inventoried} {
+		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200", "-licenses="+path("LICENSE"),
-		"-out="+path("image.tar"), "amd64="+path("amd64"), "arm64="+path("arm64"))
+		"-inventory="+path("spdx.json"), "-out="+path("image.tar"), "amd64="+path("amd64"), "arm64="+path("arm64"))
 	content, err := os.ReadFile(path("image.tar"))
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +123,8 @@ func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	index := blob[manifest](t, layout, top.Manifests[0].Digest)
-	if len(index.Manifests) != 2 {
-		t.Fatalf("the image is for %d platforms", len(index.Manifests))
+	if len(index.Manifests) != 4 {
+		t.Fatalf("the image has %d entries; want one for each of two platforms, and what is in each", len(index.Manifests))
 	}
 	for i, architecture := range []string{"amd64", "arm64"} {
 		described := index.Manifests[i]
@@ -151,6 +154,43 @@ func TestTheImageHasTheProgramOfEachPlatform(t *testing.T) {
 			if got := config.Config.Labels["org.opencontainers.image."+name]; got != value || got == "" {
 				t.Errorf("label %s is %q, want %q", name, got, value)
 			}
+		}
+	}
+}
+
+// What is in the image goes wherever the image goes, in the form in which BuildKit attaches it: whoever has the image can ask it, and no engine takes
+// it for a platform.
+func TestTheImageSaysOfEachPlatformWhatIsInIt(t *testing.T) {
+	layout := files(t, image(t))
+	var top manifest
+	if err := json.Unmarshal(layout["index.json"], &top); err != nil {
+		t.Fatal(err)
+	}
+	entries := blob[manifest](t, layout, top.Manifests[0].Digest).Manifests
+	for i, attached := range entries[2:] {
+		if diff := cmp.Diff(map[string]string{
+			"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": entries[i].Digest,
+		}, attached.Annotations); diff != "" || attached.Platform.OS != "unknown" || attached.Platform.Architecture != "unknown" {
+			t.Errorf("entry %d is for %+v, with annotations (-want +got):\n%s", i, attached.Platform, diff)
+		}
+		one := blob[manifest](t, layout, attached.Digest)
+		config := blob[imageConfig](t, layout, one.Config.Digest)
+		if config.OS != "unknown" || config.Architecture != "unknown" || len(config.RootFS.DiffIDs) != 1 || config.RootFS.DiffIDs[0] != one.Layers[0].Digest {
+			t.Errorf("it is described as %+v", config)
+		}
+		if diff := cmp.Diff(descriptor{
+			MediaType: "application/vnd.in-toto+json", Digest: one.Layers[0].Digest, Annotations: map[string]string{"in-toto.io/predicate-type": "https://spdx.dev/Document"},
+		}, one.Layers[0]); diff != "" {
+			t.Errorf("the statement (-want +got):\n%s", diff)
+		}
+		says := blob[map[string]any](t, layout, one.Layers[0].Digest)
+		if diff := cmp.Diff(map[string]any{
+			"_type": "https://in-toto.io/Statement/v0.1", "predicateType": "https://spdx.dev/Document", "predicate": map[string]any{"spdxVersion": "SPDX-2.3"},
+			"subject": []any{map[string]any{
+				"name": "registry.example.org/mend:v1.2.3", "digest": map[string]any{"sha256": strings.TrimPrefix(entries[i].Digest, "sha256:")},
+			}},
+		}, says); diff != "" {
+			t.Errorf("it says (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -206,6 +246,24 @@ func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	}
 }
 
+// A tag moves: what is built from one is not what was looked at. Dependabot moves the digests.
+func TestTheDockerfileNamesItsBaseImagesByDigest(t *testing.T) {
+	dockerfile := string(read(t, "Dockerfile"))
+	bases := regexp.MustCompile(`(?m)^(?:FROM (?:--\S+ )?|# syntax=)(\S+)`).FindAllStringSubmatch(dockerfile, -1)
+	if len(bases) != 2 {
+		t.Fatalf("the Dockerfile is built from %v", bases)
+	}
+	for _, base := range bases {
+		if !regexp.MustCompile(`@sha256:[0-9a-f]{64}$`).MatchString(base[1]) {
+			t.Errorf("%s has no digest", base[1])
+		}
+	}
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindSubmatch(read(t, "go.mod"))
+	if len(toolchain) < 2 || !strings.HasPrefix(bases[0][1], "golang:"+string(toolchain[1])+"@") {
+		t.Errorf("%s is not of the toolchain that go.mod names, %s", bases[0][1], toolchain)
+	}
+}
+
 // Whoever has a registry of their own says so in clusterctl's configuration, and clusterctl takes no name apart that engines have to complete.
 func TestClusterctlUnderstandsTheNameOfTheImage(t *testing.T) {
 	name := regexp.MustCompile(`(?m)^IMAGE \?= (\S+)$`).FindSubmatch(read(t, "Makefile"))
@@ -241,6 +299,10 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 			Name     string `json:"name"`
 			Version  string `json:"versionInfo"`
 			Declared string `json:"licenseDeclared"`
+			Sums     []struct {
+				Algorithm string `json:"algorithm"`
+				Value     string `json:"checksumValue"`
+			} `json:"checksums"`
 		} `json:"packages"`
 		Relationships []struct {
 			To string `json:"relatedSpdxElement"`
@@ -253,7 +315,7 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	versions, related := map[string]string{}, map[string]bool{}
+	versions, related, sums := map[string]string{}, map[string]bool{}, map[string]string{}
 	for _, r := range document.Relationships {
 		related[r.To] = true
 	}
@@ -262,7 +324,10 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 		if p.Declared == "" || !related[p.ID] {
 			t.Errorf("%s: licence %q, related: %t", p.Name, p.Declared, related[p.ID])
 		}
-		if heading := "\n" + p.Name + " " + p.Version + ": "; p.Name != module && !strings.Contains(string(licences), heading) {
+		for _, sum := range p.Sums {
+			sums[p.Name] += sum.Algorithm + ":" + sum.Value
+		}
+		if heading := "\n" + p.Name + " " + p.Version + ": "; p.Name != module && p.Name != "manager" && !strings.Contains(string(licences), heading) {
 			t.Errorf("%s: its licence is not there", p.Name)
 		}
 	}
@@ -274,9 +339,19 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 		if versions[m[1]] != m[2] {
 			t.Errorf("%s is of version %q, and required in %s", m[1], versions[m[1]], m[2])
 		}
+		if len(sums[m[1]]) != len("SHA256:")+2*sha256.Size {
+			t.Errorf("the sum of %s is %q", m[1], sums[m[1]])
+		}
 	}
 	if versions["github.com/onsi/ginkgo/v2"] != "" {
 		t.Error("what only tests need is listed")
+	}
+	shipped, err := os.ReadFile(manager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("SHA256:%x", sha256.Sum256(shipped)); sums["manager"] != want {
+		t.Errorf("the sum of the program is %q, want %s", sums["manager"], want)
 	}
 	if versions[module] != "v1.2.3" || versions["std"] == "" {
 		t.Errorf("kubemend is of version %q, the standard library of %q", versions[module], versions["std"])

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,48 @@ func narrowRoles(t *testing.T, all []object) []string {
 	return found
 }
 
+// ownLeases: leases say which nodes are alive, and who leads of every controller in the cluster; a right to make a namespace is one to make any.
+func ownLeases(t *testing.T, all []object) []string {
+	t.Helper()
+	var found []string
+	for _, o := range ofKind(all, "ClusterRole") {
+		for _, rule := range as[rbacv1.ClusterRole](t, o).Rules {
+			named := slices.Equal(rule.Verbs, []string{"list"}) && len(rule.ResourceNames) > 0
+			if slices.Contains(rule.Resources, "leases") && !named {
+				found = append(found, fmt.Sprintf("%s: all leases of the cluster, by %v", id(o), rule))
+			}
+			if slices.Contains(rule.Resources, "namespaces") {
+				found = append(found, fmt.Sprintf("%s: namespaces, by %v", id(o), rule))
+			}
+		}
+	}
+	return found
+}
+
+// featureRights: what a manager may do to hosts and nodes it may where there is something for it to do.
+func featureRights(t *testing.T, all []object) []string {
+	t.Helper()
+	kinds, bound := map[string]bool{}, map[string]bool{}
+	for _, o := range ofKind(all, "CustomResourceDefinition") {
+		kinds[o.GetName()] = true
+	}
+	for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
+		bound[as[rbacv1.RoleBinding](t, o).RoleRef.Name] = true
+	}
+	hosts := kinds["hostremediations.kubemend.io"] || kinds["metal3remediations.infrastructure.cluster.x-k8s.io"]
+	nodes := kinds["nodehealthchecks.remediation.medik8s.io"]
+	var found []string
+	for role, wanted := range map[string]bool{"kubemend-hosts": hosts, "kubemend-nodes": nodes, "kubemend-node-leases": nodes, "kubemend-api-servers": nodes} {
+		if bound[role] != wanted {
+			found = append(found, fmt.Sprintf("%s is bound: %t, and its kinds are installed: %t", role, bound[role], wanted))
+		}
+	}
+	if leases := slices.ContainsFunc(ofKind(all, "Namespace"), ofNodeLeases); leases != nodes {
+		found = append(found, fmt.Sprintf("the namespace of the leases on nodes is there: %t, and NodeHealthChecks: %t", leases, nodes))
+	}
+	return found
+}
+
 func wild(word string) bool { return strings.Contains(word, "*") }
 
 // deletable are the kinds whose objects a rule lets somebody delete.
@@ -51,6 +94,48 @@ func deletable(rule rbacv1.PolicyRule) []string {
 		}
 	}
 	return kinds
+}
+
+// kubectl apply deletes nothing: what was bound stays bound.
+func TestWhatANarrowerPackageLeavesBoundIsOnThePageAboutUpgrades(t *testing.T) {
+	_, page, _ := strings.Cut(string(read(t, "docs/upgrade.md")), "### Rights that stay")
+	page, _, _ = strings.Cut(page, "\n## ")
+	for name, row := range map[string]struct{ from, to []object }{
+		"without NodeHealthChecks":          {standalone(t), beside(t)},
+		"to one namespace":                  {beside(t), oneNamespaceOnly(t)},
+		"from a shard by label to a place":  {named(shardByLabel(t), "-canary", "-east"), shard(t)},
+		"from all namespaces to one (Helm)": {rendered(t, ""), rendered(t, "flags: {namespace: metal}")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stays := map[string]bool{}
+			for _, o := range slices.Concat(ofKind(row.to, "ClusterRoleBinding"), ofKind(row.to, "RoleBinding")) {
+				stays[o.GetNamespace()+" "+id(o)] = true
+			}
+			left := 0
+			for _, o := range slices.Concat(ofKind(row.from, "ClusterRoleBinding"), ofKind(row.from, "RoleBinding")) {
+				if stays[o.GetNamespace()+" "+id(o)] {
+					continue
+				}
+				left++
+				words := regexp.MustCompile("[`; ]" + regexp.QuoteMeta(o.GetName()) + "[`; ]")
+				if !words.MatchString(page) || o.GetNamespace() != "" && !strings.Contains(page, o.GetName()+" -n "+o.GetNamespace()) {
+					t.Errorf("%s stays bound in %q, and the page does not say so", id(o), o.GetNamespace())
+				}
+			}
+			if left == 0 {
+				t.Error("nothing is left, so that the page says too much")
+			}
+		})
+	}
+}
+
+// named gives objects another suffix, and namespaces that end so.
+func named(all []object, was, is string) []object {
+	for i := range all {
+		all[i].SetName(strings.Replace(all[i].GetName(), was, is, 1))
+		all[i].SetNamespace(strings.Replace(all[i].GetNamespace(), was, is, 1))
+	}
+	return all
 }
 
 // Roles for workload clusters are of no package: their users apply them there.

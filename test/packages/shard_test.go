@@ -2,6 +2,7 @@ package packages
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,12 @@ import (
 func shard(t *testing.T) []object {
 	t.Helper()
 	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard")))
+}
+
+// shardByLabel is the one of a part that is made by label.
+func shardByLabel(t *testing.T) []object {
+	t.Helper()
+	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard-by-label")))
 }
 
 func TestAShardIsAManagerAndNothingThatIsSharedWithOthers(t *testing.T) {
@@ -36,6 +43,7 @@ func TestShardsKeepOutOfEachOthersWay(t *testing.T) {
 		switch {
 		case o.GetKind() == "Namespace" && o.GetName() != own, o.GetKind() != "Namespace" && !strings.Contains(o.GetName(), "-shard-east"):
 			t.Errorf("%s: another shard has the same", id(&o))
+		case o.GetKind() == "RoleBinding" && o.GetNamespace() == "fleet-east": // of its clusters, where its rights are
 		case o.GetKind() != "Namespace" && o.GetKind() != "ClusterRoleBinding" && o.GetNamespace() != own:
 			t.Errorf("%s is not in the namespace of the shard", id(&o))
 		}
@@ -70,26 +78,102 @@ func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	}
 }
 
-func TestAShardHasTheRightsOfTheManager(t *testing.T) {
-	all := shard(t)
+// clusterWide is the one role that a manager of one namespace has for the whole cluster.
+const clusterWide = "kubemend-cluster-wide"
+
+// bindings are the roles that are bound to the manager, by where they count: a namespace, or "" for everywhere. A binding of another account is
+// a fault.
+func bindings(t *testing.T, all []object) map[string][]string {
+	t.Helper()
 	d, _ := manager(t, all)
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
-	roles := map[string]bool{}
-	for _, o := range ofKind(all, "ClusterRoleBinding") {
-		b := as[rbacv1.ClusterRoleBinding](t, o)
+	bound := map[string][]string{}
+	for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
+		b := as[rbacv1.RoleBinding](t, o) // a ClusterRoleBinding has the same fields
 		if diff := cmp.Diff(account, b.Subjects); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", id(o), diff)
 		}
-		roles[b.RoleRef.Name] = true
-	}
-	for _, o := range ofKind(all, "RoleBinding") {
-		if diff := cmp.Diff(account, as[rbacv1.RoleBinding](t, o).Subjects); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", id(o), diff)
+		if b.RoleRef.Kind == "ClusterRole" {
+			bound[b.Namespace] = append(bound[b.Namespace], b.RoleRef.Name)
 		}
 	}
-	for _, o := range ofKind(standalone(t), "ClusterRoleBinding") {
-		if role := as[rbacv1.ClusterRoleBinding](t, o).RoleRef.Name; !roles[role] {
-			t.Errorf("%s is not bound", role)
+	for _, roles := range bound {
+		slices.Sort(roles)
+	}
+	return bound
+}
+
+// featuresOf are the roles of a manager without NodeHealthChecks.
+var featuresOf = []string{"kubemend-ext-remediation", "kubemend-hosts", "kubemend-manager-role"}
+
+// A manager that is taken over has the Secrets of its part, and not those of all.
+func TestRightsAreThoseOfThePart(t *testing.T) {
+	for name, row := range map[string]struct {
+		all  []object
+		want map[string][]string
+	}{
+		"a shard by namespace has those of its namespace": {
+			shard(t), map[string][]string{"": {clusterWide}, "fleet-east": featuresOf},
+		},
+		"a shard by label has those of all namespaces": {
+			shardByLabel(t), map[string][]string{"": append([]string{clusterWide}, featuresOf...)},
+		},
+		"the only manager, of one namespace, has those of its namespace": {
+			oneNamespaceOnly(t), map[string][]string{"": {clusterWide}, "metal": featuresOf},
+		},
+		"that of a part that was not named has those of its own namespace": {
+			objects(t, kustomized(t, "namespaced")), map[string][]string{"": {clusterWide}, namespace: featuresOf},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, bindings(t, row.all)); diff != "" {
+				t.Errorf("roles by where they count (-want +got):\n%s", diff)
+			}
+			installed := map[string]bool{}
+			for _, o := range ofKind(beside(t), "ClusterRole") {
+				installed[o.GetName()] = true
+			}
+			for _, roles := range row.want {
+				for _, role := range roles {
+					if !installed[role] {
+						t.Errorf("the first installation has no %s", role)
+					}
+				}
+			}
+		})
+	}
+}
+
+// oneNamespaceOnly is the example of docs/rights.md.
+func oneNamespaceOnly(t *testing.T) []object {
+	t.Helper()
+	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "one-namespace")))
+}
+
+func TestAManagerOfOneNamespaceIsToldWhich(t *testing.T) {
+	all := oneNamespaceOnly(t)
+	_, c := manager(t, all)
+	want := map[string]string{
+		"diagnostics-address": ":8443", "leader-elect": "true", "namespace": "$(KUBEMEND_NAMESPACE)", "node-health-checks": "off",
+		"skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields", "webhook-cert-dir": "/etc/kubemend/webhook",
+	}
+	if diff := cmp.Diff(want, flags(c)); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	parts := ofKind(all, "ConfigMap")[0]
+	if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
+		t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
+	}
+	if diff := cmp.Diff(map[string]any{"KUBEMEND_NAMESPACE": "metal"}, parts.Object["data"]); diff != "" {
+		t.Errorf("its part (-want +got):\n%s", diff)
+	}
+	for _, rule := range []string{
+		"the manager has no more power over its node than it needs", "a replica that is lost is not missed", "selectors select the manager",
+		"the manager knows every flag that it is given", "webhooks are answered, and by whom they can trust", "what is remembered is protected",
+		"nobody may do everything, or delete what he need not", "leases are written in the namespaces that are the manager's",
+	} {
+		for _, fault := range rules[rule](t, all) {
+			t.Error(rule + ": " + fault)
 		}
 	}
 }

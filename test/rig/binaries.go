@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -62,6 +63,18 @@ func (b binaries) find(p program) (string, error) {
 		}
 		<-time.After(askEvery)
 	}
+}
+
+// built waits until no build of programs is under way any more. What was there before it may be old.
+func built(ctx context.Context) error {
+	for underWay(os.Getenv(BuilderEnv)) {
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for programs that are being built: %w", ctx.Err())
+		}
+	}
+	return nil
 }
 
 // underWay reports whether there is a process of this ID.

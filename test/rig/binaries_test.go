@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,4 +68,23 @@ func TestAProgramThatIsBeingBuiltIsWaitedFor(t *testing.T) {
 	g.Expect(input.Close()).To(Succeed())
 	g.Expect(builder.Wait()).To(Succeed())
 	g.Eventually(failed).Should(Receive(MatchError(os.ErrNotExist)), "the build has ended without it")
+}
+
+func TestAManagerOfBeforeIsNotTakenWhileOneIsBuilt(t *testing.T) {
+	g := expecting(t)
+	builder := exec.Command("cat")
+	input, err := builder.StdinPipe()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(builder.Start()).To(Succeed())
+	t.Setenv(BuilderEnv, strconv.Itoa(builder.Process.Pid))
+	waited := make(chan error, 1)
+	go func() { waited <- built(t.Context()) }()
+	g.Consistently(waited, "100ms").ShouldNot(Receive())
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	g.Expect(built(ctx)).To(MatchError(context.Canceled))
+
+	g.Expect(input.Close()).To(Succeed())
+	g.Expect(builder.Wait()).To(Succeed())
+	g.Eventually(waited).Should(Receive(BeNil()))
 }

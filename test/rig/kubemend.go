@@ -28,6 +28,9 @@ func (c *ControlPlane) Leaving(ctx context.Context, name string, kubeconfig []by
 
 func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemend, error) {
 	o.Name, o.Binary = "kubemend-"+o.Name, filepath.Join(c.rig.root, "bin", "manager")
+	if err := built(ctx); err != nil {
+		return nil, fmt.Errorf("start kubemend: %w", err)
+	}
 	if _, err := os.Stat(o.Binary); err != nil {
 		return nil, fmt.Errorf("start kubemend: %w: run make build", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestADeadBMCFollowsNoOrder(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "dead", quick).add("host", builders.Deployed)
+	s := newFixture(t, "dead", quick).add("host", builders.Deployed)
 	s.Die(true)
 	orders := s.Orders()
 	s.annotate(suffixed, hard)
@@ -31,7 +31,7 @@ func TestADeadBMCFollowsNoOrder(t *testing.T) {
 
 func TestAFailureIsToldAndCountedAndClearedBySuccess(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "failing", quick).add("host", builders.Deployed)
+	s := newFixture(t, "failing", quick).add("host", builders.Deployed)
 	s.FailPower("no power for you")
 	s.annotate(suffixed, hard)
 	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
@@ -43,7 +43,7 @@ func TestAFailureIsToldAndCountedAndClearedBySuccess(t *testing.T) {
 	})
 	s.Eventually(func(g Gomega) {
 		list := &eventsv1.EventList{}
-		g.Expect(s.c.List(s.ctx, list, client.InNamespace(s.rack.name))).To(Succeed())
+		g.Expect(s.c.List(s.ctx, list, client.InNamespace(s.fixture.name))).To(Succeed())
 		g.Expect(list.Items).To(ContainElement(SatisfyAll(
 			HaveField("Reason", "PowerManagementError"), HaveField("Note", "no power for you"), HaveField("Regarding.Name", "host"))))
 	}).Should(Succeed())
@@ -60,7 +60,7 @@ func TestAFailureIsToldAndCountedAndClearedBySuccess(t *testing.T) {
 
 func TestABackOffEndsWhenAnnotationsChange(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "backoff", simulator.HostsOptions{Waits: waits(time.Hour)}).add("host", builders.Deployed)
+	s := newFixture(t, "backoff", simulator.HostsOptions{Waits: waits(time.Hour)}).add("host", builders.Deployed)
 	s.FailPower("not now")
 	s.annotate(suffixed, hard)
 	counted := func(n int) {
@@ -73,7 +73,7 @@ func TestABackOffEndsWhenAnnotationsChange(t *testing.T) {
 
 func TestStalePowerIsToldAsItWas(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, "stale", quick)
+	r := newFixture(t, "stale", quick)
 	s := r.add("host", builders.Deployed)
 	s.HidePower(true)
 	s.annotate(suffixed, hard)
@@ -86,7 +86,7 @@ func TestStalePowerIsToldAsItWas(t *testing.T) {
 
 func TestAHostThatHangsIsSwitchedOffTheHardWayInTheEnd(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "soft", quick).add("host", builders.Deployed)
+	s := newFixture(t, "soft", quick).add("host", builders.Deployed)
 	s.IgnoreSoft(true)
 	s.annotate(suffixed, "not JSON")
 	s.told(false)
@@ -95,7 +95,7 @@ func TestAHostThatHangsIsSwitchedOffTheHardWayInTheEnd(t *testing.T) {
 
 func TestAHostThatMayNotBeSwitchedOffIsRebooted(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, "never-off", quick)
+	r := newFixture(t, "never-off", quick)
 	s := r.add("host", builders.Deployed, builders.NeverOff)
 	s.annotate(bare, hard)
 	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) { g.Expect(bmh.Annotations).NotTo(HaveKey(bare)) })
@@ -126,7 +126,7 @@ func TestWhichAnnotationsOutliveAChangeOfTheProvisioningState(t *testing.T) {
 			t.Parallel()
 			o := quick
 			o.ClearsAllReboots = tc.clearsAll
-			s := newRack(t, name, o).add("host", builders.Deployed)
+			s := newFixture(t, name, o).add("host", builders.Deployed)
 			s.annotate(suffixed, hard)
 			s.told(false)
 			s.edit(func(bmh *bmov1alpha1.BareMetalHost) { bmh.Spec.Online, bmh.Spec.Image = false, nil })
@@ -156,7 +156,7 @@ func TestStatesThatTakeTimeAreSeenAndAForcedRebootBeginsThemAnew(t *testing.T) {
 	const takes = 500 * time.Millisecond
 	o := quick
 	o.Times = simulator.Times{Inspecting: takes, Provisioning: takes, Deprovisioning: takes}
-	r := newRack(t, "timed", o)
+	r := newFixture(t, "timed", o)
 	s := r.bring("host", builders.Deployed)
 	s.in(bmov1alpha1.StateInspecting)
 	s.in(bmov1alpha1.StateProvisioning)

@@ -32,8 +32,8 @@ func waits(afterErrors time.Duration) simulator.Waits {
 	return w
 }
 
-// rack is a namespace with hosts.
-type rack struct {
+// fixture is a namespace with hosts.
+type fixture struct {
 	*WithT
 	t     *testing.T
 	ctx   context.Context
@@ -42,12 +42,12 @@ type rack struct {
 	hosts *simulator.Hosts
 }
 
-func newRack(t *testing.T, name string, o simulator.HostsOptions) *rack {
+func newFixture(t *testing.T, name string, o simulator.HostsOptions) *fixture {
 	t.Helper()
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
 	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	r := &rack{WithT: g, t: t, ctx: t.Context(), c: clientOf(t, management), name: name}
+	r := &fixture{WithT: g, t: t, ctx: t.Context(), c: clientOf(t, management), name: name}
 	g.Expect(builders.Apply(r.ctx, r.c, builders.Namespace(name))).To(Succeed())
 	r.hosts = startHosts(t, name, o)
 	return r
@@ -77,15 +77,15 @@ func play(t *testing.T, what string, start func(context.Context) error) {
 	})
 }
 
-// slot is one host of a rack, as it is and as BMO tells it.
+// slot is one host of a fixture, as it is and as BMO tells it.
 type slot struct {
 	*simulator.Host
-	*rack
+	*fixture
 	name string
 }
 
 // add makes a host, and waits until it is as the object asks.
-func (r *rack) add(name string, edits ...func(*bmov1alpha1.BareMetalHost)) *slot {
+func (r *fixture) add(name string, edits ...func(*bmov1alpha1.BareMetalHost)) *slot {
 	r.t.Helper()
 	s := r.bring(name, edits...)
 	s.Eventually(func(g Gomega) {
@@ -98,9 +98,9 @@ func (r *rack) add(name string, edits ...func(*bmov1alpha1.BareMetalHost)) *slot
 }
 
 // bring makes a host.
-func (r *rack) bring(name string, edits ...func(*bmov1alpha1.BareMetalHost)) *slot {
+func (r *fixture) bring(name string, edits ...func(*bmov1alpha1.BareMetalHost)) *slot {
 	r.t.Helper()
-	s := &slot{rack: r, name: name, Host: r.hosts.Host(client.ObjectKey{Namespace: r.name, Name: name})}
+	s := &slot{fixture: r, name: name, Host: r.hosts.Host(client.ObjectKey{Namespace: r.name, Name: name})}
 	r.Expect(builders.Apply(r.ctx, r.c, builders.BareMetalHost(r.name, name, edits...))).To(Succeed())
 	return s
 }
@@ -158,7 +158,7 @@ func (s *slot) passes(witness *slot) {
 
 func TestAHostIsHeldOffWhileItIsAsked(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, "held", quick)
+	r := newFixture(t, "held", quick)
 	for name, edits := range map[string][]func(*bmov1alpha1.BareMetalHost){
 		"provisioned":            {builders.Deployed},
 		"externally-provisioned": {builders.ExternallyDeployed},
@@ -192,7 +192,7 @@ func TestAHostIsHeldOffWhileItIsAsked(t *testing.T) {
 
 func TestTheBareAnnotationIsClearedWhenTheHostWasOff(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "once", quick).add("host", builders.Deployed)
+	s := newFixture(t, "once", quick).add("host", builders.Deployed)
 	s.annotate(bare, "")
 	s.becomes(func(g Gomega, bmh *bmov1alpha1.BareMetalHost) {
 		g.Expect(bmh.Annotations).NotTo(HaveKey(bare))
@@ -205,7 +205,7 @@ func TestTheBareAnnotationIsClearedWhenTheHostWasOff(t *testing.T) {
 func TestPowerTakesItsTime(t *testing.T) {
 	t.Parallel()
 	const takes = 300 * time.Millisecond
-	s := newRack(t, "slow-power", quick).add("host", builders.Deployed)
+	s := newFixture(t, "slow-power", quick).add("host", builders.Deployed)
 	s.Take(simulator.Times{PowerOff: takes, PowerOn: takes})
 	began := time.Now()
 	s.annotate(suffixed, hard)
@@ -221,7 +221,7 @@ func TestWhatNobodyTellsIsFoundOutByLooking(t *testing.T) {
 	t.Parallel()
 	o := quick
 	o.Waits.Poll = 50 * time.Millisecond
-	s := newRack(t, "unplugged", o).add("host", builders.Deployed)
+	s := newFixture(t, "unplugged", o).add("host", builders.Deployed)
 	s.Unplug()
 	s.Eventually(s.Powered).Should(BeTrue(), "it is asked to be online")
 	s.Expect(s.History().Cycles()).To(Equal(1))
@@ -229,7 +229,7 @@ func TestWhatNobodyTellsIsFoundOutByLooking(t *testing.T) {
 
 func TestOnlineIsFollowed(t *testing.T) {
 	t.Parallel()
-	s := newRack(t, "online", quick).add("host", builders.Deployed)
+	s := newFixture(t, "online", quick).add("host", builders.Deployed)
 	s.edit(func(bmh *bmov1alpha1.BareMetalHost) { bmh.Spec.Online = false })
 	s.told(false)
 	s.annotate(bare, "")
@@ -241,7 +241,7 @@ func TestOnlineIsFollowed(t *testing.T) {
 
 func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, "alone", quick)
+	r := newFixture(t, "alone", quick)
 	witness := r.add("witness", builders.Deployed)
 	for name, tc := range map[string]struct {
 		annotation string
@@ -270,7 +270,7 @@ func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 
 func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, "states", quick)
+	r := newFixture(t, "states", quick)
 	witness := r.add("witness", builders.Deployed)
 	for name, tc := range map[string]struct {
 		state bmov1alpha1.ProvisioningState
@@ -310,7 +310,7 @@ func TestWhatAnAnnotationDoesDependsOnTheProvisioningState(t *testing.T) {
 
 func TestADeletedHostIsSwitchedOffAndGoes(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, "deleted-hosts", quick)
+	r := newFixture(t, "deleted-hosts", quick)
 	for name, tc := range map[string]struct {
 		detached string
 		dead     bool

@@ -18,13 +18,13 @@ import (
 // datacentre is a cluster on a pool of hosts.
 type datacentre struct {
 	*world
-	rack *rack
+	fixture *fixture
 }
 
 func newDatacentre(t *testing.T, name string, o simulator.HostsOptions, hosts ...client.Object) *datacentre {
 	t.Helper()
-	d := &datacentre{rack: newRack(t, name, o)}
-	d.world = newWorld(t, name, simulator.InfrastructureOptions{Hosts: d.rack.hosts, Every: 200 * time.Millisecond})
+	d := &datacentre{fixture: newFixture(t, name, o)}
+	d.world = newWorld(t, name, simulator.InfrastructureOptions{Hosts: d.fixture.hosts, Every: 200 * time.Millisecond})
 	d.Expect(builders.Apply(d.ctx, d.mgmt, hosts...)).To(Succeed())
 	return d
 }
@@ -33,11 +33,11 @@ func newDatacentre(t *testing.T, name string, o simulator.HostsOptions, hosts ..
 func (d *datacentre) carrier(machine string) *slot {
 	host := d.provider.Host(client.ObjectKey{Namespace: d.cluster.Namespace, Name: machine})
 	d.Expect(host).NotTo(BeNil(), machine)
-	return &slot{rack: d.rack, Host: host, name: host.Key().Name}
+	return &slot{fixture: d.fixture, Host: host, name: host.Key().Name}
 }
 
 func (d *datacentre) host(name string) *slot {
-	return &slot{rack: d.rack, Host: d.rack.hosts.Host(client.ObjectKey{Namespace: d.cluster.Namespace, Name: name}), name: name}
+	return &slot{fixture: d.fixture, Host: d.fixture.hosts.Host(client.ObjectKey{Namespace: d.cluster.Namespace, Name: name}), name: name}
 }
 
 func (d *datacentre) metal3Machine(name string) *unstructured.Unstructured {
@@ -149,7 +149,7 @@ func TestAHostMayNeedMoreThanOneBoot(t *testing.T) {
 	s.Mute(-1)
 	reboot()
 	reboot()
-	s.passes(d.rack.add("witness", builders.Deployed))
+	s.passes(d.fixture.add("witness", builders.Deployed))
 	s.Expect(kubelet.Running()).To(BeFalse())
 	s.Mute(0)
 	const boot = 500 * time.Millisecond

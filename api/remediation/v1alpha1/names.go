@@ -74,7 +74,7 @@ const (
 	TemplateInvalidReason   = "RemediationTemplateInvalid"            // Disabled
 	TemplateForbiddenReason = "RemediationTemplateForbidden"          // Disabled: kubemend's addition, the template or its requests may not be read
 	SelectorInvalidReason   = "SelectorInvalid"                       // Disabled: kubemend's addition, for what was stored before it was validated
-	LimitInvalidReason      = "LimitInvalid"                          // Disabled: kubemend's addition, likewise
+	InvalidLimitReason      = "InvalidLimit"                          // Disabled: kubemend's addition, likewise
 	LeavingReason           = "ControllerLeaving"                     // Disabled: kubemend's addition, it is being removed
 	EnabledReason           = "NodeHealthCheckEnabled"                // Disabled=False
 	ThresholdReason         = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive

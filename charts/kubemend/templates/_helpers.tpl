@@ -5,11 +5,32 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The flags of the manager, sorted by their names. Without webhooks there is no certificate. */}}
+{{/* Where the leases on nodes are. */}}
+{{- define "kubemend.leaseNamespace" -}}
+{{- index .Values.flags "node-lease-namespace" | default "medik8s-leases" -}}
+{{- end -}}
+
+{{/* The one namespace in which the manager has its rights; empty if it has them in all. */}}
+{{- define "kubemend.within" -}}
+{{- if not .Values.rights.allNamespaces }}{{ index .Values.flags "namespace" | default "" }}{{ end -}}
+{{- end -}}
+
+{{/* The flags of the manager, sorted by their names. Without webhooks there is no certificate. With rights in one namespace it stores nothing anew in
+others, and leaves nodes, which have none, alone unless it has rights to them; see config/namespaced. */}}
 {{- define "kubemend.args" -}}
-{{- $args := list -}}
+{{- $flags := dict -}}
+{{- if include "kubemend.within" . -}}
+{{- $_ := set $flags "skip-crd-migration-phases" "StorageVersionMigration,CleanupManagedFields" -}}
+{{- if not (or .Values.kinds.nodeHealthCheck .Values.rights.nodes) -}}
+{{- $_ := set $flags "node-health-checks" "off" -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $value := .Values.flags -}}
-{{- if not (and (eq $name "webhook-cert-dir") (not $.Values.webhooks.enabled)) -}}
+{{- $_ := set $flags $name $value -}}
+{{- end -}}
+{{- $args := list -}}
+{{- range $name, $value := $flags -}}
+{{- if not (or (kindIs "invalid" $value) (and (eq $name "webhook-cert-dir") (not $.Values.webhooks.enabled))) -}}
 {{- /* Of large numbers JSON is what a flag can read. */ -}}
 {{- $args = append $args (printf "--%s=%s" $name (kindIs "string" $value | ternary $value (toJson $value))) -}}
 {{- end -}}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // way is which way checks are handed.
@@ -26,7 +26,7 @@ const (
 
 // claimFacts are what is known when checks are to be handed over, or back.
 type claimFacts struct {
-	managers []presence.Manager
+	managers []managerlease.Manager
 	// unseen says why not all managers are known; empty if they are.
 	unseen string
 	core   coreFacts

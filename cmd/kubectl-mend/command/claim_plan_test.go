@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -27,12 +27,12 @@ func beingRemediated(all ...underway) claimEdit {
 	return checkWith(func(c *checkFacts) { c.underway = all })
 }
 
-func managerThat(edit func(*presence.Manager)) claimEdit {
+func managerThat(edit func(*managerlease.Manager)) claimEdit {
 	return func(f *claimFacts) { edit(&f.managers[0]) }
 }
 
-func says(edit func(*presence.Announcement)) claimEdit {
-	return managerThat(func(m *presence.Manager) { edit(m.Announcement) })
+func says(edit func(*managerlease.Announcement)) claimEdit {
+	return managerThat(func(m *managerlease.Manager) { edit(m.Announcement) })
 }
 
 func coreIs(c coreFacts) claimEdit { return func(f *claimFacts) { f.core = c } }
@@ -43,7 +43,7 @@ func claimWorld(edits ...claimEdit) claimFacts {
 	cluster := &clusterv1.Cluster{}
 	cluster.Namespace, cluster.Name = "metal", "prod"
 	f := claimFacts{
-		managers: []presence.Manager{{Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &presence.Announcement{Version: "v1", Unclaimed: "observe"}}},
+		managers: []managerlease.Manager{{Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &managerlease.Announcement{Version: "v1", Unclaimed: "observe"}}},
 		core:     coreFacts{alive: true},
 		checks:   []checkFacts{{check: check, cluster: cluster}},
 	}
@@ -73,15 +73,15 @@ func TestChecksAreHandedOver(t *testing.T) {
 		"what could not be read is said":            {claimWorld(checkWith(func(c *checkFacts) { c.trouble = []string{"no machines"} })), false, "change: " + plain + "; no machines"},
 		"without any manager it is not":             {claimWorld(func(f *claimFacts) { f.managers = nil }), false, "refused: no manager of kubemend would act on it: no manager has announced itself"},
 		"nor by force":                              {claimWorld(func(f *claimFacts) { f.managers = nil }), true, "refused: no manager of kubemend would act on it: no manager has announced itself"},
-		"nor with one that is gone":                 {claimWorld(managerThat(func(m *presence.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
-		"nor with one that leaves":                  {claimWorld(says(func(a *presence.Announcement) { a.Leaving = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is leaving: it begins nothing, and gives checks back"},
-		"nor with one of another namespace":         {claimWorld(says(func(a *presence.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system looks at namespace other alone"},
-		"nor with one of another shard":             {claimWorld(says(func(a *presence.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system looks only at what has the label cluster.x-k8s.io/watch-filter: b"},
-		"the right one of several is enough":        {claimWorld(func(f *claimFacts) { f.managers = append([]presence.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
+		"nor with one that is gone":                 {claimWorld(managerThat(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
+		"nor with one that leaves":                  {claimWorld(says(func(a *managerlease.Announcement) { a.Leaving = true })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system is leaving: it begins nothing, and gives checks back"},
+		"nor with one of another namespace":         {claimWorld(says(func(a *managerlease.Announcement) { a.Namespace = "other" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system looks at namespace other alone"},
+		"nor with one of another shard":             {claimWorld(says(func(a *managerlease.Announcement) { a.WatchFilter = "b" })), false, "refused: no manager of kubemend would act on it: the one in kubemend-system looks only at what has the label cluster.x-k8s.io/watch-filter: b"},
+		"the right one of several is enough":        {claimWorld(func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), false, "change: " + plain},
 		"one of its namespace and filter looks at it": {claimWorld(
-			says(func(a *presence.Announcement) { a.Namespace, a.WatchFilter = "metal", "b" }),
+			says(func(a *managerlease.Announcement) { a.Namespace, a.WatchFilter = "metal", "b" }),
 			checkWith(func(c *checkFacts) { c.check.Labels = map[string]string{clusterv1.WatchLabel: "b"} })), false, "change: " + plain},
-		"one that says nothing may or may not":      {claimWorld(managerThat(func(m *presence.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it looks at"},
+		"one that says nothing may or may not":      {claimWorld(managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false, "unseen: it cannot be seen whether a manager of kubemend would take it: the one in kubemend-system is of a release that does not say what it looks at"},
 		"managers that may not be looked for":       {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
 		"what cannot be seen is gone over by force": {claimWorld(func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend is there to take it: forbidden"},
 		"one that is seen needs no other":           {claimWorld(func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
@@ -109,13 +109,13 @@ func TestChecksAreGivenBack(t *testing.T) {
 		"nor by force":                              {claimWorld(claimed, coreIs(coreFacts{gone: noon})), true, "refused: Cluster API core is gone since 2026-01-01T12:00:00Z, and nobody would act on it"},
 		"a core that may not be looked for":         {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), false, "unseen: it cannot be seen whether Cluster API core is there to take it: forbidden"},
 		"what cannot be seen is gone over by force": {claimWorld(claimed, coreIs(coreFacts{unseen: "forbidden"})), true, "change: " + plain + "; it cannot be seen whether Cluster API core is there to take it: forbidden"},
-		"where kubemend acts on all it is not": {claimWorld(claimed, says(func(a *presence.Announcement) { a.Unclaimed = "act" })), true,
+		"where kubemend acts on all it is not": {claimWorld(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed = "act" })), true,
 			"refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one"},
-		"where only another namespace's manager acts on all it is": {claimWorld(claimed, says(func(a *presence.Announcement) { a.Unclaimed, a.Namespace = "act", "other" })), false, "change: " + plain},
+		"where only another namespace's manager acts on all it is": {claimWorld(claimed, says(func(a *managerlease.Announcement) { a.Unclaimed, a.Namespace = "act", "other" })), false, "change: " + plain},
 		"managers that may not be looked for may act on all":       {claimWorld(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false, "unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
 		"and by force it is given back":                            {claimWorld(claimed, func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), true, "change: " + plain + "; it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},
 		"one that is seen needs no other":                          {claimWorld(claimed, func(f *claimFacts) { f.unseen = "forbidden" }), false, "change: " + plain},
-		"one that says nothing may act on all": {claimWorld(claimed, managerThat(func(m *presence.Manager) { m.Announcement = nil })), false,
+		"one that says nothing may act on all": {claimWorld(claimed, managerThat(func(m *managerlease.Manager) { m.Announcement = nil })), false,
 			"unseen: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: the one in kubemend-system is of a release that does not say what it looks at"},
 		"neither core nor managers may be looked for": {claimWorld(claimed, coreIs(coreFacts{unseen: "no"}), func(f *claimFacts) { f.managers, f.unseen = nil, "forbidden" }), false,
 			"unseen: it cannot be seen whether Cluster API core is there to take it: no; and it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: forbidden"},

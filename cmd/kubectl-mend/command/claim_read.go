@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/presence"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // selection says which checks are meant: those of the names, or all that the rest selects. No namespace means all.
@@ -90,13 +90,13 @@ func called(ctx context.Context, c client.Reader, s selection) ([]clusterv1.Mach
 }
 
 // managersSeen are the managers of kubemend, and why there may be others.
-func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []presence.Manager, unseen string) {
-	found, err := presence.Of(ctx, c, now)
+func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []managerlease.Manager, unseen string) {
+	found, err := managerlease.Of(ctx, c, now)
 	if err == nil {
 		return found, ""
 	}
-	if one, narrow := presence.In(ctx, c, presence.UsualNamespace, now); narrow == nil && one != nil {
-		return []presence.Manager{*one}, "of other namespaces than " + presence.UsualNamespace + ": " + err.Error()
+	if one, narrow := managerlease.In(ctx, c, managerlease.UsualNamespace, now); narrow == nil && one != nil {
+		return []managerlease.Manager{*one}, "of other namespaces than " + managerlease.UsualNamespace + ": " + err.Error()
 	}
 	return nil, err.Error()
 }
@@ -104,19 +104,30 @@ func managersSeen(ctx context.Context, c client.Reader, now time.Time) (found []
 // coreSeen is what its lease says of Cluster API core.
 func coreSeen(ctx context.Context, c client.Reader, now time.Time) coreFacts {
 	list := &coordinationv1.LeaseList{}
-	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": presence.CoreLeaseName}); err != nil {
+	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": managerlease.CoreLeaseName}); err != nil {
 		one := coordinationv1.Lease{}
-		if c.Get(ctx, client.ObjectKey{Namespace: presence.CoreNamespace, Name: presence.CoreLeaseName}, &one) != nil {
-			return coreFacts{unseen: fmt.Sprintf("list the leases %s: %s", presence.CoreLeaseName, err)}
+		if c.Get(ctx, client.ObjectKey{Namespace: managerlease.CoreNamespace, Name: managerlease.CoreLeaseName}, &one) != nil {
+			return coreFacts{unseen: fmt.Sprintf("list the leases %s: %s", managerlease.CoreLeaseName, err)}
 		}
 		list.Items = []coordinationv1.Lease{one}
 	}
 	if len(list.Items) == 0 {
-		return coreFacts{unseen: fmt.Sprintf("there is no lease %s in any namespace, so it does not run, or elects no leader", presence.CoreLeaseName)}
+		return coreFacts{unseen: fmt.Sprintf("there is no lease %s in any namespace, so it does not run, or elects no leader", managerlease.CoreLeaseName)}
 	}
+	bindings := managerlease.OfCore.Bindings(ctx, c)
 	core := coreFacts{}
+	var doubts []string
 	for i := range list.Items {
-		spec := list.Items[i].Spec
+		spec, namespace := list.Items[i].Spec, list.Items[i].Namespace
+		bound, _, unknown := bindings.Bound(namespace)
+		switch {
+		case !bound:
+			doubts = append(doubts, fmt.Sprintf("the lease in %s is not believed, since %s", namespace, managerlease.OfCore.Disbelief()))
+			continue
+		case unknown != "":
+			doubts = append(doubts, fmt.Sprintf("whether the lease in %s is core's cannot be seen (%s)", namespace, unknown))
+			continue
+		}
 		if spec.RenewTime == nil {
 			continue
 		}
@@ -131,6 +142,8 @@ func coreSeen(ctx context.Context, c client.Reader, now time.Time) coreFacts {
 	}
 	if core.alive {
 		core.gone = time.Time{}
+	} else {
+		core.unseen = strings.Join(doubts, "; ")
 	}
 	return core
 }
@@ -181,18 +194,18 @@ func machinesOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHe
 }
 
 // requestsOf are the requests of the kind that the check makes, by name, which is that of their machine; none if it makes none.
-func requestsOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) (map[string]*request.Metadata, error) {
+func requestsOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHealthCheck) (map[string]*remediationrequest.Metadata, error) {
 	ref := check.Spec.Remediation.TemplateRef
 	if !ref.IsDefined() {
 		return nil, nil
 	}
-	kind := request.KindOf(request.TemplateKind(ref))
+	kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := c.List(ctx, list, client.InNamespace(check.Namespace)); err != nil {
 		return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, check.Namespace, err)
 	}
-	byName := map[string]*request.Metadata{}
+	byName := map[string]*remediationrequest.Metadata{}
 	for i := range list.Items {
 		byName[list.Items[i].Name] = &list.Items[i]
 	}
@@ -200,7 +213,7 @@ func requestsOf(ctx context.Context, c client.Reader, check *clusterv1.MachineHe
 }
 
 // remediatorOf is who remediates a machine, and whether anybody does.
-func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *request.Metadata) (remediator, bool) {
+func remediatorOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) (remediator, bool) {
 	if req == nil {
 		return itsOwner, machinehealthcheck.OwnerAsked(m)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,7 +25,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // desk is a management cluster with a user in front of it.
@@ -140,8 +141,17 @@ func machineOf(check, name string, conditions ...metav1.Condition) *clusterv1.Ma
 func both() []client.Object {
 	prod := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod"}}
 	return []client.Object{
-		prod, lease("kubemend-system", presence.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
-		lease("capi-system", presence.CoreLeaseName, nil),
+		prod, lease("kubemend-system", managerlease.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
+		lease("capi-system", managerlease.CoreLeaseName, nil), bound(managerlease.OfKubemend, "kubemend-system"), bound(managerlease.OfCore, "capi-system"),
+	}
+}
+
+// bound is what binds the ServiceAccount of a controller in a namespace to its role.
+func bound(of managerlease.Installed, namespace string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: of.Account + "-in-" + namespace, Labels: of.Labelled},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: of.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: of.Account}},
 	}
 }
 
@@ -319,21 +329,23 @@ func TestWhatMayNotBeReadIsSaidAndForcedOver(t *testing.T) {
 }
 
 func TestCoreIsKnownByItsLease(t *testing.T) {
-	given := lease("capi-system", presence.CoreLeaseName, nil)
+	given := lease("capi-system", managerlease.CoreLeaseName, nil)
 	given.Spec.HolderIdentity = nil
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		now   time.Time
 		want  coreFacts
 	}{
-		"one that was renewed is of a core that runs": {lease("capi-system", presence.CoreLeaseName, nil), noon.Add(59 * time.Second), coreFacts{alive: true}},
-		"in whatever namespace":                       {lease("elsewhere", presence.CoreLeaseName, nil), noon, coreFacts{alive: true}},
-		"one that ran out is of a core that is gone":  {lease("capi-system", presence.CoreLeaseName, nil), noon.Add(time.Minute), coreFacts{gone: noon.Add(time.Minute)}},
-		"one that was given back as well":             {given, noon.Add(time.Second), coreFacts{gone: noon}},
-		"without one it is not known":                 {lease("capi-system", "another", nil), noon, coreFacts{unseen: "there is no lease " + presence.CoreLeaseName + " in any namespace, so it does not run, or elects no leader"}},
+		"one that was renewed is of a core that runs": {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(59 * time.Second), coreFacts{alive: true}},
+		"one where core is not bound is not believed": {lease("elsewhere", managerlease.CoreLeaseName, nil), noon, coreFacts{
+			unseen: "the lease in elsewhere is not believed, since no binding with the label cluster.x-k8s.io/provider=cluster-api binds a ServiceAccount capi-manager of that namespace to the ClusterRole capi-manager-role",
+		}},
+		"one that ran out is of a core that is gone": {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(time.Minute), coreFacts{gone: noon.Add(time.Minute)}},
+		"one that was given back as well":            {given, noon.Add(time.Second), coreFacts{gone: noon}},
+		"without one it is not known":                {lease("capi-system", "another", nil), noon, coreFacts{unseen: "there is no lease " + managerlease.CoreLeaseName + " in any namespace, so it does not run, or elects no leader"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := coreSeen(t.Context(), deskWith(t, tc.lease).client, tc.now)
+			got := coreSeen(t.Context(), deskWith(t, tc.lease, bound(managerlease.OfCore, "capi-system")).client, tc.now)
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(coreFacts{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -124,12 +125,19 @@ func (e Exit) Error() string { return e.Err.Error() }
 func (e Exit) Unwrap() error { return e.Err }
 
 // Run runs a command line, says what went wrong, and returns the exit code.
-func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOStreams) int {
+func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOStreams) (code int) {
+	say := func(wrong string) { _, _ = fmt.Fprintln(text.OnScreen(streams.ErrOut), "error:", text.Below(wrong)) }
+	defer func() {
+		if fault := recover(); fault != nil { // Go would print it as it is, with what it quotes
+			say(fmt.Sprintf("the program failed: %v\n%s", fault, debug.Stack()))
+			code = Failed
+		}
+	}()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return Done
 	}
-	_, _ = fmt.Fprintln(text.OnScreen(streams.ErrOut), "error:", err)
+	say(err.Error())
 	if exit := (Exit{}); errors.As(err, &exit) {
 		return exit.Code
 	}

@@ -11,11 +11,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // explainable are the kinds of which there is something to explain.
@@ -106,7 +106,7 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explai
 }
 
 // keyOf is where the object of that name is; where the user means all namespaces, there has to be one.
-func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (client.ObjectKey, error) {
+func keyOf(ctx context.Context, a *inspect.Asker, k kind, namespace, name string) (client.ObjectKey, error) {
 	if namespace != "" {
 		return client.ObjectKey{Namespace: namespace, Name: name}, nil
 	}
@@ -119,7 +119,7 @@ func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (c
 		called = append(called, string(k))
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
-		if err := a.Reader().List(ctx, list); err != nil && !request.Missing(err) {
+		if err := a.Reader().List(ctx, list); err != nil && !remediationrequest.Missing(err) {
 			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, name, err)
 		}
 		for i := range list.Items {
@@ -139,12 +139,12 @@ func keyOf(ctx context.Context, a *ask.Asker, k kind, namespace, name string) (c
 }
 
 // asker is one who asks about the world of the flags, at the time that it is there.
-func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*ask.Asker, error) {
+func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Asker, error) {
 	w, err := o.world(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
-	a, err := ask.New(ctx, w, w.Clock.Now())
+	a, err := inspect.New(ctx, w, w.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

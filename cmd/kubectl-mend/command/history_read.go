@@ -16,7 +16,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // historian reads what history is made of.
@@ -89,16 +89,16 @@ func requestKinds(checks []clusterv1.MachineHealthCheck, nodeChecks []nhcv1.Node
 	}
 	for i := range checks {
 		if ref := checks[i].Spec.Remediation.TemplateRef; ref.IsDefined() {
-			add(request.KindOf(request.TemplateKind(ref)))
+			add(remediationrequest.KindOf(remediationrequest.TemplateKind(ref)))
 		}
 	}
 	for i := range nodeChecks {
 		spec := &nodeChecks[i].Spec
 		if ref := spec.RemediationTemplate; ref != nil {
-			add(request.KindOf(ref.GroupVersionKind()))
+			add(remediationrequest.KindOf(ref.GroupVersionKind()))
 		}
 		for _, step := range spec.EscalatingRemediations {
-			add(request.KindOf(step.RemediationTemplate.GroupVersionKind()))
+			add(remediationrequest.KindOf(step.RemediationTemplate.GroupVersionKind()))
 		}
 	}
 	return kinds

@@ -98,6 +98,6 @@ func (o *Options) sayRecorded(ctx context.Context, world *snapshot.World, name s
 		to = "the standard output"
 	}
 	_, err := fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
-		len(clusters.Items), len(machines.Items), nodes, to)
+		len(clusters.Items), len(machines.Items), nodes, text.Below(to))
 	return err
 }

@@ -161,7 +161,15 @@ func everything(workload string) map[string]string {
 	lease := fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"x","name":"manager.kubemend.io","annotations":
 		{"kubemend.io/manager":"{\"version\":\"dev\"}"}},"spec":{"holderIdentity":"one","leaseDurationSeconds":600,"renewTime":%q}}`,
 		time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+	const rbac = "rbac.authorization.k8s.io/v1"
+	binding := func(kind, namespace string) string {
+		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"x"%s,"labels":{"app.kubernetes.io/name":"kubemend"}},
+			"roleRef":{"kind":"ClusterRole","name":"kubemend-manager-role"},"subjects":[{"kind":"ServiceAccount","namespace":"x","name":"kubemend-manager"}]}`,
+			rbac, kind, namespace)
+	}
 	return map[string]string{
+		"rbac.authorization.k8s.io/v1/clusterrolebindings": binding("ClusterRoleBinding", ""),
+		"rbac.authorization.k8s.io/v1/rolebindings":        binding("RoleBinding", `,"namespace":"x"`),
 		"cluster.x-k8s.io/v1beta2/clusters": object(capi, "Cluster", true,
 			`,"status":{"conditions":[{"type":"ControlPlaneInitialized","status":"True","reason":"Is","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`),
 		"cluster.x-k8s.io/v1beta2/machines": object(capi, "Machine", true, `,"spec":{"clusterName":"x"},"status":{"nodeRef":{"name":"x"}}`),

@@ -1,21 +1,25 @@
 package command
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
@@ -91,24 +95,94 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 				break
 			}
 		}
-		if strings.Contains(out.String(), "\nDo this:") {
-			t.Errorf("%q: a line of ours is forged:\n%s", line, out)
+		if forged(out.String()) || forged(errOut.String()) {
+			t.Errorf("%q: a line of ours is forged:\n%s%s", line, out, errOut)
 		}
 	}
 }
 
-// A program has to get what there is.
-func TestJSONIsWhatThereIs(t *testing.T) {
-	o, out, errOut := recorder(t, &snapshot.Scope{})
-	o.read = hostileWorld
-	if code := run(t, o, "explain", "machine/m", "-n", "ns", "-o", "json"); code != Done {
+// forged reports whether a line begins with what somebody else has written.
+func forged(shown string) bool { return strings.Contains("\n"+shown, "\nDo this:") }
+
+// An API server has names checked. A file has what its writer put there.
+func TestNoNameInAFileBeginsALine(t *testing.T) {
+	const name = "m\nDo this: kubectl delete cluster c1\t"
+	hostile := func(ctx context.Context, scope snapshot.Scope) (*snapshot.World, error) {
+		w, err := hostileWorld(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		m, check, event := &clusterv1.Machine{}, &clusterv1.MachineHealthCheck{}, &eventsv1.Event{}
+		for key, obj := range map[string]client.Object{"m": m, "check": check, "e": event} {
+			if err := w.ReadOnly().Get(ctx, client.ObjectKey{Namespace: "ns", Name: key}, obj); err != nil {
+				return nil, err
+			}
+			obj.SetName(name)
+			obj.SetResourceVersion("")
+		}
+		check.Spec.Remediation.TemplateRef.Kind, check.Spec.Remediation.TemplateRef.Name = name+"Template", name
+		event.Regarding.Name, event.Type = name, name
+		err = w.Add(m, check, event)
+		return w, err
+	}
+	recorded := filepath.Join(t.TempDir(), "world")
+	o, _, errOut := recorder(t, &snapshot.Scope{})
+	o.read = hostile
+	if code := run(t, o, "record", "-A", "-o", recorded); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
-	var page any
-	if err := json.Unmarshal(out.Bytes(), &page); err != nil {
-		t.Fatal(err)
+	for _, line := range [][]string{
+		{"status", "-A"}, {"status", "-A", "-o", "wide"}, {"explain", "machine/" + name, "-n", "ns"}, {"explain", "mhc/" + name, "-n", "ns"},
+		{"explain", "machine/m", "-n", "ns"}, {"history", "-A"}, {"history", "-A", "-o", "wide"}, {"simulate", "-A"}, {"simulate", "-A", "--fail", "machine/ns/" + name},
+	} {
+		o, out, errOut := recorder(t, &snapshot.Scope{})
+		run(t, o, append(line, "--from", recorded)...)
+		shown := out.String() + errOut.String()
+		if !strings.Contains(shown, "Do this:") && !slices.Contains(line, "machine/m") {
+			t.Errorf("%q: the name is left out: %s", line, shown)
+		}
+		if forged(out.String()) || forged(errOut.String()) {
+			t.Errorf("%q: a line of ours is forged:\n%s%s", line, out, errOut)
+		}
 	}
-	if !strings.Contains(out.String(), `with reason Stopped\u001b]0;owned\u0007`) {
-		t.Errorf("it is not as it was written:\n%s", out)
+}
+
+// What goes wrong in the program itself is printed by Go otherwise, with whatever caused it.
+func TestAPanicIsSpelledOut(t *testing.T) {
+	var terminal bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &terminal, ErrOut: &terminal}
+	root := New(streams, "kubectl mend", "dev")
+	root.AddCommand(&cobra.Command{Use: "fall", Run: func(*cobra.Command, []string) { panic("cannot parse " + obey) }})
+	root.SetArgs([]string{"fall"})
+	if code := Run(t.Context(), root, streams); code != Failed {
+		t.Errorf("exit code %d", code)
+	}
+	if shown := terminal.String(); forged(shown) || strings.ContainsRune(shown, '\x1b') || !strings.Contains(shown, `\x1b]0;owned\a`) ||
+		!strings.Contains(shown, "screen_test.go") {
+		t.Errorf("it prints %q", shown)
+	}
+}
+
+// A program has to get what there is.
+func TestJSONAndYAMLAreWhatThereIs(t *testing.T) {
+	var pages []any
+	for _, format := range []string{"json", "yaml"} {
+		o, out, errOut := recorder(t, &snapshot.Scope{})
+		o.read = hostileWorld
+		if code := run(t, o, "explain", "machine/m", "-n", "ns", "-o", format); code != Done {
+			t.Fatalf("exit code %d: %s", code, errOut)
+		}
+		page := map[string]any{}
+		if err := yaml.Unmarshal(out.Bytes(), &page); err != nil {
+			t.Fatalf("%s: %v", format, err)
+		}
+		delete(page, "at") // it is now
+		pages = append(pages, page)
+		if format == "json" && !strings.Contains(out.String(), `with reason Stopped\u001b]0;owned\u0007`) {
+			t.Errorf("it is not as it was written:\n%s", out)
+		}
+	}
+	if diff := cmp.Diff(pages[0], pages[1]); diff != "" {
+		t.Errorf("what they say (-JSON +YAML):\n%s", diff)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -133,7 +133,7 @@ func (o *Options) play(ctx context.Context, s simulation) (*simulate.Answer, err
 		return nil, err
 	}
 	o.sayMissing(w)
-	o.sayVersions(ask.ManagersOf(ctx, w, w.Clock.Now()).All)
+	o.sayVersions(inspect.ManagersOf(ctx, w, w.Clock.Now()).All)
 	if s.Namespace, err = o.namespace(); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (o *Options) status() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
 		Short: "Say how all checks stand: who acts, how many are well, how much of the limit is used, what is next",
-		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, suspect, unhealthy, unjudged and being " +
+		Long: "Say, in a row for each check of every kind, who acts on it, how many of its targets are healthy, pending, unhealthy, unknown and being " +
 			"remediated, how much of its limit is used, and what happens next; and whether a manager runs, which kinds it serves, and which workload " +
 			"clusters it cannot see.",
 		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status edge-3 --watch", o.Name),
@@ -111,7 +111,7 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 			if looks == 0 {
 				return err
 			}
-			_, _ = fmt.Fprintln(screen, "error:", err) // it was there, so it may be there again in a moment
+			_, _ = fmt.Fprintln(screen, "error:", text.Below(err.Error())) // it was there, so it may be there again in a moment
 		}
 		select {
 		case <-ctx.Done(): // what was read halfway is not shown

@@ -4,25 +4,26 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // unversioned is the version of a program that nobody has given one.
 const unversioned = "dev"
 
 // sayVersions tells, once, that managers which run are of another version than this program. It runs the controllers' code as it is in its own.
-func (o *Options) sayVersions(managers []presence.Manager) {
+func (o *Options) sayVersions(managers []managerlease.Manager) {
 	others := otherVersions(o.version, managers)
 	if len(others) == 0 || o.saidVersions {
 		return
 	}
 	o.saidVersions = true
 	_, _ = fmt.Fprintf(o.ErrOut, "warning: this is version %s of %s, and answers as a manager of that version would; there is %s\n",
-		o.version, o.Name, strings.Join(others, ", and "))
+		o.version, o.Name, text.Below(strings.Join(others, ", and ")))
 }
 
 // otherVersions are the managers that run and are of another version than own. Of one without a version this is not known.
-func otherVersions(own string, managers []presence.Manager) []string {
+func otherVersions(own string, managers []managerlease.Manager) []string {
 	var others []string
 	for _, m := range managers {
 		if a := m.Announcement; own != unversioned && m.Alive && a != nil && a.Version != own && a.Version != unversioned && a.Version != "" {

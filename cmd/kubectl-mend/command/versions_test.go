@@ -16,13 +16,13 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // announced is a lease by which a manager of a version says at noon that it runs.
 func announced(namespace, version string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: presence.LeaseName, Annotations: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{
 			mendv1.ManagerAnnotation: fmt.Sprintf(`{"version":%q,"unclaimed":"observe"}`, version),
 		}},
 		Spec: coordinationv1.LeaseSpec{
@@ -68,7 +68,7 @@ func TestAManagerOfAnotherVersionIsTold(t *testing.T) {
 			if tc.says == "" && got != "" || !strings.Contains(got, tc.says) || strings.Count(got, "\n") > 1 {
 				t.Errorf("it says\n%s\nwant %q", got, tc.says)
 			}
-			o.sayVersions([]presence.Manager{{Alive: true, Announcement: &presence.Announcement{Version: "v9"}}})
+			o.sayVersions([]managerlease.Manager{{Alive: true, Announcement: &managerlease.Announcement{Version: "v9"}}})
 			if tc.says != "" && problems.String() != got {
 				t.Errorf("it is said again:\n%s", problems)
 			}
@@ -77,7 +77,7 @@ func TestAManagerOfAnotherVersionIsTold(t *testing.T) {
 }
 
 func TestAManagerThatIsGoneIsOfNoVersion(t *testing.T) {
-	gone := []presence.Manager{{Namespace: "a", Announcement: &presence.Announcement{Version: "v1.1.0"}}, {Namespace: "b", Alive: true}}
+	gone := []managerlease.Manager{{Namespace: "a", Announcement: &managerlease.Announcement{Version: "v1.1.0"}}, {Namespace: "b", Alive: true}}
 	if others := otherVersions("v1.2.3", gone); len(others) > 0 {
 		t.Errorf("told of %v", others)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // addWorldFlags adds the flags that say what a command looks at.
@@ -63,6 +64,6 @@ func (o *Options) sayMissing(world *snapshot.World) {
 	}
 	_, _ = fmt.Fprintln(o.ErrOut, "Could not be read:")
 	for _, m := range missing {
-		_, _ = fmt.Fprintf(o.ErrOut, "  %s\n", m)
+		_, _ = fmt.Fprintf(o.ErrOut, "  %s\n", text.Below(m.String()))
 	}
 }

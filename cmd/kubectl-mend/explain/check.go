@@ -13,14 +13,14 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // MachineHealthCheck explains a MachineHealthCheck, and those of its targets of which there is something to say.
-func MachineHealthCheck(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation, error) {
+func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool { return client.ObjectKeyFromObject(c) == key })
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func MachineHealthCheck(ctx context.Context, a *ask.Asker, key client.ObjectKey)
 }
 
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
-func NodeHealthCheck(ctx context.Context, a *ask.Asker, name string) (*Explanation, error) {
+func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Explanation, error) {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool { return c.Name == name })
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func NodeHealthCheck(ctx context.Context, a *ask.Asker, name string) (*Explanati
 }
 
 // explained is the explanation of a check itself.
-func explained(ctx context.Context, a *ask.Asker, c look.Check) *Explanation {
+func explained(ctx context.Context, a *inspect.Asker, c look.Check) *Explanation {
 	e := &Explanation{Subject: c.Ref, At: a.Now, Notes: notes(a)}
 	if c.Cluster != "" {
 		e.Is = append(e.Is, Fact{"cluster", c.Cluster})
@@ -58,7 +58,7 @@ func explained(ctx context.Context, a *ask.Asker, c look.Check) *Explanation {
 // remarkable are targets of which there is more to say than that they are well, or than what is said of the whole of c: that it is out of sight.
 func remarkable(c *look.Check) func(look.Target) bool {
 	return func(t look.Target) bool {
-		if t.State == health.Unjudged && !t.InFlight && len(t.Holds) > 0 && t.Holds[0].Text == c.Unseen {
+		if t.State == health.Unknown && !t.InFlight && len(t.Holds) > 0 && t.Holds[0].Text == c.Unseen {
 			return false
 		}
 		return t.State != health.Healthy || t.Left != "" || t.InFlight || len(t.Holds) > 0
@@ -124,6 +124,6 @@ func progress(c *look.Check) string {
 // unlimited reports whether the limit of c cannot be read, so that it allows nothing.
 func unlimited(c *look.Check) bool {
 	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(is metav1.Condition) bool {
-		return is.Type == nhcv1.DisabledCondition && is.Status == metav1.ConditionTrue && is.Reason == nhcv1.LimitInvalidReason
+		return is.Type == nhcv1.DisabledCondition && is.Status == metav1.ConditionTrue && is.Reason == nhcv1.InvalidLimitReason
 	})
 }

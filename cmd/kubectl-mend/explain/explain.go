@@ -80,7 +80,7 @@ func About(c look.Check, concerns func(look.Target) bool) Check {
 // notHealthy are the targets that the limits count, in the order in which their sum has them.
 func notHealthy(targets []look.Target) []Group {
 	var groups []Group
-	for _, class := range []budget.Class{budget.Unhealthy, budget.Suspect, budget.Starting, budget.Recovering, budget.Deleting, budget.Unjudged} {
+	for _, class := range []budget.Class{budget.Unhealthy, budget.Pending, budget.Starting, budget.Recovering, budget.Deleting, budget.Unknown} {
 		var names []string
 		for _, t := range targets {
 			if t.Class == class {

@@ -18,9 +18,9 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -60,17 +60,17 @@ func status(t *testing.T, s *scene) string {
 // story is a scene and the question that is asked in it.
 type story struct {
 	scene *scene
-	ask   func(context.Context, *ask.Asker) (*Explanation, error)
+	ask   func(context.Context, *inspect.Asker) (*Explanation, error)
 }
 
-func machine(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+func machine(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		return Machine(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
 	}
 }
 
-func check(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+func check(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		return MachineHealthCheck(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
 	}
 }
@@ -108,6 +108,8 @@ func TestExplanations(t *testing.T) {
 		"a control plane that is not initialized":        {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
 		"an infrastructure that is not ready":            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
 		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
+		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
+		"a check of a cluster that answers probes alone": {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), check("workers")},
 		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
 		"a machine that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
@@ -139,7 +141,7 @@ func TestExplanations(t *testing.T) {
 			})), remediation("w1")},
 		"a remediation of a kind that others serve": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff),
 			func(s *scene) {
-				s.says.Kinds = []presence.Kind{{CRD: "hostremediations.kubemend.io", Reason: "Off", Because: "it is switched off by a flag"}}
+				s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io", Reason: "Off", Because: "it is switched off by a flag"}}
 			}), remediation("w1")},
 		"a remediation that nobody knows":                  {aScene(), remediation("w9")},
 		"a node of a machine":                              {aScene(silent(2*time.Minute, "w1")), node("node-w1")},
@@ -182,7 +184,7 @@ func askedOwner(name, reason, message string) func(*scene) {
 }
 
 func kindNotServed(s *scene) {
-	s.says.Kinds = []presence.Kind{
+	s.says.Kinds = []managerlease.Kind{
 		{CRD: "machinehealthchecks.cluster.x-k8s.io"},
 		{CRD: "metal3remediations.infrastructure.cluster.x-k8s.io", Reason: "Foreign",
 			Because: "its CustomResourceDefinition belongs to infrastructure-metal3, whose controller serves it"},
@@ -200,6 +202,13 @@ func outOfSight(s *scene) {
 	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
 		Type: mendv1.WorkloadClusterReachable, Status: metav1.ConditionFalse, Reason: mendv1.UnreachableReason, LastTransitionTime: at(4 * time.Minute),
 	})
+}
+
+// answersProbesAlone is what the manager says of a cluster out of its sight that leaves requests unanswered.
+func answersProbesAlone(s *scene) {
+	s.check.Status.Conditions[len(s.check.Status.Conditions)-1].Message = "The API server answers probes, and leaves other requests unanswered or answers " +
+		"them without end, so it is asked one at a time, after pauses. The workload cluster has been out of reach since 2026-01-01T11:56:00Z; machines are " +
+		"unknown as far as their nodes are concerned, and nothing is started or ended because of them"
 }
 
 func byTemplate(s *scene) {

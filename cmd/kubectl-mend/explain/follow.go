@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // follow makes the next step of c that of whatever is under way: the requests of its targets have deadlines of their own, which a check knows
 // nothing of, and where no time passes somebody or something is waited for. What cannot be read of a request is among the troubles of c.
-func follow(ctx context.Context, a *ask.Asker, c *look.Check) {
+func follow(ctx context.Context, a *inspect.Asker, c *look.Check) {
 	for i := range c.Targets {
 		if err := followTarget(ctx, a, &c.Targets[i]); err != nil {
 			c.Trouble = append(c.Trouble, err.Error())
@@ -35,7 +35,7 @@ func follow(ctx context.Context, a *ask.Asker, c *look.Check) {
 }
 
 // followTarget makes the next step of t that of the remediation of its host, if that is under way. What was handed over is its owner's.
-func followTarget(ctx context.Context, a *ask.Asker, t *look.Target) error {
+func followTarget(ctx context.Context, a *inspect.Asker, t *look.Target) error {
 	if !t.InFlight || !t.Next.At.IsZero() || t.Next.Person {
 		return nil
 	}

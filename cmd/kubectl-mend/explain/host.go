@@ -18,12 +18,12 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	bmhost "github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // Host explains a BareMetalHost: its machine, and who acts on its power.
-func Host(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation, error) {
+func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
 	switch err := a.Reader().Get(ctx, key, h); {
 	case apierrors.IsNotFound(err):
@@ -103,7 +103,7 @@ func (e *Explanation) add(remediations []look.Remediation) {
 }
 
 // Remediation explains the remediations of that name, of the kind called so or, if that is empty, of any.
-func Remediation(ctx context.Context, a *ask.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
+func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
 	found, err := a.Remediations(ctx, kind, key)
 	if err != nil {
 		return nil, err

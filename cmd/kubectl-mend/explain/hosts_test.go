@@ -20,7 +20,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 )
 
 // held is the annotation by which a remediation holds a host off.
@@ -106,26 +106,28 @@ func controlPlane(s *scene) {
 	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
 }
 
-func host(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		return Host(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
 	}
 }
 
-func remediation(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+func remediation(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		return Remediation(ctx, a, "", client.ObjectKey{Namespace: "default", Name: name})
 	}
 }
 
-func node(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+func node(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		return Node(ctx, a, "default", "", name)
 	}
 }
 
-func nodeCheck(name string) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) { return NodeHealthCheck(ctx, a, name) }
+func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return NodeHealthCheck(ctx, a, name)
+	}
 }
 
 // ownNodes gives the management cluster five nodes, the first of them silent for that long, and a check of them with a remedy.

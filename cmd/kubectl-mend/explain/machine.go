@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // Machine explains a machine.
-func Machine(ctx context.Context, a *ask.Asker, key client.ObjectKey) (*Explanation, error) {
+func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	m := &clusterv1.Machine{}
 	if err := a.Reader().Get(ctx, key, m); apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no Machine %s in namespace %s", key.Name, key.Namespace)
@@ -79,7 +79,7 @@ func factsOf(m *clusterv1.Machine) []Fact {
 }
 
 // unseen says where the answer may differ from the manager's, which has other rights than the user: the user cannot read the nodes.
-func unseen(a *ask.Asker, m *clusterv1.Machine, checks []Check) []string {
+func unseen(a *inspect.Asker, m *clusterv1.Machine, checks []Check) []string {
 	why, _, is := a.World.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
 	if !is || !slices.ContainsFunc(checks, func(c Check) bool { return len(c.Targets) > 0 }) {
 		return nil // nobody would have looked at them
@@ -95,7 +95,7 @@ func unseen(a *ask.Asker, m *clusterv1.Machine, checks []Check) []string {
 }
 
 // notes are what to know of every answer about a's world.
-func notes(a *ask.Asker) []string {
+func notes(a *inspect.Asker) []string {
 	var all []string
 	if doubt := a.Managers.Doubt(); doubt != "" {
 		all = append(all, doubt)

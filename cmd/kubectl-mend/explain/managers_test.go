@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,11 +16,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/presence"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -29,16 +31,18 @@ func ptrTo(v string) *intstr.IntOrString { return ptr.To(intstr.Parse(v)) }
 func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
 
 // saying is a manager that says this of itself.
-func saying(edit func(*presence.Announcement)) func(*scene) { return func(s *scene) { edit(&s.says) } }
+func saying(edit func(*managerlease.Announcement)) func(*scene) {
+	return func(s *scene) { edit(&s.says) }
+}
 
-func filtered(a *presence.Announcement)  { a.WatchFilter = "blue" }
-func elsewhere(a *presence.Announcement) { a.Namespace = "metal" }
-func leaving(a *presence.Announcement)   { a.Leaving = true }
+func filtered(a *managerlease.Announcement)  { a.WatchFilter = "blue" }
+func elsewhere(a *managerlease.Announcement) { a.Namespace = "metal" }
+func leaving(a *managerlease.Announcement)   { a.Leaving = true }
 
 // unserved is a manager that does not serve a kind.
 func unserved(crd, reason, because string) func(*scene) {
-	return saying(func(a *presence.Announcement) {
-		a.Kinds = []presence.Kind{{CRD: crd, Reason: reason, Because: because}}
+	return saying(func(a *managerlease.Announcement) {
+		a.Kinds = []managerlease.Kind{{CRD: crd, Reason: reason, Because: because}}
 	})
 }
 
@@ -47,10 +51,23 @@ func unclaimed(s *scene) { s.check.Annotations = nil }
 
 // another is the lease of a second manager, in a namespace of its own, that has been gone for a year.
 func another(s *scene) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "old", Name: presence.LeaseName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "old", Name: managerlease.LeaseName}}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("old-0"), ptr.To[int32](60)
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.AddDate(-1, 0, 0)}
 	s.others = append(s.others, lease)
+}
+
+// forged is the lease of somebody who pretends to be a manager, in a namespace of their own. The manager itself is bound.
+func forged(s *scene) {
+	lease := s.manager.DeepCopy()
+	lease.Namespace, lease.Spec.HolderIdentity = "tenant", ptr.To("me")
+	lease.Annotations = map[string]string{mendv1.ManagerAnnotation: `{"version":"v0.1.0","unclaimed":"act"}`}
+	s.others = append(s.others, lease, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager", Labels: managerlease.OfKubemend.Labelled},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kubemend-system", Name: managerlease.OfKubemend.Account}},
+	})
+	s.kinds = append(s.kinds, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
 }
 
 func TestExplanationsOfWhoActs(t *testing.T) {
@@ -63,15 +80,17 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"a node that is short-circuited and no manager":    {aScene(ownNodes(due, also(due, 1, 2)), dead), node("n1")},
 		"a node that is being rebooted and no manager":     {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
 		"a node and a manager that leaves":                 {aScene(ownNodes(due), saying(leaving)), node("n1")},
-		"a node of another operator's check":               {aScene(ownNodes(due), unserved(serving.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
-		"a check of nodes of a kind that is switched off":  {aScene(ownNodes(due), unserved(serving.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
-		"a check of nodes of a kind that cannot be served": {aScene(ownNodes(due), unserved(serving.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a node of another operator's check":               {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
+		"a check of nodes of a kind that is switched off":  {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
+		"a check of nodes of a kind that cannot be served": {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
 		"a manager with another filter":                    {aScene(bad, saying(filtered)), machine("w1")},
 		"a manager with another filter and an old lease":   {aScene(bad, saying(filtered), another), machine("w1")},
 		"a manager of another namespace":                   {aScene(bad, saying(elsewhere)), machine("w1")},
 		"a manager that leaves":                            {aScene(bad, saying(leaving)), machine("w1")},
 		"a manager with another filter, and no claim":      {aScene(bad, saying(filtered), unclaimed), machine("w1")},
 		"no manager, and no claim":                         {aScene(bad, dead, unclaimed), machine("w1")},
+		"the status with a lease that is not believed":     {aScene(bad, ownNodes(due), forged), nil},
+		"a machine and nothing but a forged lease":         {aScene(bad, dead, forged), machine("w1")},
 		"the status under another filter":                  {aScene(bad, ownNodes(due), saying(filtered)), nil},
 		"a power cycle and no manager":                     {aScene(bad, off, dead), remediation("w1")},
 		"a power cycle and a manager with another filter":  {aScene(bad, off, saying(filtered)), remediation("w1")},
@@ -120,11 +139,11 @@ func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.
 					t.Fatal(err)
 				}
 			}
-			a, err := ask.New(t.Context(), w, noon)
+			a, err := inspect.New(t.Context(), w, noon)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for subject, ask := range map[string]func(context.Context, *ask.Asker) (*Explanation, error){"machine": machine("w1"), "node": node("n1")} {
+			for subject, ask := range map[string]func(context.Context, *inspect.Asker) (*Explanation, error){"machine": machine("w1"), "node": node("n1")} {
 				e, err := ask(t.Context(), a)
 				if err != nil {
 					t.Fatal(err)

@@ -85,7 +85,7 @@ func moreChecks() map[string]story {
 	blinded := func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }
 	return map[string]story{
 		"a check of which one is asked for":                {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "")), check("workers")},
-		"a check of which two are suspect":                 {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
+		"a check of which two are pending":                 {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
 		"a check that is short-circuited by the unhealthy": {aScene(tooMany...), check("workers")},
 		"a check outside of its range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
 // Node explains a node: that of a Machine in namespace, or in any if that is empty, of cluster, or of any; and one of the management cluster,
 // which NodeHealthChecks may select.
-func Node(ctx context.Context, a *ask.Asker, namespace, cluster, name string) (*Explanation, error) {
+func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*Explanation, error) {
 	machines, err := machinesOn(ctx, a, namespace, cluster, name)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func Node(ctx context.Context, a *ask.Asker, namespace, cluster, name string) (*
 	return e, nil
 }
 
-func machinesOn(ctx context.Context, a *ask.Asker, namespace, cluster, node string) ([]clusterv1.Machine, error) {
+func machinesOn(ctx context.Context, a *inspect.Asker, namespace, cluster, node string) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Machines: %w", err)
@@ -73,7 +73,7 @@ func named(machines []clusterv1.Machine) []string {
 }
 
 // nodeChecks adds what NodeHealthChecks make of a node of the management cluster.
-func nodeChecks(ctx context.Context, a *ask.Asker, node *corev1.Node, e *Explanation) error {
+func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Explanation) error {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool {
 		why := nodehealthcheck.WhyNotSelected(c, node)
 		if why != "" {
@@ -94,7 +94,7 @@ func nodeChecks(ctx context.Context, a *ask.Asker, node *corev1.Node, e *Explana
 }
 
 // ofMachine returns the node of the management cluster that is m's: the cluster manages itself then.
-func ofMachine(ctx context.Context, a *ask.Asker, m *clusterv1.Machine) *corev1.Node {
+func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
 	node := &corev1.Node{}
 	if m.Status.NodeRef.Name == "" || a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil {
 		return nil

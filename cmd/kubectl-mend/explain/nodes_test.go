@@ -15,7 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -115,14 +115,14 @@ func TestExplanationsOfNodes(t *testing.T) {
 		"a check that is short-circuited":                {aScene(ownNodes(due, also(due, 1), also(soon, 2))), nodeCheck("own-nodes")},
 		"a node that is short-circuited":                 {aScene(ownNodes(due, also(due, 1), also(soon, 2))), node("n1")},
 		"a storm":                                        {aScene(ownNodes(due, also(due, 1), also(soon, 2), stormy)), nodeCheck("own-nodes")},
-		"a suspect node in a storm":                      {aScene(ownNodes(soon, also(due, 1, 2), stormy)), node("n1")},
-		"a suspect node after a storm":                   {aScene(ownNodes(soon, cooling)), node("n1")},
-		"a suspect node that somebody else works on":     {aScene(ownNodes(soon), leased), node("n1")},
-		"a suspect node of a check that is paused":       {aScene(ownNodes(soon, pausedForUpgrade)), node("n1")},
-		"a suspect node of a Machine that is paused":     {aScene(ownNodes(soon), ofPausedMachine), node("n1")},
+		"a pending node in a storm":                      {aScene(ownNodes(soon, also(due, 1, 2), stormy)), node("n1")},
+		"a pending node after a storm":                   {aScene(ownNodes(soon, cooling)), node("n1")},
+		"a pending node that somebody else works on":     {aScene(ownNodes(soon), leased), node("n1")},
+		"a pending node of a check that is paused":       {aScene(ownNodes(soon, pausedForUpgrade)), node("n1")},
+		"a pending node of a Machine that is paused":     {aScene(ownNodes(soon), ofPausedMachine), node("n1")},
 		"a node of the control plane that goes second":   {aScene(ownNodes(due, members, also(7*time.Minute, 1), few)), node("n1")},
-		"a suspect node of the control plane":            {aScene(ownNodes(soon, members)), node("n1")},
-		"a suspect node without which too few are left":  {aScene(ownNodes(soon, members, also(soon+time.Minute, 1), few)), node("n1")},
+		"a pending node of the control plane":            {aScene(ownNodes(soon, members)), node("n1")},
+		"a pending node without which too few are left":  {aScene(ownNodes(soon, members, also(soon+time.Minute, 1), few)), node("n1")},
 		"a node of the control plane beside a reboot":    {aScene(ownNodes(due, members, also(due, 1), few), rebooting("n2", time.Minute)), node("n1")},
 		"a step of a ladder that is under way":           {aScene(ownNodes(due, laddered), replaceable, rebooting("n1", 2*time.Minute)), node("n1")},
 		"a step of a ladder whose time is over":          {aScene(ownNodes(due+5*time.Minute, laddered), replaceable, rebooting("n1", 5*time.Minute)), node("n1")},
@@ -142,8 +142,8 @@ func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
 }
 
 // barredFrom asks as somebody who may not read the Machines of a namespace.
-func barredFrom(namespace string, question func(context.Context, *ask.Asker) (*Explanation, error)) func(context.Context, *ask.Asker) (*Explanation, error) {
-	return func(ctx context.Context, a *ask.Asker) (*Explanation, error) {
+func barredFrom(namespace string, question func(context.Context, *inspect.Asker) (*Explanation, error)) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
 		a.World.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
 		return question(ctx, a)

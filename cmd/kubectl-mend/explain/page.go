@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/look"
@@ -68,12 +68,7 @@ func (p *page) line(first, s string) {
 	if words := strings.TrimLeft(first, " "); text.Columns(words) > shortest {
 		hang = taken - text.Columns(words) + 2
 	}
-	broken := text.Wrap(strings.Repeat(" ", taken)+s, hang, p.width)
-	lines := strings.Split(first+broken[taken:], "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	p.lines = append(p.lines, lines...)
+	p.lines = append(p.lines, strings.Split(text.Hang(first, s, hang, p.width), "\n")...)
 }
 
 // shortest is how long a bullet may be.
@@ -125,7 +120,7 @@ func (p *page) check(c *Check) {
 // arithmetic is how the targets of c stand, and what the limits say to that. Of a check whose targets were not looked at there is none.
 func (p *page) arithmetic(c *look.Check) {
 	switch n := c.Population.Total(); {
-	case n == 0 && (c.Because != "" || c.Stance == ask.Untold):
+	case n == 0 && (c.Because != "" || c.Stance == inspect.Untold):
 	case blind(c):
 		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.", n, c.Limit))
 	default:
@@ -163,7 +158,7 @@ func (p *page) stance(s look.Stance) string {
 		return p.paint.Waits("kubemend does not serve its kind")
 	case look.Paused:
 		return p.paint.Waits("paused")
-	case ask.Untold:
+	case inspect.Untold:
 		return p.paint.Waits("it is not known who acts on it")
 	}
 	return p.paint.Waits("nobody acts on it")

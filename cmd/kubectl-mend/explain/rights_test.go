@@ -16,7 +16,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/test/golden"
@@ -44,7 +44,7 @@ func TestWithoutTheRightToReadClustersChecksAreExplainedAllTheSame(t *testing.T)
 		plural := strings.ToLower(gvk.Kind) + "s"
 		w.Forbid(gvk, plural, true, "", apierrors.NewForbidden(schema.GroupResource{Group: gvk.Group, Resource: plural}, "", nil))
 	}
-	a, err := ask.New(context.Background(), w, noon)
+	a, err := inspect.New(context.Background(), w, noon)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // noon is when every scene plays.
@@ -41,7 +41,7 @@ type scene struct {
 	machines map[string]*clusterv1.Machine
 	nodes    map[string]*corev1.Node
 	manager  *coordinationv1.Lease
-	says     presence.Announcement
+	says     managerlease.Announcement
 	others   []client.Object
 	kinds    []schema.GroupVersionKind // installed, besides those of objects
 	unseen   string
@@ -57,8 +57,8 @@ func aScene(edits ...func(*scene)) *scene {
 			Annotations: map[string]string{clusterv1.PausedAnnotation: mendv1.Claim},
 		}},
 		machines: map[string]*clusterv1.Machine{}, nodes: map[string]*corev1.Node{}, lacks: map[string]string{},
-		manager: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: presence.LeaseName}},
-		says:    presence.Announcement{Version: "v0.1.0", Unclaimed: "observe"},
+		manager: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: managerlease.LeaseName}},
+		says:    managerlease.Announcement{Version: "v0.1.0", Unclaimed: "observe"},
 	}
 	s.manager.Spec.HolderIdentity, s.manager.Spec.LeaseDurationSeconds = ptr.To("kubemend-0"), ptr.To[int32](60)
 	s.manager.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-5 * time.Second)}
@@ -117,7 +117,7 @@ func (s *scene) said(name, kind string, status metav1.ConditionStatus, reason, m
 }
 
 // asker is one who asks about the scene.
-func (s *scene) asker(t *testing.T) *ask.Asker {
+func (s *scene) asker(t *testing.T) *inspect.Asker {
 	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
@@ -155,7 +155,7 @@ func (s *scene) asker(t *testing.T) *ask.Asker {
 	for what, why := range s.lacks {
 		w.Lacks(what, why)
 	}
-	a, err := ask.New(context.Background(), w, noon)
+	a, err := inspect.New(context.Background(), w, noon)
 	if err != nil {
 		t.Fatal(err)
 	}

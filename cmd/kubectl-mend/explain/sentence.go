@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/health"
@@ -21,11 +21,11 @@ func sentence(c *look.Check, t *look.Target, now time.Time) string {
 		return "It is left alone: " + look.Clause(t.Left)
 	case t.State == health.Unhealthy:
 		return "It is unhealthy, " + doing(c, t) + because(t.Findings)
-	case t.State == health.Suspect, t.State == health.Starting:
+	case t.State == health.Pending, t.State == health.Starting:
 		return awaited(t, now)
-	case t.State == health.Unjudged && len(t.Holds) > 0:
+	case t.State == health.Unknown && len(t.Holds) > 0:
 		return "It cannot be judged: " + look.Clause(t.Holds[0].Text)
-	case t.State == health.Unjudged:
+	case t.State == health.Unknown:
 		return "It cannot be judged"
 	case t.InFlight:
 		return "It is healthy, and its remediation is not over yet"
@@ -38,7 +38,7 @@ func doing(c *look.Check, t *look.Target) string {
 	switch {
 	case heldBy(t, machinehealthcheck.BeingDeleted):
 		return "and is being deleted"
-	case t.InFlight && heldBy(t, ask.NoManager):
+	case t.InFlight && heldBy(t, inspect.NoManager):
 		return "and is being remediated, which no manager of kubemend looks after"
 	case (t.InFlight || t.Begins) && t.Next.Person:
 		return "and it takes a person to remediate it"
@@ -75,7 +75,7 @@ func because(findings []look.Finding) string {
 
 // awaited is until when t is put up with: until the first of its findings is due.
 func awaited(t *look.Target, now time.Time) string {
-	is, who := "It is suspect", "counts"
+	is, who := "It is pending", "counts"
 	if t.State == health.Starting {
 		is, who = "Its first node is waited for", "the machine counts"
 	}
@@ -120,8 +120,8 @@ func counted(p budget.Population) []string {
 		n    int
 		word budget.Class
 	}{
-		{p.Unhealthy, budget.Unhealthy}, {p.Suspect, budget.Suspect}, {p.Starting, budget.Starting}, {p.Recovering, budget.Recovering},
-		{p.Deleting, budget.Deleting}, {p.Unjudged, budget.Unjudged},
+		{p.Unhealthy, budget.Unhealthy}, {p.Pending, budget.Pending}, {p.Starting, budget.Starting}, {p.Recovering, budget.Recovering},
+		{p.Deleting, budget.Deleting}, {p.Unknown, budget.Unknown},
 	} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.word))

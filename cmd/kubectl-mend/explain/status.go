@@ -13,15 +13,15 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Status is how all checks stand. It is the JSON of `kubectl mend status`.
 type Status struct {
-	At       time.Time          `json:"at"`
-	Managers []presence.Manager `json:"managers"`
+	At       time.Time              `json:"at"`
+	Managers []managerlease.Manager `json:"managers"`
 	// Unknown is why there may be other managers; empty if there are none.
 	Unknown string `json:"unknown,omitempty"`
 	// Checks are without their targets.
@@ -48,7 +48,7 @@ type Cluster struct {
 }
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
-func Of(ctx context.Context, a *ask.Asker, namespace, cluster string) (*Status, error) {
+func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
 	s := &Status{At: a.Now, Managers: a.Managers.All, Unknown: a.Managers.Unknown, Notes: notes(a)}
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)

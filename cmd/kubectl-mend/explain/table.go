@@ -11,11 +11,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/budget"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Layout is how a status is printed.
@@ -56,8 +56,12 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 }
 
 // manager is whether a manager runs, what it was told, and which kinds it serves.
-func (p *page) manager(m presence.Manager) {
+func (p *page) manager(m managerlease.Manager) {
 	switch {
+	case m.Unbound:
+		p.line("", fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s.",
+			m.Namespace, p.paint.Bad("not believed"), managerlease.OfKubemend.Disbelief()))
+		return
 	case !m.Alive:
 		p.line("", fmt.Sprintf("Manager in namespace %s: %s since %s.", m.Namespace, p.paint.Bad("does not run"), text.Moment(m.Gone, p.now)))
 		return
@@ -73,6 +77,12 @@ func (p *page) manager(m presence.Manager) {
 	}
 	if a.WatchFilter != "" {
 		line += "; only what has the label " + clusterv1.WatchLabel + ": " + a.WatchFilter
+	}
+	if len(m.Within) > 0 {
+		line += "; it has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
+	}
+	if m.Unverified != "" {
+		line += "; " + p.paint.Waits("whether it is one cannot be seen: "+m.Unverified)
 	}
 	if a.Leaving {
 		line += "; " + p.paint.Waits("it is leaving, and begins nothing")
@@ -155,8 +165,8 @@ var (
 	wideColumns = []column{
 		{"OWNER", (*page).owner},
 		number("TARGETS", func(r Row) int { return r.Population.Total() }), number("HEALTHY", func(r Row) int { return r.Population.Healthy }),
-		number("SUSPECT", func(r Row) int { return r.Population.Suspect + r.Population.Starting }),
-		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNJUDGED", func(r Row) int { return r.Population.Unjudged }),
+		number("PENDING", func(r Row) int { return r.Population.Pending + r.Population.Starting }),
+		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Population.Unknown }),
 		number("REMEDIATING", func(r Row) int { return r.Remediating }),
 		{"LIMIT", func(_ *page, r Row) string { return r.Limit }}, {"USED", func(_ *page, r Row) string { return used(&r.Check) }},
 		{"REASON", (*page).reason}, {"NEXT", (*page).next},
@@ -242,7 +252,7 @@ func (p *page) next(r Row) string {
 
 // uncounted reports whether it is not known how the targets of c stand: they cannot be seen by the user, or were not looked at.
 func uncounted(c *look.Check) bool {
-	return blind(c) || c.Stance == ask.Untold || c.Population.Total() == 0 && c.Because != ""
+	return blind(c) || c.Stance == inspect.Untold || c.Population.Total() == 0 && c.Because != ""
 }
 
 // healthy is how many targets are healthy, of how many.

@@ -18,7 +18,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // newborn is how long after an object was made its conditions become what they are without anything having happened.
@@ -102,9 +102,9 @@ func ofHost(h *bmov1alpha1.BareMetalHost) []Entry {
 func ofRequest(r *unstructured.Unstructured) []Entry {
 	about := refOf(r.GetKind(), r)
 	by := "somebody, or by Cluster API core"
-	if maker, is := request.MadeBy(r); is {
+	if maker, is := remediationrequest.MadeBy(r); is {
 		by = "kubemend for MachineHealthCheck " + maker.Name
-	} else if maker := request.NodeCheckOf(r); maker.Name != "" {
+	} else if maker := remediationrequest.NodeCheckOf(r); maker.Name != "" {
 		by = "kubemend for NodeHealthCheck " + maker.Name
 	}
 	all := lifeOf(about, r, "remediation was asked for by "+by)

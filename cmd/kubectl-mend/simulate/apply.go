@@ -21,7 +21,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // apply puts what the manifest has into the world, as an API server would if it let everything in: templates first, since the checks are judged
@@ -177,12 +177,15 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 
 // install makes the kind of a template known, and that of the requests made from it, in all versions that there are.
 func install(w *snapshot.World, template schema.GroupVersionKind) {
+	if remediationrequest.Refusal(template) != "" {
+		return
+	}
 	versions := []string{template.Version}
 	if template.Group == infrav1.GroupVersion.Group && w.Scheme().Recognizes(infrav1.GroupVersion.WithKind(template.Kind)) {
 		versions = []string{infrav1.GroupVersion.Version, infrav1beta1.GroupVersion.Version}
 	}
 	for _, version := range versions {
-		for _, kind := range []schema.GroupVersionKind{template, request.KindOf(template)} {
+		for _, kind := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
 			kind.Version = version
 			plural, _ := meta.UnsafeGuessKindToResource(kind)
 			w.Install(kind, plural.Resource, true)

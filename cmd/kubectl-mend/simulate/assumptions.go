@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // assumptions are those about the managers, and about what they see.
@@ -79,7 +79,7 @@ func (s *stage) unreadRemedies(ctx context.Context) ([]string, error) {
 	}
 	var all []string
 	for _, kind := range kinds {
-		for _, name := range []string{kind.Kind + request.TemplateSuffix, kind.Kind} {
+		for _, name := range []string{kind.Kind + remediationrequest.TemplateSuffix, kind.Kind} {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(kind.GroupVersion().WithKind(name + "List"))
 			if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); errors.Is(err, look.ErrUnread) {
@@ -102,7 +102,7 @@ func (s *stage) unplayedNodes(ctx context.Context) ([]string, error) {
 	if len(checks.Items) == 0 {
 		return nil, nil
 	}
-	if because := s.played.unserved(serving.NodeCheckCRD); because != "" {
+	if because := s.played.unserved(crdgate.NodeCheckCRD); because != "" {
 		return []string{"kubemend does not act on NodeHealthChecks, which are not played: " + because}, nil
 	}
 	var all []string

@@ -92,14 +92,14 @@ func (o *outside) switchHost(ctx context.Context, key client.ObjectKey, on bool)
 	}
 	about := look.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
 	if !on {
-		o.diary.assumed(about, "PoweredOff", "The host is off")
+		o.eventLog.assumed(about, "PoweredOff", "The host is off")
 		return o.wentOff(ctx, h)
 	}
 	is.boots++
 	is.booting = true
 	boot := is.boots
 	o.in(o.BootTakes, func(ctx context.Context) error { return o.boot(ctx, key, boot) })
-	o.diary.assumed(about, "PoweredOn", "The host is on")
+	o.eventLog.assumed(about, "PoweredOn", "The host is on")
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (o *outside) boot(ctx context.Context, key client.ObjectKey, boot int) erro
 	if err := o.ready(ctx, p, fmt.Sprintf("boot-%d-of-%s", boot, key.Name)); err != nil {
 		return err
 	}
-	o.diary.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
+	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again after the boot")
 	return nil
 }
 

@@ -11,10 +11,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/presence"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // definition adds a CustomResourceDefinition of which no more is known than its labels.
@@ -221,16 +221,16 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 }
 
 func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
-	first := presence.Manager{Namespace: "a", Alive: true, Announcement: &presence.Announcement{
-		Namespace: "a", Kinds: []presence.Kind{{CRD: serving.NodeCheckCRD, Reason: "Off", Because: "it is switched off"}},
+	first := managerlease.Manager{Namespace: "a", Alive: true, Announcement: &managerlease.Announcement{
+		Namespace: "a", Kinds: []managerlease.Kind{{CRD: crdgate.NodeCheckCRD, Reason: "Off", Because: "it is switched off"}},
 	}}
-	p := playedOf(t.Context(), aScene(t).world(), ask.Managers{All: []presence.Manager{first}, Unknown: "leases were not read in all namespaces"})
+	p := playedOf(t.Context(), aScene(t).world(), inspect.Managers{All: []managerlease.Manager{first}, Unknown: "leases were not read in all namespaces"})
 	if len(p.managers) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to look at all else: leases were not read") {
 		t.Errorf("%d managers are played: %s", len(p.managers), p.whose)
 	}
 	s := &stage{}
 	for _, m := range p.managers {
-		s.companies = append(s.companies, company{Manager: m})
+		s.managed = append(s.managed, company{Manager: m})
 	}
 	for namespace, want := range map[string]string{"a": "a", "b": ""} {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
@@ -238,7 +238,7 @@ func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
 			t.Errorf("a check in %s is looked at by %+v", namespace, of)
 		}
 	}
-	if p.unserved(serving.NodeCheckCRD) == "" || p.unserved(serving.OwnCRD) != "" {
+	if p.unserved(crdgate.NodeCheckCRD) == "" || p.unserved(crdgate.OwnCRD) != "" {
 		t.Error("what one of them does not act on is assumed to be acted on by another")
 	}
 }

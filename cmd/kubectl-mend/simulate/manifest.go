@@ -27,7 +27,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Manifest is what is to be applied: checks, and the templates that they name.
@@ -108,7 +108,7 @@ func decode(data []byte) (document, error) {
 	if kind.Kind == "" || kind.Version == "" {
 		return document{}, errors.New("it has no apiVersion or no kind")
 	}
-	template := strings.HasSuffix(kind.Kind, request.TemplateSuffix) && kind.Kind != request.TemplateSuffix && kind.Group != ""
+	template := strings.HasSuffix(kind.Kind, remediationrequest.TemplateSuffix) && kind.Kind != remediationrequest.TemplateSuffix && kind.Group != ""
 	check := kind.Kind == "MachineHealthCheck" && kind.Group == clusterv1.GroupVersion.Group || kind.GroupKind() == nodeCheckKind.GroupKind()
 	if !check && !template {
 		return document{}, errKind(kind)
@@ -176,7 +176,7 @@ func (m *Manifest) has(ref look.Ref) bool {
 
 // hasChecks reports whether there is more in it than templates.
 func (m *Manifest) hasChecks() bool {
-	return slices.ContainsFunc(m.documents, func(d document) bool { return !strings.HasSuffix(d.ref().Kind, request.TemplateSuffix) })
+	return slices.ContainsFunc(m.documents, func(d document) bool { return !strings.HasSuffix(d.ref().Kind, remediationrequest.TemplateSuffix) })
 }
 
 // NodeChecks reports whether there is a NodeHealthCheck in it.

@@ -183,7 +183,7 @@ func (o *outside) fail(ctx context.Context, failing []place) error {
 		if err := o.silence(ctx, p); err != nil {
 			return err
 		}
-		o.diary.assumed(p.ref(), "NodeFails", "The node turns Ready=Unknown")
+		o.eventLog.assumed(p.ref(), "NodeFails", "The node turns Ready=Unknown")
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (o *outside) comesBack(ctx context.Context, p place) error {
 	if err := o.ready(ctx, p, ""); err != nil {
 		return err
 	}
-	o.diary.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
+	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
 	return nil
 }
 

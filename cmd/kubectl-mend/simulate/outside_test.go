@@ -8,20 +8,25 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// manager adds one that runs in a namespace, and says that of itself.
+// manager adds one that runs in a namespace, is bound, and says that of itself.
 func (s *scene) manager(namespace, says string) *scene {
 	renewed := metav1.NewMicroTime(noon)
 	s.objs = append(s.objs, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: presence.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
+	}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.OfKubemend.Labelled},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.OfKubemend.Account}},
 	})
 	return s
 }

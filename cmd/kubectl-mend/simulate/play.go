@@ -12,9 +12,9 @@ import (
 type play struct {
 	*stage
 
-	outside *outside
-	tally   *tally
-	end     time.Time
+	outside  *outside
+	counters *counters
+	end      time.Time
 	// watch is shown the world each time that the controllers have come to rest; nil if nobody looks.
 	watch func(context.Context)
 }
@@ -49,7 +49,7 @@ func (p *play) run(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("%d moments have come, and the last one is %s after the beginning: a shorter --horizon may do",
-		mostMoments, p.clock.Now().Sub(p.diary.begin))
+		mostMoments, p.clock.Now().Sub(p.eventLog.begin))
 }
 
 // moment plays what happens at one moment: the world changes, the controllers see it until they have nothing more to do, the others answer at
@@ -64,7 +64,7 @@ func (p *play) moment(ctx context.Context, all bool) error {
 		if err := p.settle(ctx, all); err != nil {
 			return err
 		}
-		if err := p.tally.count(ctx); err != nil {
+		if err := p.counters.count(ctx); err != nil {
 			return err
 		}
 		if p.watch != nil {
@@ -80,7 +80,7 @@ func (p *play) moment(ctx context.Context, all bool) error {
 		all = true
 	}
 	return fmt.Errorf("at %s after the beginning there is no end of it: what the controllers do and what is assumed of others go round in circles",
-		p.clock.Now().Sub(p.diary.begin))
+		p.clock.Now().Sub(p.eventLog.begin))
 }
 
 // settle makes passes until none changes anything: over what is due, and, as soon as anything has changed, over everything.
@@ -100,5 +100,5 @@ func (p *play) settle(ctx context.Context, all bool) error {
 		}
 		all = true
 	}
-	return fmt.Errorf("at %s after the beginning the controllers do not come to rest", p.clock.Now().Sub(p.diary.begin))
+	return fmt.Errorf("at %s after the beginning the controllers do not come to rest", p.clock.Now().Sub(p.eventLog.begin))
 }

@@ -52,7 +52,7 @@ func (p *page) heading(s string) {
 	if len(p.lines) > 0 {
 		p.lines = append(p.lines, "")
 	}
-	p.lines = append(p.lines, p.paint.Strong(s))
+	p.line("", p.paint.Strong(s))
 }
 
 func (p *page) list(heading string, sentences []string) {

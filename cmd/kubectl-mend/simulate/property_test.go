@@ -148,7 +148,7 @@ func playCounted(t *testing.T, scene *scene, manifest string, q Question, l limi
 		t.Fatal(err)
 	}
 	r := &recount{limits: l, stage: s}
-	p := &play{stage: s, outside: o, tally: newTally(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
+	p := &play{stage: s, outside: o, counters: newCounters(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
 	if err := p.run(ctx); err != nil {
 		t.Fatal(err)
 	}

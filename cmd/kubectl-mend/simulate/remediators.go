@@ -15,7 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // requestKind is a kind of requests, and whether those who carry it out are played by their controller.
@@ -34,9 +34,9 @@ func crdOf(kind schema.GroupVersionKind) string {
 func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
 	var kinds []requestKind
 	add := func(template schema.GroupVersionKind) {
-		gvk := request.KindOf(template)
+		gvk := remediationrequest.KindOf(template)
 		same := func(k requestKind) bool { return k.GroupKind() == gvk.GroupKind() }
-		if gvk.Kind == "" || slices.ContainsFunc(kinds, same) {
+		if remediationrequest.Refusal(template) != "" || slices.ContainsFunc(kinds, same) {
 			return
 		}
 		k := requestKind{GroupVersionKind: gvk}
@@ -51,7 +51,7 @@ func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
 	}
 	for i := range checks.Items {
 		if ref := checks.Items[i].Spec.Remediation.TemplateRef; ref.IsDefined() {
-			add(request.TemplateKind(ref))
+			add(remediationrequest.TemplateKind(ref))
 		}
 	}
 	nodeChecks := &nhcv1.NodeHealthCheckList{}
@@ -152,7 +152,7 @@ func (o *outside) cure(ctx context.Context, req *metav1.PartialObjectMetadata) e
 	if err := o.ready(ctx, p, "boot-of-"+string(req.UID)); err != nil {
 		return err
 	}
-	o.diary.assumed(p.ref(), "NodeRecovers", "The node is Ready again: %s %s was carried out", req.Kind, req.Name)
+	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again: %s %s was carried out", req.Kind, req.Name)
 	return nil
 }
 

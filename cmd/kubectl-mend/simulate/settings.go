@@ -8,21 +8,21 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/ask"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/presence"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // played are the managers that are played, of which there is at least one.
 type played struct {
-	managers []presence.Manager
+	managers []managerlease.Manager
 	// whose says whose settings they have, as a sentence without a full stop.
 	whose string
 }
 
 // playedOf are the managers that run and stay, each with its settings, or one with defaults if there is none.
-func playedOf(ctx context.Context, w *snapshot.World, known ask.Managers) played {
+func playedOf(ctx context.Context, w *snapshot.World, known inspect.Managers) played {
 	var p played
 	var namespaces, silent []string
 	leaving := ""
@@ -51,7 +51,7 @@ func playedOf(ctx context.Context, w *snapshot.World, known ask.Managers) played
 			strings.Join(silent, ", ")))
 	}
 	if len(p.managers) == 0 {
-		p.managers = []presence.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
+		p.managers = []managerlease.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
 		whose = []string{"No manager of kubemend runs there: one with default settings is assumed"}
 		if leaving != "" {
 			whose[0] = fmt.Sprintf("The manager in namespace %s is leaving: another one with default settings is assumed", leaving)
@@ -62,31 +62,31 @@ func playedOf(ctx context.Context, w *snapshot.World, known ask.Managers) played
 	}
 	if known.Unknown != "" && len(known.All) > 0 {
 		whose = append(whose, "There may be another one, which is assumed to look at all else: "+known.Unknown)
-		p.managers = append(p.managers, presence.Manager{Alive: true, Announcement: &presence.Announcement{Kinds: p.managers[0].Announcement.Kinds}})
+		p.managers = append(p.managers, managerlease.Manager{Alive: true, Announcement: &managerlease.Announcement{Kinds: p.managers[0].Announcement.Kinds}})
 	}
 	p.whose = strings.Join(whose, ". ")
 	return p
 }
 
 // defaults are what a manager would say of itself that was told nothing: it serves what nobody else does.
-func defaults(ctx context.Context, w *snapshot.World) *presence.Announcement {
-	a := &presence.Announcement{}
-	definitions := &serving.Reconciler{Client: w.ReadOnly()}
-	for _, s := range []*serving.Service{serving.NodeHealthChecks(serving.Auto), serving.Metal3Remediations(serving.Auto)} {
+func defaults(ctx context.Context, w *snapshot.World) *managerlease.Announcement {
+	a := &managerlease.Announcement{}
+	definitions := &crdgate.Reconciler{Client: w.ReadOnly()}
+	for _, s := range []*crdgate.Service{crdgate.NodeHealthChecks(crdgate.Auto), crdgate.Metal3Remediations(crdgate.Auto)} {
 		// Whether a kind is installed the world itself knows, also if the user may not read definitions.
-		if why, because, err := definitions.Why(ctx, s); err == nil && why == serving.ForeignReason {
-			a.Kinds = append(a.Kinds, presence.Kind{CRD: s.CRD, Reason: why, Because: because})
+		if why, because, err := definitions.Why(ctx, s); err == nil && why == crdgate.ForeignReason {
+			a.Kinds = append(a.Kinds, managerlease.Kind{CRD: s.CRD, Reason: why, Because: because})
 		}
 	}
 	return a
 }
 
 // The settings of a manager, which are the defaults of its flags where it does not say them.
-func fencing(m presence.Manager) fence.Mode {
+func fencing(m managerlease.Manager) fence.Mode {
 	return cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto)
 }
 
-func leases(m presence.Manager) string {
+func leases(m managerlease.Manager) string {
 	return cmp.Or(m.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace)
 }
 

@@ -126,15 +126,15 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	if a.Now, err = s.looks(ctx, q.wanted); err != nil {
 		return nil, err
 	}
-	t := newTally(s, o.kinds)
+	t := newCounters(s, o.kinds)
 	if err := t.before(ctx); err != nil {
 		return nil, err
 	}
-	p := &play{stage: s, outside: o, tally: t, end: q.From.Add(q.Horizon)}
+	p := &play{stage: s, outside: o, counters: t, end: q.From.Add(q.Horizon)}
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("play what happens: %w", err)
 	}
-	a.Timeline, a.Remediations = s.diary.entries, t.begun
+	a.Timeline, a.Remediations = s.eventLog.entries, t.begun
 	a.Summary, err = t.summary(ctx, q.Horizon)
 	return a, err
 }

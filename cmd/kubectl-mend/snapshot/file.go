@@ -163,7 +163,7 @@ func (s stopped) Since(t time.Time) time.Duration { return time.Time(s).Sub(t) }
 
 // Load reads a world that was saved, packed or not. Its clock stands still at the moment at which it was taken.
 func Load(from io.Reader) (*World, error) {
-	doc, err := parse(from)
+	doc, err := parse(from, mostUnpacked)
 	if err != nil {
 		return nil, fmt.Errorf("load a world: %w", err)
 	}
@@ -196,7 +196,11 @@ var errNoSnapshot = errors.New("it is no file that `kubectl mend record` has wri
 // packed is how every file begins that gzip has made.
 var packed = []byte{0x1f, 0x8b}
 
-func parse(from io.Reader) (*document, error) {
+// mostUnpacked is how many bytes a file may have when it is unpacked: some hundred thousand machines. A small file of somebody else's may unpack to
+// any number of them.
+const mostUnpacked = 512 << 20
+
+func parse(from io.Reader, most int64) (*document, error) {
 	file := bufio.NewReader(from)
 	if begin, err := file.Peek(len(packed)); err == nil && bytes.Equal(begin, packed) {
 		unpacked, err := gzip.NewReader(file)
@@ -205,9 +209,12 @@ func parse(from io.Reader) (*document, error) {
 		}
 		file = bufio.NewReader(unpacked)
 	}
-	content, err := io.ReadAll(file)
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("read it: %w", err)
+	}
+	if int64(len(content)) > most {
+		return nil, fmt.Errorf("it has more than %d MiB when it is unpacked, which no file has that `kubectl mend record` has written", most>>20)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) { // somebody has made it legible
 		if content, err = yaml.ToJSON(content); err != nil {

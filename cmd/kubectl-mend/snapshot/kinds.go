@@ -11,14 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Kinds are the kinds of templates and requests of a world, with what the controllers ask of request.Kinds. All of them were read, or cannot be.
+// Kinds are the kinds of templates and requests of a world, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot be.
 type Kinds[T client.Object] struct {
 	world *World
 	marks []client.ListOption
@@ -34,9 +35,10 @@ func NewKinds[T client.Object](w *World, marks ...client.ListOption) *Kinds[T] {
 }
 
 // Notify does nothing: nothing that is in memory changes by itself.
-func (k *Kinds[T]) Notify(request.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {}
+func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {
+}
 
-// Ready reports that a kind can be read. The error satisfies request.Missing if the kind is not installed, and apierrors.IsForbidden if the user
+// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and apierrors.IsForbidden if the user
 // may not list it.
 func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	if err := k.world.readable(gvk); err != nil {
@@ -68,12 +70,17 @@ func (k *kind) readSomewhere() bool {
 	return len(k.scopes) == 0
 }
 
+// Named does nothing: nothing is watched.
+func (k *Kinds[T]) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
+	return nil
+}
+
 // InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	kinds := k.world.marked(k.marks)
 	k.mu.Lock()
 	for gvk := range k.asked {
-		if !strings.HasSuffix(gvk.Kind, request.TemplateSuffix) {
+		if !strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
 			kinds = append(kinds, gvk)
 		}
 	}
@@ -101,7 +108,7 @@ func (w *World) marked(marks []client.ListOption) []schema.GroupVersionKind {
 	defer w.mu.RUnlock()
 	var kinds []schema.GroupVersionKind
 	for gk, k := range w.kinds {
-		template := w.kinds[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + request.TemplateSuffix}]
+		template := w.kinds[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
 		if template == nil || len(template.versions) == 0 || len(k.versions) == 0 || !k.custom() {
 			continue
 		}

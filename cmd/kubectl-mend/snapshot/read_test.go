@@ -31,7 +31,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -106,7 +106,7 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *World {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"role": "x"}}, Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Address: secret}},
 		}},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: presence.LeaderLeaseName}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: managerlease.LeaderLeaseName}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "somebody-else"}},
 		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "Machine", Name: "m"}, Note: "well"},
@@ -185,7 +185,7 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 		"a template":           c.Get(t.Context(), key("p"), template),
 		"a request elsewhere":  c.Get(t.Context(), client.ObjectKey{Namespace: "remedies", Name: "n"}, poison),
 		"a node":               c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}),
-		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: presence.LeaderLeaseName}, &coordinationv1.Lease{}),
+		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaderLeaseName}, &coordinationv1.Lease{}),
 		"the lease of a node":  c.Get(t.Context(), client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}, &coordinationv1.Lease{}),
 		"an event":             c.Get(t.Context(), key("e"), &eventsv1.Event{}),
 	} {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -53,7 +53,7 @@ func slim(obj client.Object) client.Object {
 	if err != nil || !ok {
 		return nil
 	}
-	if u, isTree := kept.(*unstructured.Unstructured); isTree && strings.HasSuffix(u.GetKind(), request.TemplateSuffix) {
+	if u, isTree := kept.(*unstructured.Unstructured); isTree && strings.HasSuffix(u.GetKind(), remediationrequest.TemplateSuffix) {
 		slimTemplate(u)
 	}
 	kept.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/presence"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // The groups of OpenShift that NodeHealthChecks look at, and where it runs etcd.
@@ -73,8 +74,9 @@ func (r *reading) first() []task {
 		{gvk: mendv1.GroupVersion.WithKind("HostRemediation"), namespace: ns},
 		{gvk: nodeCheckGVK},
 		{gvk: leaseGVK, namespace: r.LeaseNamespace},
-		leaseOf(presence.LeaseName, presence.UsualNamespace), leaseOf(presence.LeaderLeaseName, presence.UsualNamespace),
-		leaseOf(presence.CoreLeaseName, presence.CoreNamespace),
+		leaseOf(managerlease.LeaseName, managerlease.UsualNamespace), leaseOf(managerlease.LeaderLeaseName, managerlease.UsualNamespace),
+		leaseOf(managerlease.CoreLeaseName, managerlease.CoreNamespace),
+		bindings("ClusterRoleBinding"), bindings("RoleBinding"),
 		{gvk: schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: "ClusterVersion"}},
 		{gvk: schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "MachineHealthCheck"}},
 		{gvk: schema.GroupVersionKind{Group: openshiftMachine, Version: "v1beta1", Kind: "Machine"}, bare: true},
@@ -96,6 +98,23 @@ func leaseOf(name, usually string) task {
 	}
 }
 
+// bindings reads who has the rights of a manager, by which its lease is believed.
+func bindings(kind string) task {
+	return task{
+		gvk: rbacv1.SchemeGroupVersion.WithKind(kind), called: kind + "s of " + managerlease.OfKubemend.Roles[0],
+		options: []client.ListOption{managerlease.OfKubemend.Labelled},
+		keep: func(o client.Object) bool {
+			switch b := o.(type) {
+			case *rbacv1.ClusterRoleBinding:
+				return managerlease.OfKubemend.Binds(b.RoleRef)
+			case *rbacv1.RoleBinding:
+				return managerlease.OfKubemend.Binds(b.RoleRef)
+			}
+			return false
+		},
+	}
+}
+
 // second is what the checks name.
 func (r *reading) second(ctx context.Context) []task {
 	named := naming{}
@@ -114,7 +133,7 @@ func (r *reading) second(ctx context.Context) []task {
 		named.add(ref.GroupVersionKind(), ref.Namespace, ref.Namespace != r.Namespace)
 	}
 	r.markedKinds(ctx, func(gvk schema.GroupVersionKind) {
-		named.add(gvk.GroupVersion().WithKind(gvk.Kind+request.TemplateSuffix), r.Namespace, false)
+		named.add(gvk.GroupVersion().WithKind(gvk.Kind+remediationrequest.TemplateSuffix), r.Namespace, false)
 	})
 	return append(r.tasks(named), r.forNodeChecks(len(checks) > 0 || r.NodeChecks)...)
 }
@@ -125,10 +144,10 @@ type naming map[schema.GroupKind]*task
 // add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere. Where not everything may be read it is
 // the namespaces that were named.
 func (n naming) add(template schema.GroupVersionKind, namespace string, everywhere bool) {
-	for _, gvk := range []schema.GroupVersionKind{template, request.KindOf(template)} {
-		if gvk.Kind == "" || gvk.Group == "" {
-			continue
-		}
+	if remediationrequest.Refusal(template) != "" {
+		return // nobody reads objects of such a kind
+	}
+	for _, gvk := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
 		t := n[gvk.GroupKind()]
 		if t == nil {
 			t = &task{gvk: gvk, namespace: namespace, anyVersion: true}
@@ -144,7 +163,7 @@ func (n naming) add(template schema.GroupVersionKind, namespace string, everywhe
 // addOf adds what a MachineHealthCheck names.
 func (n naming) addOf(check *clusterv1.MachineHealthCheck, namespace string) {
 	if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
-		n.add(request.TemplateKind(ref), namespace, false)
+		n.add(remediationrequest.TemplateKind(ref), namespace, false)
 	}
 }
 
@@ -188,7 +207,7 @@ func templatesOf(check *nhcv1.NodeHealthCheck) []corev1.ObjectReference {
 	for i := range check.Status.UnhealthyNodes {
 		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
 			ref := was.Resource
-			ref.Kind += request.TemplateSuffix
+			ref.Kind += remediationrequest.TemplateSuffix
 			refs = append(refs, ref)
 		}
 	}
@@ -227,12 +246,12 @@ func (r *reading) markedKinds(ctx context.Context, found func(schema.GroupVersio
 	var marked []schema.GroupVersionKind
 	var tasks []func()
 	for gk, is := range r.served {
-		_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + request.TemplateSuffix}]
+		_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
 		if custom := (&kind{GroupKind: gk}).custom(); !templated || !custom || !is.namespaced {
 			continue
 		}
 		gvk := gk.WithVersion(is.versions[0])
-		for _, mark := range append([]client.ListOption{client.HasLabels{mendv1.MadeByUIDLabel}}, request.NodeChecksMarks()...) {
+		for _, mark := range append([]client.ListOption{client.HasLabels{mendv1.MadeByUIDLabel}}, remediationrequest.NodeChecksMarks()...) {
 			tasks = append(tasks, func() {
 				if r.has(ctx, gvk, mark) {
 					mu.Lock()

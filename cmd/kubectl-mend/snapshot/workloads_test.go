@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -92,7 +92,7 @@ func TestKindsSayWhatCanBeRead(t *testing.T) {
 	if err := w.Add(marked); err != nil {
 		t.Fatal(err)
 	}
-	kinds := NewKinds[*request.Metadata](w, client.HasLabels{mendv1.MadeByUIDLabel})
+	kinds := NewKinds[*remediationrequest.Metadata](w, client.HasLabels{mendv1.MadeByUIDLabel})
 	if got := kinds.InUse(); len(got) != 1 || got[0] != other {
 		t.Errorf("in use before anybody asks: %v", got)
 	}
@@ -107,7 +107,7 @@ func TestKindsSayWhatCanBeRead(t *testing.T) {
 	if ready, err := kinds.Ready(t.Context(), hidden); ready || !apierrors.IsForbidden(err) {
 		t.Errorf("a kind that may not be listed: %t, %v", ready, err)
 	}
-	if ready, err := kinds.Ready(t.Context(), poisonKind.GroupVersion().WithKind("None")); ready || !request.Missing(err) || !meta.IsNoMatchError(err) {
+	if ready, err := kinds.Ready(t.Context(), poisonKind.GroupVersion().WithKind("None")); ready || !remediationrequest.Missing(err) || !meta.IsNoMatchError(err) {
 		t.Errorf("a kind that is not installed: %t, %v", ready, err)
 	}
 }

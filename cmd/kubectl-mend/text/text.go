@@ -111,8 +111,15 @@ func Columns(s string) int {
 // Pad fills s with spaces on its right up to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Columns(s), 0)) }
 
-// oneLine is s with its line ends spelled out: a name or a reason that has some must not begin a line that looks like one of ours.
-func oneLine(s string) string { return strings.ReplaceAll(s, "\n", `\n`) }
+// Below is s with all lines but the first indented: what is printed as it came, such as an error, may have several, and none of them must look like one
+// of ours.
+func Below(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ") }
+
+// oneLine is s with its line ends and tabs spelled out: a name or a reason that has some must begin neither a line nor a column that looks like one of
+// ours.
+func oneLine(s string) string { return spelled.Replace(s) }
+
+var spelled = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
 // Table lays rows out in columns that are as wide as their widest cell, three spaces apart. A row is one line.
 func Table(rows [][]string) []string {

@@ -78,3 +78,15 @@ func TestPaintIsForTerminals(t *testing.T) {
 		t.Errorf("a painted word is filled up to %d columns, want 6", got)
 	}
 }
+
+func TestNoTextForgesALineOrAColumn(t *testing.T) {
+	for name, tc := range map[string]struct{ got, want string }{
+		"a lead of two lines is one":         {Hang("a\nb: ", "c\nd", 0, 80), `a\nb: c d`},
+		"a cell is one, whatever is in it":   {strings.Join(Table([][]string{{"w1\twell\nw2", "bad"}}), "|"), `w1\twell\nw2   bad`},
+		"what has several lines is indented": {Below("cannot read:\na\nb\n"), "cannot read:\n    a\n    b"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, tc.got, tc.want)
+		}
+	}
+}

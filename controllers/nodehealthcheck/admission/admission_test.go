@@ -37,9 +37,9 @@ func forbidden(resource string) error {
 func TestCreation(t *testing.T) {
 	twoOfAKind := check(steps(step(1, "RebootTemplate", "a"), step(2, "RebootTemplate", "b")))
 	for name, row := range map[string]struct {
-		world world
-		check *nhcv1.NodeHealthCheck
-		want  string
+		observed observed
+		check    *nhcv1.NodeHealthCheck
+		want     string
 	}{
 		"C10: a template":              {with(), check(), ""},
 		"C10: steps":                   {with(), check(steps(step(1, "RebootTemplate", "a"), step(2, "ReplaceTemplate", "b"))), ""},
@@ -86,7 +86,7 @@ func TestCreation(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := row.world.validation(t).ValidateCreate(t.Context(), row.check)
+			_, err := row.observed.validation(t).ValidateCreate(t.Context(), row.check)
 			expect(t, err, row.want)
 		})
 	}
@@ -102,9 +102,9 @@ func inVersion(apiVersion string) nhcv1.EscalatingRemediation {
 func TestUpdate(t *testing.T) {
 	running := with(object("Reboot", "default", "node-1", "1"))
 	for name, row := range map[string]struct {
-		world   world
-		was, is *nhcv1.NodeHealthCheck
-		want    string
+		observed observed
+		was, is  *nhcv1.NodeHealthCheck
+		want     string
 	}{
 		"C20: another selector during a remediation": {running, check(remediating("1")), check(remediating("1"), selecting("storage")), selectorProhibited + ofNode1},
 		"C20: another template during a remediation": {
@@ -162,7 +162,7 @@ func TestUpdate(t *testing.T) {
 		"C18: a second template of a kind":                         {with(), check(steps(step(1, "RebootTemplate", "a"))), check(twice), duplicate},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := row.world.validation(t).ValidateUpdate(t.Context(), row.was, row.is)
+			_, err := row.observed.validation(t).ValidateUpdate(t.Context(), row.was, row.is)
 			expect(t, err, row.want)
 		})
 	}
@@ -195,9 +195,9 @@ func node1() client.Object { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{N
 
 func TestDeletion(t *testing.T) {
 	for name, row := range map[string]struct {
-		world world
-		check *nhcv1.NodeHealthCheck
-		want  string
+		observed observed
+		check    *nhcv1.NodeHealthCheck
+		want     string
 	}{
 		"C20: during a remediation":                  {with(object("Reboot", "default", "node-1", "1")), check(remediating("1")), deletionProhibited + ofNode1},
 		"C21: a node is listed without requests":     {with(), check(unhealthy), ""},
@@ -210,7 +210,7 @@ func TestDeletion(t *testing.T) {
 		"the selector is invalid, and two of a kind": {with(), check(badSelector, twice), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := row.world.validation(t).ValidateDelete(t.Context(), row.check)
+			_, err := row.observed.validation(t).ValidateDelete(t.Context(), row.check)
 			expect(t, err, row.want)
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // counted is up to how many nodes are counted. Of more, every percentage but 0% and 100% allows something and not everything.
@@ -40,9 +40,9 @@ func (v NodeHealthCheck) missing(ctx context.Context, spec *nhcv1.NodeHealthChec
 		}
 	}
 	return slices.DeleteFunc(refs, func(ref corev1.ObjectReference) bool {
-		template := &request.Metadata{}
+		template := &remediationrequest.Metadata{}
 		template.SetGroupVersionKind(ref.GroupVersionKind())
-		return !request.Missing(v.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, template))
+		return !remediationrequest.Missing(v.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, template))
 	})
 }
 

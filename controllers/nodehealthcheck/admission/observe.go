@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // openshift is the object that describes a cluster of OpenShift; elsewhere there is no such kind.
@@ -37,7 +37,7 @@ func (v NodeHealthCheck) observe(ctx context.Context, check *nhcv1.NodeHealthChe
 }
 
 // remediating are those requests that the status lists which still exist, sorted. The status alone is no evidence: a request may have gone
-// with its node, or by somebody else's hand, and the status would then be out of date until the next pass. (reference W8)
+// with its node, or by somebody else's hand, and the status would then be out of date until the next reconcile. (reference W8)
 //
 // A request that is being deleted exists: its remediator is at work until the last finalizer is gone. One that exists says enough, whatever
 // could not be asked.
@@ -69,7 +69,7 @@ func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing)
 	}
 	var left []string
 	for _, r := range requests {
-		if slices.ContainsFunc(found, func(o request.Metadata) bool { return same(&o, r.ref) && !v.forgotten(ctx, &o, r.node) }) {
+		if slices.ContainsFunc(found, func(o remediationrequest.Metadata) bool { return same(&o, r.ref) && !v.forgotten(ctx, &o, r.node) }) {
 			left = append(left, r.String())
 		}
 	}
@@ -78,9 +78,9 @@ func (v NodeHealthCheck) left(ctx context.Context, at place, requests []listing)
 
 // forgotten reports whether the node of a request is gone, and its remediator clings to it for longer than is waited for. That may last for ever, and must
 // not keep a check as it is for ever. What cannot be found out is not forgotten.
-func (v NodeHealthCheck) forgotten(ctx context.Context, req *request.Metadata, node string) bool {
+func (v NodeHealthCheck) forgotten(ctx context.Context, req *remediationrequest.Metadata, node string) bool {
 	now := clock.RealClock{}.Now() // whoever asks the webhook does so now
-	if req.DeletionTimestamp == nil || now.Sub(req.DeletionTimestamp.Time) < request.ClingingFor {
+	if req.DeletionTimestamp == nil || now.Sub(req.DeletionTimestamp.Time) < remediationrequest.ClingingFor {
 		return false
 	}
 	return apierrors.IsNotFound(v.Live.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{}))
@@ -104,7 +104,7 @@ func (v NodeHealthCheck) alone(ctx context.Context, kinds []schema.GroupVersionK
 }
 
 // worksAlone reports whether the remediator of a template does not say that it copes with requests from several templates.
-func worksAlone(template request.Metadata) bool {
+func worksAlone(template remediationrequest.Metadata) bool {
 	_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
 	return !copes
 }
@@ -114,7 +114,7 @@ func (v NodeHealthCheck) topology(ctx context.Context) (*string, error) {
 	infrastructure := &unstructured.Unstructured{}
 	infrastructure.SetGroupVersionKind(openshift)
 	err := v.Live.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure)
-	if request.Missing(err) {
+	if remediationrequest.Missing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -129,10 +129,10 @@ func (v NodeHealthCheck) topology(ctx context.Context) (*string, error) {
 }
 
 // list returns the objects of a kind; none if the kind does not exist.
-func (v NodeHealthCheck) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]request.Metadata, error) {
+func (v NodeHealthCheck) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]remediationrequest.Metadata, error) {
 	found := &metav1.PartialObjectMetadataList{}
 	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := v.Live.List(ctx, found, options...); err != nil && !request.Missing(err) {
+	if err := v.Live.List(ctx, found, options...); err != nil && !remediationrequest.Missing(err) {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return found.Items, nil

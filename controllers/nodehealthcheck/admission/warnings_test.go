@@ -97,9 +97,9 @@ func TestWhatIsSeenForWarnings(t *testing.T) {
 	}
 	gone := []corev1.ObjectReference{*ref("RebootTemplate", "a")}
 	for name, row := range map[string]struct {
-		world world
-		check *nhcv1.NodeHealthCheck
-		want  outlook
+		observed observed
+		check    *nhcv1.NodeHealthCheck
+		want     outlook
 	}{
 		"nothing but nodes":            {with(node("a", "worker"), node("b", "storage")), check(), outlook{nodes: ptr.To(1), missing: gone}},
 		"a template":                   {with(template("a")), check(), outlook{nodes: ptr.To(0)}},
@@ -123,7 +123,7 @@ func TestWhatIsSeenForWarnings(t *testing.T) {
 		"no right to see templates":       {failing("RebootTemplate", forbidden("reboottemplates")), check(), outlook{nodes: ptr.To(0)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := row.world.validation(t).lookOut(t.Context(), row.check)
+			got := row.observed.validation(t).lookOut(t.Context(), row.check)
 			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(outlook{}, shared{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

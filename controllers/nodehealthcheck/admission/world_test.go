@@ -18,23 +18,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // world is what is in the cluster besides the check, and which kinds cannot be read.
-type world struct {
+type observed struct {
 	objects []client.Object
 	// fails says with what a read of a kind fails; of a list too, whose kind is that of its items here.
 	fails map[string]error
 }
 
-func with(objects ...client.Object) world { return world{objects: objects} }
+func with(objects ...client.Object) observed { return observed{objects: objects} }
 
-func failing(kind string, err error, objects ...client.Object) world {
-	return world{objects: objects, fails: map[string]error{kind: err}}
+func failing(kind string, err error, objects ...client.Object) observed {
+	return observed{objects: objects, fails: map[string]error{kind: err}}
 }
 
-func (w world) validation(t *testing.T) NodeHealthCheck {
+func (w observed) validation(t *testing.T) NodeHealthCheck {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nhcv1.AddToScheme} {
@@ -44,7 +44,7 @@ func (w world) validation(t *testing.T) NodeHealthCheck {
 	}
 	for _, o := range w.objects {
 		if kind := o.GetObjectKind().GroupVersionKind(); kind.Group == testGroup {
-			scheme.AddKnownTypeWithName(kind, &request.Metadata{})
+			scheme.AddKnownTypeWithName(kind, &remediationrequest.Metadata{})
 			scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
 		}
 	}
@@ -71,8 +71,8 @@ func (w world) validation(t *testing.T) NodeHealthCheck {
 const testGroup = "test.io"
 
 // object is one of the group test.io, of which nothing but its metadata is ever read.
-func object(kind, namespace, name string, uid types.UID, annotations ...string) *request.Metadata {
-	o := &request.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, Annotations: map[string]string{}}}
+func object(kind, namespace, name string, uid types.UID, annotations ...string) *remediationrequest.Metadata {
+	o := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, Annotations: map[string]string{}}}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: testGroup, Version: "v1", Kind: kind})
 	for _, a := range annotations {
 		o.Annotations[a] = ""
@@ -80,7 +80,7 @@ func object(kind, namespace, name string, uid types.UID, annotations ...string) 
 	return o
 }
 
-func template(name string, annotations ...string) *request.Metadata {
+func template(name string, annotations ...string) *remediationrequest.Metadata {
 	return object("RebootTemplate", "default", name, "", annotations...)
 }
 

@@ -1,6 +1,12 @@
 package main
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
 
 // On these conditions parts of the chart are there.
 const (
@@ -8,11 +14,52 @@ const (
 	hostsOn      = ".Values.kinds.hostRemediation"
 	metal3On     = ".Values.kinds.metal3Remediation"
 	nodeChecksOn = ".Values.kinds.nodeHealthCheck"
+	hostRights   = "or " + hostsOn + " " + metal3On + " .Values.rights.hosts"
+	nodeRights   = "or " + nodeChecksOn + " .Values.rights.nodes"
+	within       = `include "kubemend.within" .`
 )
+
+// clusterWide is the role of what a manager of one namespace needs of kinds without one.
+const clusterWide = "kubemend-cluster-wide"
+
+// inOneNamespace are the bindings of a manager that looks at one namespace, made of those for the whole cluster: the same as those of
+// config/rbac/one-namespace.
+func inOneNamespace(objects []tree) ([]tree, error) {
+	var bindings []tree
+	for _, o := range objects {
+		name := at(o, "metadata", "name")
+		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" { // nodes have no namespace
+			continue
+		}
+		content, err := yaml.Marshal(o)
+		if err != nil {
+			return nil, fmt.Errorf("copy the ClusterRoleBinding %s: %w", name, err)
+		}
+		narrow, wide := tree{}, tree{}
+		if err := errors.Join(yaml.Unmarshal(content, &narrow), yaml.Unmarshal(content, &wide)); err != nil {
+			return nil, fmt.Errorf("copy the ClusterRoleBinding %s: %w", name, err)
+		}
+		narrow["kind"] = "RoleBinding"
+		narrow["metadata"].(tree)["namespace"] = hole + within + mark
+		bindings = append(bindings, narrow)
+		if name == "kubemend-manager" {
+			wide["metadata"].(tree)["name"], wide["roleRef"].(tree)["name"] = clusterWide, clusterWide
+			bindings = append(bindings, wide)
+		}
+	}
+	return bindings, nil
+}
+
+// leaseNamespace is where the manifests have the leases on nodes.
+const leaseNamespace = "medik8s-leases"
 
 // dig makes the holes of an object, and returns the condition on which it is there at all; none if it is empty.
 func dig(kind, name string, o tree) string {
 	switch kind {
+	case "Namespace":
+		return digLeaseNamespace(o)
+	case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		return digRights(kind, name, o)
 	case "CustomResourceDefinition":
 		return digKind(name, o)
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
@@ -33,6 +80,42 @@ func dig(kind, name string, o tree) string {
 		return webhooksOn
 	}
 	return ""
+}
+
+// digRights: what a feature needs is bound where the feature is, and in the namespace of the manager's objects if it has one alone.
+func digRights(kind, name string, o tree) string {
+	metadata := at(o, "metadata").(tree)
+	if metadata["namespace"] == leaseNamespace {
+		metadata["namespace"] = hole + `include "kubemend.leaseNamespace" .` + mark
+	}
+	where := ""
+	switch {
+	case kind == "ClusterRoleBinding" && name == clusterWide:
+		where = within
+	case kind == "ClusterRoleBinding" && name != "kubemend-nodes":
+		where = "not (" + within + ")"
+	case kind == "RoleBinding" && metadata["namespace"] == hole+within+mark:
+		where = within
+	}
+	feature := ""
+	switch name {
+	case "kubemend-hosts":
+		feature = hostRights
+	case "kubemend-nodes", "kubemend-node-leases", "kubemend-api-servers":
+		feature = nodeRights
+	}
+	if where != "" && feature != "" {
+		return "and (" + where + ") (" + feature + ")"
+	}
+	return where + feature
+}
+
+// digLeaseNamespace: the leases in it may be those of medik8s' operators as well, so it outlives the release.
+func digLeaseNamespace(o tree) string {
+	metadata := at(o, "metadata").(tree)
+	metadata["name"] = hole + `include "kubemend.leaseNamespace" .` + mark
+	metadata["annotations"] = tree{"helm.sh/resource-policy": "keep"}
+	return "and (" + nodeRights + ") .Values.rights.createLeaseNamespace"
 }
 
 // digKind: what a CRD holds is lost with it, so it outlives the release unless the user says otherwise.

@@ -33,12 +33,16 @@ func readObjects(path string) ([]tree, error) {
 	return objects, nil
 }
 
-// templates are the objects with their holes, a file each. The Namespace is not among them: Helm has to have it before the chart.
+// templates are the objects with their holes, a file each. The manager's Namespace is not among them: Helm has to have it before the chart.
 func templates(objects []tree) (map[string][]byte, error) {
+	narrow, err := inOneNamespace(objects)
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{}
-	for _, o := range objects {
+	for _, o := range append(objects, narrow...) {
 		kind, name := at(o, "kind").(string), at(o, "metadata", "name").(string)
-		if kind == "Namespace" {
+		if kind == "Namespace" && name != leaseNamespace {
 			continue
 		}
 		condition := dig(kind, name, o)

@@ -43,6 +43,17 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"kinds.metal3Remediation", "Install those of Metal3Remediation and its template, and their webhooks. They are CAPM3's: never beside it.", false, yes},
 		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. They are those of medik8s' operator: never beside it.", false, yes},
 		{"kinds.keep", "Leave the CRDs, and with them all that was made of them, when the release is uninstalled.", true, yes},
+		{"rights.hosts", "Let the manager power-cycle hosts also if their kinds are not installed by this release: they are there, or " +
+			"it is to let go.", false, yes},
+		{"rights.nodes", "Let the manager act on NodeHealthChecks also if their kind is not installed by this release: it is there already.", false, yes},
+		{
+			"rights.allNamespaces", "Give the manager its rights in all namespaces also if flags.namespace names one, in which it has them otherwise: " +
+				"it is to store objects anew for other shards.", false, yes,
+		},
+		{
+			"rights.createLeaseNamespace", "Create the namespace of the leases on nodes, where the manager acts on NodeHealthChecks. " +
+				"Not where it is there already, such as beside medik8s' Node Maintenance Operator.", true, yes,
+		},
 		{"flags", "Flags of the manager, name and value, as listed in docs/flags.md; null takes one of these away.", given(container), nil},
 		{"replicas", "How many managers run. One of them acts.", at(deployment, "spec", "replicas"), tree{"type": "integer", "minimum": 0}},
 		{"image.repository", "Where the image is.", repository, text},
@@ -53,7 +64,8 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"webhooks.enabled", "Serve webhooks, with a certificate by cert-manager. Needed for Metal3Remediations.", true, yes},
 		{"webhooks.issuerRef", "Who signs the certificate of the webhooks.", at(certificate, "spec", "issuerRef"), object},
 		{"serviceAccount.annotations", "Annotations of the manager's ServiceAccount.", tree{}, labels},
-		{"resources", "What the manager asks for. No limits: who is throttled while many nodes fail is of no use then.", at(container, "resources"), object},
+		{"resources", "What the manager asks for, and the memory that it may have at most: docs/sizing.md. No limit of the " +
+			"processor: who is throttled while many nodes fail is of no use then.", at(container, "resources"), object},
 		{"env", "Further environment variables, such as those of a proxy.", []any{}, list},
 		{"priorityClassName", "How important the manager is when there is no room.", at(pod, "priorityClassName"), text},
 		{"tolerations", "Taints of nodes on which it may run all the same.", at(pod, "tolerations"), list},

@@ -28,6 +28,7 @@ type release struct {
 	name, version, revision string
 	created                 time.Time
 	licences                []string // files that the image brings along
+	inventory               string   // file that lists what is in the programs, or none
 }
 
 func main() {
@@ -36,6 +37,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "dev", "version of the program, and tag of the image")
 	flag.StringVar(&r.revision, "revision", "", "commit that the program was built from")
 	licences := flag.String("licenses", "", "files with the licences of what is in the program, with commas between them")
+	flag.StringVar(&r.inventory, "inventory", "", "SPDX document to attach, which lists what is in the programs")
 	seconds := flag.Int64("created", 0, "when, in seconds since 1970; usually the time of the commit")
 	out := flag.String("out", "", "archive to write")
 	flag.Usage = func() {
@@ -100,6 +102,7 @@ func indexOf(r release, programs []string) (v1.ImageIndex, error) {
 		return nil, fmt.Errorf("make the base layer: %w", err)
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var attestations []mutate.IndexAddendum
 	for _, program := range programs {
 		architecture, path, found := strings.Cut(program, "=")
 		if !found {
@@ -112,7 +115,20 @@ func indexOf(r release, programs []string) (v1.ImageIndex, error) {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
 		})
+		if r.inventory == "" {
+			continue
+		}
+		digest, err := image.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("sum up the image for %s: %w", architecture, err)
+		}
+		attached, err := attestation(r, digest)
+		if err != nil {
+			return nil, fmt.Errorf("attach the inventory to the image for %s: %w", architecture, err)
+		}
+		attestations = append(attestations, attached)
 	}
+	index = mutate.AppendManifests(index, attestations...)
 	return mutate.Annotations(index, r.labels()).(v1.ImageIndex), nil
 }
 

@@ -1,4 +1,5 @@
-// Command inventory says what is in a program: the modules that it was built from, as an SPDX document, and their licences, word for word.
+// Command inventory says what a program is: the sum of its bytes and the modules that it was built from, as an SPDX document, and their licences, word for
+// word.
 //
 // It asks the program itself, since a go.mod also lists what only tests need.
 package main
@@ -45,11 +46,11 @@ func run(ctx context.Context, name, version string, created time.Time, out strin
 	if err := errors.Join(unknown...); err != nil {
 		return err
 	}
-	document, err := spdx(name, version, created, modules)
+	listed, err := document(name, version, created, programs, modules)
 	if err != nil {
 		return err
 	}
-	for file, content := range map[string][]byte{name + ".spdx.json": document, "THIRD-PARTY-LICENSES.txt": notices(name, modules)} {
+	for file, content := range map[string][]byte{name + ".spdx.json": listed, "THIRD-PARTY-LICENSES.txt": notices(name, modules)} {
 		if err := os.WriteFile(filepath.Join(out, file), content, 0o644); err != nil { //nolint:gosec // whoever gets the release reads them
 			return fmt.Errorf("write the inventory: %w", err)
 		}
@@ -61,6 +62,7 @@ func run(ctx context.Context, name, version string, created time.Time, out strin
 // A module is a part of a program. The standard library is one as well, by the name std.
 type module struct {
 	path, version, folder string
+	sum                   string // as in go.sum
 	licence               string // SPDX expression
 	texts                 []licenceText
 }
@@ -83,7 +85,7 @@ func builtFrom(programs []string) ([]*module, error) {
 			if d.Replace != nil {
 				d = d.Replace
 			}
-			found[d.Path] = &module{path: d.Path, version: d.Version}
+			found[d.Path] = &module{path: d.Path, version: d.Version, sum: d.Sum}
 		}
 	}
 	var modules []*module

@@ -2,86 +2,92 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
+
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
-
-// The parts of an SPDX 2.3 document that are used here. https://spdx.github.io/spdx-spec/v2.3/
-type spdxDocument struct {
-	Version       string             `json:"spdxVersion"`
-	DataLicense   string             `json:"dataLicense"`
-	ID            string             `json:"SPDXID"`
-	Name          string             `json:"name"`
-	Namespace     string             `json:"documentNamespace"`
-	Creation      spdxCreation       `json:"creationInfo"`
-	Packages      []spdxPackage      `json:"packages"`
-	Relationships []spdxRelationship `json:"relationships"`
-}
-
-type spdxCreation struct {
-	Created  string   `json:"created"`
-	Creators []string `json:"creators"`
-}
-
-type spdxPackage struct {
-	ID         string          `json:"SPDXID"`
-	Name       string          `json:"name"`
-	Version    string          `json:"versionInfo"`
-	Location   string          `json:"downloadLocation"`
-	Analyzed   bool            `json:"filesAnalyzed"`
-	Concluded  string          `json:"licenseConcluded"`
-	Declared   string          `json:"licenseDeclared"`
-	Copyright  string          `json:"copyrightText"`
-	References []spdxReference `json:"externalRefs"`
-}
-
-type spdxReference struct {
-	Category string `json:"referenceCategory"`
-	Type     string `json:"referenceType"`
-	Locator  string `json:"referenceLocator"`
-}
-
-type spdxRelationship struct {
-	From string `json:"spdxElementId"`
-	Type string `json:"relationshipType"`
-	To   string `json:"relatedSpdxElement"`
-}
 
 const self = "github.com/kubemend/kubemend"
 
-// spdx is the document. Its namespace has to be unique to its content, so it is made of it.
-func spdx(name, version string, created time.Time, modules []*module) ([]byte, error) {
-	d := spdxDocument{
-		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name + "-" + version,
-		Creation:      spdxCreation{Created: created.Format(time.RFC3339), Creators: []string{"Organization: kubemend", "Tool: hack/release/inventory"}},
-		Packages:      []spdxPackage{packageOf(&module{path: self, version: version, licence: "Apache-2.0"})},
-		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", idOf(self)}},
+// document is an SPDX 2.3 document (https://spdx.github.io/spdx-spec/v2.3/) of a release: its programs with the sums of their bytes, and their modules.
+// Its namespace has to be unique to its content, so it is made of it.
+func document(name, version string, created time.Time, programs []string, modules []*module) ([]byte, error) {
+	d := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name + "-" + version,
+		CreationInfo: &spdx.CreationInfo{Created: created.Format(time.RFC3339), Creators: []common.Creator{
+			{CreatorType: "Organization", Creator: "kubemend"}, {CreatorType: "Tool", Creator: "hack/release/inventory"},
+		}},
+	}
+	whole := packageOf(&module{path: self, version: version, licence: "Apache-2.0"})
+	add(d, "DOCUMENT", common.TypeRelationshipDescribe, whole)
+	for _, path := range programs {
+		program, err := programOf(path, version)
+		if err != nil {
+			return nil, err
+		}
+		add(d, whole.PackageSPDXIdentifier, common.TypeRelationshipContains, program)
 	}
 	for _, m := range modules {
-		d.Packages = append(d.Packages, packageOf(m))
-		d.Relationships = append(d.Relationships, spdxRelationship{idOf(self), "DEPENDS_ON", idOf(m.path)})
+		add(d, whole.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, packageOf(m))
 	}
 	content, err := json.Marshal(d.Packages)
 	if err != nil {
 		return nil, fmt.Errorf("write the SPDX document: %w", err)
 	}
-	d.Namespace = fmt.Sprintf("https://%s/spdx/%s-%x", self, version, sha256.Sum256(content))
-	document, err := json.MarshalIndent(d, "", "  ")
+	d.DocumentNamespace = fmt.Sprintf("https://%s/spdx/%s-%x", self, version, sha256.Sum256(content))
+	written, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write the SPDX document: %w", err)
 	}
-	return append(document, '\n'), nil
+	return append(written, '\n'), nil
 }
 
-func packageOf(m *module) spdxPackage {
-	return spdxPackage{
-		ID: idOf(m.path), Name: m.path, Version: m.version, Location: "NOASSERTION", Concluded: m.licence, Declared: m.licence, Copyright: "NOASSERTION",
-		References: []spdxReference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + m.path + "@" + m.version}},
+// add adds a package, with what it is to one that is there.
+func add(d *spdx.Document, to common.ElementID, is string, p *spdx.Package) {
+	d.Packages = append(d.Packages, p)
+	d.Relationships = append(d.Relationships, &spdx.Relationship{
+		RefA: common.DocElementID{ElementRefID: to}, Relationship: is, RefB: common.DocElementID{ElementRefID: p.PackageSPDXIdentifier},
+	})
+}
+
+func packageOf(m *module) *spdx.Package {
+	p := &spdx.Package{
+		PackageSPDXIdentifier: idOf(m.path), PackageName: m.path, PackageVersion: m.version, PackageDownloadLocation: "NOASSERTION",
+		IsFilesAnalyzedTagPresent: true, PackageLicenseConcluded: m.licence, PackageLicenseDeclared: m.licence, PackageCopyrightText: "NOASSERTION",
+		PackageExternalReferences: []*spdx.PackageExternalReference{
+			{Category: common.CategoryPackageManager, RefType: "purl", Locator: "pkg:golang/" + m.path + "@" + m.version},
+		},
 	}
+	// What go.sum has is a SHA-256 of the sums of all files; the standard library has none.
+	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.sum, "h1:")); err == nil && len(sum) == sha256.Size {
+		p.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(sum)}}
+	}
+	return p
+}
+
+// programOf is a program as it is shipped. It is no SPDX file, since of these a SHA-1 would be wanted.
+func programOf(path, version string) (*spdx.Package, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("sum up the program: %w", err)
+	}
+	p := packageOf(&module{path: filepath.Base(path), version: version, licence: "Apache-2.0"})
+	p.PackageFileName, p.PrimaryPackagePurpose, p.PackageExternalReferences = filepath.Base(path), "APPLICATION", nil
+	p.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: fmt.Sprintf("%x", sha256.Sum256(content))}}
+	return p, nil
 }
 
 var forbidden = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-func idOf(path string) string { return "SPDXRef-Package-" + forbidden.ReplaceAllString(path, "-") }
+func idOf(path string) common.ElementID {
+	return common.ElementID("Package-" + forbidden.ReplaceAllString(path, "-"))
+}

@@ -97,7 +97,7 @@ func (c *chronicle) write(events <-chan watch.Event) (last string) {
 	return last
 }
 
-// placeOf is the namespace of a scene. The name of a node begins with it.
+// placeOf is the namespace of an environment. The name of a node begins with it.
 func placeOf(o client.Object) string {
 	if _, is := o.(*corev1.Node); is {
 		return o.GetName()[:max(strings.LastIndex(o.GetName(), "-"), 0)]

@@ -35,12 +35,12 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 	"github.com/kubemend/kubemend/test/spec"
 )
 
-// controllers are those of one scene, as main.go sets them up, with the scene's clock and for its namespace alone.
+// controllers are those of one environment, as main.go sets them up, with the environment's clock and for its namespace alone.
 type controllers struct {
 	mgr      ctrl.Manager
 	cc       clustercache.ClusterCache
@@ -59,8 +59,8 @@ type wanted struct {
 	mute    bool          // events go nowhere, which saves time
 }
 
-// start starts the controllers of a scene, for the first time or after kill.
-func (s *scene) start() {
+// start starts the controllers of an environment, for the first time or after kill.
+func (s *environment) start() {
 	GinkgoHelper()
 	c := &controllers{options: controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue}}
 	ctx, stop := context.WithCancel(context.Background())
@@ -91,7 +91,7 @@ func (s *scene) start() {
 }
 
 // kill ends the controllers. What they were about to write is not written.
-func (s *scene) kill() {
+func (s *environment) kill() {
 	GinkgoHelper()
 	if s.controllers != nil {
 		s.controllers.end()
@@ -99,7 +99,7 @@ func (s *scene) kill() {
 	s.controllers = nil
 }
 
-func (s *scene) managerOptions() ctrl.Options {
+func (s *environment) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Scheme: scheme,
 		Logger: s.log.logger(),
@@ -114,7 +114,7 @@ func (s *scene) managerOptions() ctrl.Options {
 		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)}, // there are many scenes
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)}, // there are many environments
 		GracefulShutdownTimeout: ptr.To(2 * time.Second),
 	}
 }
@@ -137,7 +137,7 @@ func (c *controllers) connect(ctx context.Context) {
 	c.clusters = workload.NewClusters(c.cc)
 }
 
-func (c *controllers) remediate(ctx context.Context, s *scene) {
+func (c *controllers) remediate(ctx context.Context, s *environment) {
 	GinkgoHelper()
 	wakeups, turns := &hostremediation.Wakeups{}, &hostremediation.Turns{}
 	nodes := fence.NewNodes(c.cc, wakeups.Wake)
@@ -167,16 +167,16 @@ func (c *controllers) remediate(ctx context.Context, s *scene) {
 	}
 }
 
-func (c *controllers) check(ctx context.Context, s *scene) {
+func (c *controllers) check(ctx context.Context, s *environment) {
 	GinkgoHelper()
 	Expect((&machinehealthcheck.Reconciler{
 		Client: c.writer, Clusters: c.clusters,
-		Requests: &request.Requests{Client: c.writer, Live: c.mgr.GetAPIReader()}, Kinds: request.NewKinds(c.mgr.GetCache(), c.mgr.GetAPIReader(), s.namespace, request.NewMetadata),
+		Requests: &remediationrequest.Requests{Client: c.writer, Live: c.mgr.GetAPIReader()}, Kinds: remediationrequest.NewKinds(c.mgr.GetCache(), c.mgr.GetAPIReader(), s.namespace, remediationrequest.NewMetadata),
 		Recorder: c.mgr.GetEventRecorder("kubemend"), Clock: s.clock, Unclaimed: machinehealthcheck.Act, Resync: 10 * time.Minute,
 	}).SetupWithManager(ctx, c.mgr, c.cc, c.options)).To(Succeed())
 }
 
-// record is the log of a scene's controllers, for when a spec fails.
+// record is the log of an environment's controllers, for when a spec fails.
 type record struct {
 	mu    sync.Mutex
 	lines []string

@@ -35,7 +35,7 @@ func (m *member) outcome(ctx context.Context) outcome {
 	node := m.theNode(ctx)
 	maps.Copy(o.Node, node.Labels)
 	maps.Copy(o.Node, node.Annotations)
-	delete(o.Node, "kubernetes.io/hostname") // it is another one in each scene
+	delete(o.Node, "kubernetes.io/hostname") // it is another one in each environment
 	for _, t := range node.Spec.Taints {
 		o.Taints = append(o.Taints, t.Key)
 	}
@@ -67,7 +67,7 @@ func (p performance) nth(resource string) int {
 // play plays a power cycle, with the nth write befallen by a fate. It has to come out as given.
 func play(ctx context.Context, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
-	s := newScene(ctx, kinds[0])
+	s := newEnvironment(ctx, kinds[0])
 	defer s.end()
 	s.wanted.mute = true
 	m := s.worker(ctx, "w")

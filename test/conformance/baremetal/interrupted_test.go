@@ -13,7 +13,7 @@ import (
 
 // Whatever stops a remediation for a while: a pause, a move to another cluster, the death of its controllers.
 var _ = Describe("Better than CAPM3 does, a remediation", func() {
-	bothKinds("N10: does nothing while the cluster is paused", func(ctx context.Context, s *scene) {
+	bothKinds("N10: does nothing while the cluster is paused", func(ctx context.Context, s *environment) {
 		s.pause(ctx, true)
 		s.start()
 		m := s.worker(ctx, "w")
@@ -29,7 +29,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.power()).To(Equal(cycled(1)))
 	})
 
-	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *scene) {
+	bothKinds("N10: lets go of its host when the cluster is paused, and begins anew under the name that clusterctl gives it", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Die(true)
@@ -49,7 +49,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *scene) {
+	bothKinds("N10: lets the workload arrive before it lets go of its host in a pause, and blocks the move as long", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)
@@ -71,7 +71,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	at("MovingWorkload", kinds[1], "N10: that has got another name while it held on to something ends as it would have, and leaves nothing", func(ctx context.Context, st standstill, m *member) {
-		s := m.scene
+		s := m.environment
 		s.kill()
 		m.isMoved(ctx)
 		s.begin(0, "")
@@ -84,7 +84,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	at("MovingWorkload", kinds[0], "N11: goes on where it was when its controllers are killed and started again", func(ctx context.Context, st standstill, m *member) {
-		s := m.scene
+		s := m.environment
 		s.kill()
 		s.begin(0, "")
 		s.start()
@@ -121,7 +121,7 @@ func (m *member) isMoved(ctx context.Context) {
 }
 
 // pause sets or clears spec.paused of the Cluster.
-func (s *scene) pause(ctx context.Context, paused bool) {
+func (s *environment) pause(ctx context.Context, paused bool) {
 	GinkgoHelper()
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.cluster.Name}}
 	patch := `{"spec":{"paused":false}}`

@@ -25,12 +25,12 @@ import (
 	"github.com/kubemend/kubemend/test/spec"
 )
 
-// member is a Machine of a scene, with its Metal3Machine, its host and its remediation, all of the same name, and its node.
+// member is a Machine of an environment, with its Metal3Machine, its host and its remediation, all of the same name, and its node.
 type member struct {
-	scene   *scene
-	name    string
-	host    *simulator.Host
-	kubelet *simulator.Kubelet
+	environment *environment
+	name        string
+	host        *simulator.Host
+	kubelet     *simulator.Kubelet
 }
 
 // origin is how a member is made.
@@ -41,7 +41,7 @@ type origin struct {
 }
 
 // worker adds a machine that is well: its host is on, and its node is ready.
-func (s *scene) worker(ctx context.Context, name string, edits ...func(*origin)) *member {
+func (s *environment) worker(ctx context.Context, name string, edits ...func(*origin)) *member {
 	GinkgoHelper()
 	o := &origin{
 		host: []func(*bmov1alpha1.BareMetalHost){builders.ExternallyDeployed},
@@ -54,7 +54,7 @@ func (s *scene) worker(ctx context.Context, name string, edits ...func(*origin))
 }
 
 // controlPlane adds a control-plane machine that is well.
-func (s *scene) controlPlane(ctx context.Context, name string, edits ...func(*origin)) *member {
+func (s *environment) controlPlane(ctx context.Context, name string, edits ...func(*origin)) *member {
 	GinkgoHelper()
 	labelled := func(h *bmov1alpha1.BareMetalHost) { // so that the chronicle knows
 		h.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
@@ -66,12 +66,12 @@ func (s *scene) controlPlane(ctx context.Context, name string, edits ...func(*or
 	return s.add(ctx, name, o, edits)
 }
 
-func (s *scene) add(ctx context.Context, name string, o *origin, edits []func(*origin)) *member {
+func (s *environment) add(ctx context.Context, name string, o *origin, edits []func(*origin)) *member {
 	GinkgoHelper()
 	for _, edit := range edits {
 		edit(o)
 	}
-	m := &member{scene: s, name: name, host: hosts.Host(client.ObjectKey{Namespace: s.namespace, Name: name})}
+	m := &member{environment: s, name: name, host: hosts.Host(client.ObjectKey{Namespace: s.namespace, Name: name})}
 	m.kubelet = simulator.NewKubelet(here, simulator.KubeletOptions{Node: m.node(), ProviderID: "metal3://" + m.node(), Every: 5 * time.Second})
 	s.members = append(s.members, m)
 	if !o.noNode {
@@ -102,11 +102,11 @@ func (m *member) isWell(ctx context.Context, noNode bool) bool {
 	return noNode || m.ready(ctx) == corev1.ConditionTrue
 }
 
-// node is the name of its node. All scenes share one workload cluster.
-func (m *member) node() string { return m.scene.namespace + "-" + m.name }
+// node is the name of its node. All environments share one workload cluster.
+func (m *member) node() string { return m.environment.namespace + "-" + m.name }
 
 func (m *member) key() client.ObjectKey {
-	return client.ObjectKey{Namespace: m.scene.namespace, Name: m.name}
+	return client.ObjectKey{Namespace: m.environment.namespace, Name: m.name}
 }
 
 // bmh is its host as the API server has it.
@@ -179,7 +179,7 @@ func (m *member) fails(ctx context.Context) {
 // remediate makes the remediation, as a check or a person would.
 func (m *member) remediate(ctx context.Context) {
 	GinkgoHelper()
-	m.remediateBy(ctx, m.scene.kind)
+	m.remediateBy(ctx, m.environment.kind)
 }
 
 func ownedBy(m *clusterv1.Machine) []metav1.OwnerReference {
@@ -189,8 +189,8 @@ func ownedBy(m *clusterv1.Machine) []metav1.OwnerReference {
 func (m *member) remediateBy(ctx context.Context, k kind) {
 	GinkgoHelper()
 	owner := m.machine(ctx)
-	m.scene.create(ctx, k.make(metav1.ObjectMeta{
-		Namespace: m.scene.namespace, Name: m.name, Labels: map[string]string{clusterv1.ClusterNameLabel: m.scene.cluster.Name},
+	m.environment.create(ctx, k.make(metav1.ObjectMeta{
+		Namespace: m.environment.namespace, Name: m.name, Labels: map[string]string{clusterv1.ClusterNameLabel: m.environment.cluster.Name},
 		OwnerReferences: ownedBy(owner),
 	}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: int32(timeout / time.Second)}))
 }
@@ -198,7 +198,7 @@ func (m *member) remediateBy(ctx context.Context, k kind) {
 // remediation is the remediation, or nil if there is none.
 func (m *member) remediation(ctx context.Context) client.Object {
 	GinkgoHelper()
-	return m.remediationBy(ctx, m.scene.kind)
+	return m.remediationBy(ctx, m.environment.kind)
 }
 
 func (m *member) remediationBy(ctx context.Context, k kind) client.Object {
@@ -274,11 +274,11 @@ func (m *member) ends(ctx context.Context, state string) {
 // settles waits until the controller has seen the remediation as it is, and has nothing more to do or to say about it.
 func (m *member) settles(ctx context.Context) {
 	GinkgoHelper()
-	controller := m.scene.clock.Looks(strings.ToLower(m.scene.Kind.Kind))
+	controller := m.environment.clock.Looks(strings.ToLower(m.environment.Kind.Kind))
 	Eventually(func() bool {
 		GinkgoHelper()
-		is, seen := m.remediation(ctx).GetResourceVersion(), m.scene.New().Unwrapped()
-		if err := m.scene.controllers.mgr.GetClient().Get(ctx, m.key(), seen); err != nil || seen.GetResourceVersion() != is {
+		is, seen := m.remediation(ctx).GetResourceVersion(), m.environment.New().Unwrapped()
+		if err := m.environment.controllers.mgr.GetClient().Get(ctx, m.key(), seen); err != nil || seen.GetResourceVersion() != is {
 			return false
 		}
 		Eventually(controller.At(reconcile.Request{NamespacedName: m.key()})).Should(BeTrue())
@@ -354,13 +354,13 @@ func cycled(times int) []simulator.Power {
 func (m *member) pod(ctx context.Context) *corev1.Pod {
 	GinkgoHelper()
 	pod := m.aPod()
-	m.scene.create(ctx, pod)
+	m.environment.create(ctx, pod)
 	return pod
 }
 
 func (m *member) aPod() *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.scene.namespace, Name: m.name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.environment.namespace, Name: m.name},
 		Spec:       corev1.PodSpec{NodeName: m.node(), Containers: []corev1.Container{{Name: "app", Image: "simulated/app"}}},
 	}
 }
@@ -380,7 +380,7 @@ func (m *member) volume(ctx context.Context) *storagev1.VolumeAttachment {
 			Attacher: "nobody", NodeName: m.node(), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume")},
 		},
 	}
-	m.scene.create(ctx, volume)
+	m.environment.create(ctx, volume)
 	return volume
 }
 

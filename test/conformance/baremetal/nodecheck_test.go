@@ -25,8 +25,8 @@ func (m *member) askedByNodeCheck(ctx context.Context) {
 	owners := append([]metav1.OwnerReference{
 		{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "workers", UID: "a-node-health-check"},
 	}, ownedBy(m.machine(ctx))...)
-	m.scene.create(ctx, m.scene.make(metav1.ObjectMeta{
-		Namespace: m.scene.namespace, Name: m.name, OwnerReferences: owners,
+	m.environment.create(ctx, m.environment.make(metav1.ObjectMeta{
+		Namespace: m.environment.namespace, Name: m.name, OwnerReferences: owners,
 		Labels:      map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"},
 		Annotations: map[string]string{"remediation.medik8s.io/node-name": m.node(), "remediation.medik8s.io/template-name": "reboot"},
 	}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: int32(timeout / time.Second)}))
@@ -55,7 +55,7 @@ func over(succeeded metav1.ConditionStatus, why string) [2]string {
 
 // saidItFailedWhileItHeld is the revision at which a remediation said that it has failed while it held its host off; 0 if none did. A check
 // that hears of a failure lets somebody else try at once.
-func (s *scene) saidItFailedWhileItHeld() uint64 {
+func (s *environment) saidItFailedWhileItHeld() uint64 {
 	holding := map[string]bool{}
 	for _, moment := range history.of(s.namespace) {
 		switch o := moment.object.(type) {
@@ -72,7 +72,7 @@ func (s *scene) saidItFailedWhileItHeld() uint64 {
 }
 
 var _ = Describe("For a NodeHealthCheck, a remediation", func() {
-	bothKinds("power-cycles the host of the machine, says that it is under way, and that it has succeeded; then it is too late to stop it", func(ctx context.Context, s *scene) {
+	bothKinds("power-cycles the host of the machine, says that it is under way, and that it has succeeded; then it is too late to stop it", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)
@@ -83,18 +83,18 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		m.evict(ctx)
 
 		m.ends(ctx, "Succeeded")
-		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionTrue, "MachineWell")))
+		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionTrue, "MachineHealthy")))
 		Expect(m.power()).To(Equal(cycled(1)))
 		Expect(m.traces(ctx)).To(BeEmpty())
 		m.isToldToStop(ctx)
 		m.settles(ctx)
 		Expect(m.at(ctx).State).To(Equal("Succeeded"))
-		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionTrue, "MachineWell")))
+		Expect(m.stands(ctx)).To(Equal(over(metav1.ConditionTrue, "MachineHealthy")))
 		Expect(here.Delete(ctx, m.remediation(ctx))).To(Succeed())
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("that is told to stop before its host was asked to power off does not touch it", func(ctx context.Context, s *scene) {
+	bothKinds("that is told to stop before its host was asked to power off does not touch it", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "test")
@@ -118,7 +118,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		m.ends(ctx, "Stopped")
 		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionFalse, "TimedOutByCheck")))
 		Expect(m.traces(ctx)).To(BeEmpty())
-		Expect(m.scene.saidItFailedWhileItHeld()).To(BeZero())
+		Expect(m.environment.saidItFailedWhileItHeld()).To(BeZero())
 		Expect(conditions.Has(m.machine(ctx), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		m.isUsable(ctx)
 		Expect(m.at(ctx).State).To(Equal("Stopped"), "it is not begun again")
@@ -126,7 +126,7 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("of a node that stays bad tries again, and hands over a machine that no MachineHealthCheck judges so that its owner acts", func(ctx context.Context, s *scene) {
+	bothKinds("of a node that stays bad tries again, and hands over a machine that no MachineHealthCheck judges so that its owner acts", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(-1)
@@ -143,14 +143,14 @@ var _ = Describe("For a NodeHealthCheck, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 
 		m.kubelet.Start() // the node is well after all
-		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionTrue, "MachineWell")))
+		Eventually(m.stands).WithArguments(ctx).Should(Equal(over(metav1.ConditionTrue, "MachineHealthy")))
 		Expect(m.bmh(ctx).Annotations).To(BeEmpty())
 		for _, c := range m.machine(ctx).Status.Conditions {
 			Expect(c.Type).NotTo(Or(Equal(clusterv1.MachineHealthCheckSucceededCondition), Equal(clusterv1.MachineOwnerRemediatedCondition)))
 		}
 	})
 
-	bothKinds("of a machine that vanishes lets go of its node, although nothing names the machine any more", func(ctx context.Context, s *scene) {
+	bothKinds("of a machine that vanishes lets go of its node, although nothing names the machine any more", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.pod(ctx)

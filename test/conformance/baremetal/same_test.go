@@ -35,7 +35,7 @@ func (m *member) holdOff(ctx context.Context) string {
 func (m *member) inVain(ctx context.Context, attempt int) {
 	GinkgoHelper()
 	m.comesToAttempt(ctx, "Booting", attempt)
-	m.scene.clock.Step(timeout)
+	m.environment.clock.Step(timeout)
 }
 
 // isHandedOver checks that no machine will be put on the host, by any generation of CAPM3, and that the owner of the machine was asked.
@@ -58,7 +58,7 @@ func (m *member) ownerIsAsked(ctx context.Context) {
 }
 
 var _ = Describe("As CAPM3 does, a remediation", func() {
-	bothKinds("C1: switches the host off, fences the node, waits until the workload has moved, and switches it on: each after the other", func(ctx context.Context, s *scene) {
+	bothKinds("C1: switches the host off, fences the node, waits until the workload has moved, and switches it on: each after the other", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		pod, volume := m.pod(ctx), m.volume(ctx)
@@ -93,7 +93,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("C2: deletes the node, where taints do not help, and gives labels and annotations back to the one that comes", func(ctx context.Context, s *scene) {
+	bothKinds("C2: deletes the node, where taints do not help, and gives labels and annotations back to the one that comes", func(ctx context.Context, s *environment) {
 		s.wanted.fencing = fence.Delete
 		s.start()
 		m := s.worker(ctx, "w")
@@ -119,11 +119,11 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
 	})
 
-	for name, add := range spec.InOrder(map[string]func(*scene, context.Context, string, ...func(*origin)) *member{
-		"C3: of a worker":                (*scene).worker,
-		"C4: of a control-plane machine": (*scene).controlPlane,
+	for name, add := range spec.InOrder(map[string]func(*environment, context.Context, string, ...func(*origin)) *member{
+		"C3: of a worker":                (*environment).worker,
+		"C4: of a control-plane machine": (*environment).controlPlane,
 	}) {
-		bothKinds(name+" is made by a MachineHealthCheck when the node falls silent, and deleted when it is back", func(ctx context.Context, s *scene) {
+		bothKinds(name+" is made by a MachineHealthCheck when the node falls silent, and deleted when it is back", func(ctx context.Context, s *environment) {
 			s.wanted.checks = true
 			s.start()
 			m := add(s, ctx, "m")
@@ -143,7 +143,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "C5: tries again when the node has not come back in time", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "C5: tries again when the node has not come back in time", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(1)
@@ -158,7 +158,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.bmh(ctx).Annotations).To(BeEmpty(), "the host is not bad")
 	})
 
-	bothKinds("C6, N1: marks the host and hands the machine over in both conditions when no attempt is left", func(ctx context.Context, s *scene) {
+	bothKinds("C6, N1: marks the host and hands the machine over in both conditions when no attempt is left", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(-1)
@@ -187,7 +187,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.gone(ctx)).To(BeTrue())
 	})
 
-	bothKinds("C7: of a host that its owner has switched off fails, and lets go", func(ctx context.Context, s *scene) {
+	bothKinds("C7: of a host that its owner has switched off fails, and lets go", func(ctx context.Context, s *environment) {
 		s.start()
 		before, meanwhile := s.worker(ctx, "a"), s.worker(ctx, "b")
 		meanwhile.pod(ctx)
@@ -213,7 +213,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		}
 	})
 
-	bothKinds("C8: that may not see nodes power-cycles the host without fencing, says so, and can be deleted", func(ctx context.Context, s *scene) {
+	bothKinds("C8: that may not see nodes power-cycles the host without fencing, says so, and can be deleted", func(ctx context.Context, s *environment) {
 		s.refuse(func(c gateway.Call) int {
 			if c.Resource == "nodes" {
 				return http.StatusForbidden
@@ -239,7 +239,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("C11: leaves a host behind that is not taken for another machine until somebody takes the mark away", func(ctx context.Context, s *scene) {
+	bothKinds("C11: leaves a host behind that is not taken for another machine until somebody takes the mark away", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.Mute(-1)
@@ -278,7 +278,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Eventually(func() any { return m.bmh(ctx).Spec.ConsumerRef }).ShouldNot(BeNil())
 	})
 
-	bothKinds("C12: leaves what others ask of the host's power as it is", func(ctx context.Context, s *scene) {
+	bothKinds("C12: leaves what others ask of the host's power as it is", func(ctx context.Context, s *environment) {
 		const theirs = "reboot.metal3.io/maintenance"
 		s.start()
 		m := s.worker(ctx, "w")
@@ -311,7 +311,7 @@ func (m *member) calledUnhealthy(ctx context.Context) {
 }
 
 // deletionOf is the revision at which the node of a machine was deleted.
-func (s *scene) deletionOf(m *member) uint64 {
+func (s *environment) deletionOf(m *member) uint64 {
 	for _, o := range history.of(s.namespace) {
 		if _, is := o.object.(*corev1.Node); is && o.gone && o.object.GetName() == m.node() {
 			return o.revision
@@ -321,7 +321,7 @@ func (s *scene) deletionOf(m *member) uint64 {
 }
 
 // wentInOrder checks what was before what, by the revisions at which the API server took it.
-func (s *scene) wentInOrder() {
+func (s *environment) wentInOrder() {
 	GinkgoHelper()
 	at := uint64(0)
 	for _, next := range []struct {

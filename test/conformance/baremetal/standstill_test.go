@@ -11,7 +11,7 @@ import (
 type standstill struct {
 	state string
 	// add adds the machine, on a host that will make its remediation wait; there brings the remediation to the state.
-	add   func(ctx context.Context, s *scene) *member
+	add   func(ctx context.Context, s *environment) *member
 	there func(ctx context.Context, m *member)
 	// resume lets happen what is waited for. The remediation then ends in this state.
 	resume func(ctx context.Context, m *member)
@@ -24,7 +24,7 @@ type standstill struct {
 var standstills = map[string]standstill{
 	"PoweringOff": {
 		state: "PoweringOff",
-		add: func(ctx context.Context, s *scene) *member {
+		add: func(ctx context.Context, s *environment) *member {
 			GinkgoHelper()
 			m := s.worker(ctx, "w")
 			m.host.Die(true)
@@ -47,7 +47,7 @@ var standstills = map[string]standstill{
 }
 
 // workerWithPod adds a worker with a pod that has to move.
-func workerWithPod(ctx context.Context, s *scene) *member {
+func workerWithPod(ctx context.Context, s *environment) *member {
 	GinkgoHelper()
 	m := s.worker(ctx, "w")
 	m.pod(ctx)
@@ -73,7 +73,7 @@ func (m *member) isFenced(ctx context.Context) bool {
 func at(state string, k kind, text string, play func(ctx context.Context, st standstill, m *member)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
-		s, st := newScene(ctx, k), standstills[state]
+		s, st := newEnvironment(ctx, k), standstills[state]
 		defer s.end()
 		s.start()
 		m := st.add(ctx, s)

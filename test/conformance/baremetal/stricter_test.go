@@ -30,11 +30,11 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	for what, of := range spec.InOrder(map[string]func(*member) client.Object{
-		"machine": func(m *member) client.Object { return builders.ControlPlaneMachine(m.scene.cluster, m.name) },
+		"machine": func(m *member) client.Object { return builders.ControlPlaneMachine(m.environment.cluster, m.name) },
 		"Metal3Machine": func(m *member) client.Object {
-			return builders.Metal3Machine(builders.ControlPlaneMachine(m.scene.cluster, m.name))
+			return builders.Metal3Machine(builders.ControlPlaneMachine(m.environment.cluster, m.name))
 		},
-		"host": func(m *member) client.Object { return builders.BareMetalHost(m.scene.namespace, m.name) },
+		"host": func(m *member) client.Object { return builders.BareMetalHost(m.environment.namespace, m.name) },
 	}) {
 		at("MovingWorkload", kinds[1], "N3: whose "+what+" vanishes for good ends and lets go, whatever it was about", func(ctx context.Context, _ standstill, m *member) {
 			m.host.Mute(-1) // a machine that became well meanwhile would be handed over to nobody
@@ -44,7 +44,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 			if what != "machine" {
 				ended = "HandedOver"
 				Eventually(func() string { return m.says(ctx).Message }).Should(ContainSubstring("cannot be found; waiting for it to come back"))
-				m.scene.clock.Step(timeout) // it may be registered anew until then
+				m.environment.clock.Step(timeout) // it may be registered anew until then
 			}
 			m.ends(ctx, ended)
 			Eventually(m.traces).WithArguments(ctx).Should(BeEmpty())
@@ -59,7 +59,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "N4: power-cycles while the workload cluster cannot be asked at all, and does not hand over a machine that nobody can see", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N4: power-cycles while the workload cluster cannot be asked at all, and does not hand over a machine that nobody can see", func(ctx context.Context, s *environment) {
 		s.refuse(down)
 		s.wanted.down = true
 		s.start()
@@ -83,7 +83,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	oneKind(kinds[1], "N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *scene) {
+	oneKind(kinds[1], "N4: gives the power back soon to the control-plane host on which that API server may run", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.controlPlane(ctx, "cp")
 		m.host.Take(simulator.Times{PowerOff: 3 * time.Second}) // when it is off, the workload cluster is out of reach
@@ -103,7 +103,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	oneKind(kinds[0], "N5: of a machine that never had a node power-cycles, tries again and hands over", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N5: of a machine that never had a node power-cycles, tries again and hands over", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
 		m.remediate(ctx)
@@ -116,7 +116,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N5: succeeds if the node comes with the reboot", func(ctx context.Context, s *scene) {
+	bothKinds("N5: succeeds if the node comes with the reboot", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.noNode = true })
 		m.remediate(ctx)
@@ -131,7 +131,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.power()).To(Equal(cycled(1)))
 	})
 
-	oneKind(kinds[1], "N6: tells the error of a BMC that fails, tries again, and hands over", func(ctx context.Context, s *scene) {
+	oneKind(kinds[1], "N6: tells the error of a BMC that fails, tries again, and hands over", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.host.FailPower("no route to the BMC")
@@ -150,10 +150,12 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	for what, stick := range spec.InOrder(map[string]func(context.Context, *member) string{
-		"pod":    func(ctx context.Context, m *member) string { return "Pod " + m.scene.namespace + "/" + m.pod(ctx).Name },
+		"pod": func(ctx context.Context, m *member) string {
+			return "Pod " + m.environment.namespace + "/" + m.pod(ctx).Name
+		},
 		"volume": func(ctx context.Context, m *member) string { return "VolumeAttachment " + m.volume(ctx).Name },
 	}) {
-		oneKind(kinds[1], "N7: switches the host on in spite of a "+what+" that does not go, when the attempt is out of time, and says so", func(ctx context.Context, s *scene) {
+		oneKind(kinds[1], "N7: switches the host on in spite of a "+what+" that does not go, when the attempt is out of time, and says so", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
 			name := stick(ctx, m)
@@ -170,7 +172,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	oneKind(kinds[0], "N8: reboots a host that may not be switched off once in an attempt, and does not fence its node", func(ctx context.Context, s *scene) {
+	oneKind(kinds[0], "N8: reboots a host that may not be switched off once in an attempt, and does not fence its node", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w", func(o *origin) { o.host = append(o.host, builders.NeverOff) })
 		m.host.Mute(1)
@@ -194,7 +196,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	})
 
 	for what, unmanaged := range spec.InOrder(unmanagedHosts) {
-		oneKind(kinds[0], "N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *scene) {
+		oneKind(kinds[0], "N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
@@ -211,7 +213,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 			Expect(m.traces(ctx)).To(BeEmpty())
 		})
 
-		oneKind(kinds[1], "N9: of a host that stays "+what+" waits for a person without having touched its power, and goes on when it is not so any more", func(ctx context.Context, s *scene) {
+		oneKind(kinds[1], "N9: of a host that stays "+what+" waits for a person without having touched its power, and goes on when it is not so any more", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
 			unmanaged.begin(ctx, m)
@@ -235,7 +237,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 	}
 
 	for version, clearsAll := range spec.InOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
-		bothKinds("N12: leaves a host that BMO "+version+" deprovisions to its next owner", func(ctx context.Context, s *scene) {
+		bothKinds("N12: leaves a host that BMO "+version+" deprovisions to its next owner", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w", func(o *origin) { o.host = []func(*bmov1alpha1.BareMetalHost){builders.Deployed} })
 			m.host.ClearAllReboots(clearsAll)
@@ -258,7 +260,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	bothKinds("N13: takes no taint away that it has not put there", func(ctx context.Context, s *scene) {
+	bothKinds("N13: takes no taint away that it has not put there", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		n := m.theNode(ctx)
@@ -275,7 +277,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	bothKinds("N14: of one host in an undisturbed cluster needs few calls of any API server", func(ctx context.Context, s *scene) {
+	bothKinds("N14: of one host in an undisturbed cluster needs few calls of any API server", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.fails(ctx)
@@ -287,7 +289,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(s.plan.Calls()).To(BeNumerically("<=", budget))
 	})
 
-	oneKind(kinds[1], "N15: of a machine that is well again before its host is asked does not switch it off", func(ctx context.Context, s *scene) {
+	oneKind(kinds[1], "N15: of a machine that is well again before its host is asked does not switch it off", func(ctx context.Context, s *environment) {
 		s.start()
 		m := s.worker(ctx, "w")
 		m.annotateHost(ctx, bmov1alpha1.PausedAnnotation, "test")

@@ -22,7 +22,7 @@ var _ = Describe("Bad input:", func() {
 		"a text as its spec":       map[string]any{"template": map[string]any{"spec": "text"}},
 		"a list as spec, the last": []any{"text"},
 	}) {
-		inModes("seed 2.6: a template with "+text+" disables the check, until it is mended", []mode{{}, {escalating: true}}, func(ctx context.Context, s *scene) {
+		inModes("seed 2.6: a template with "+text+" disables the check, until it is mended", []mode{{}, {escalating: true}}, func(ctx context.Context, s *environment) {
 			bad := s.template(ctx, reboot, "bad", func(t *unstructured.Unstructured) {
 				delete(t.Object, "spec")
 				if content != nil {
@@ -44,7 +44,7 @@ var _ = Describe("Bad input:", func() {
 		})
 	}
 
-	in(ladders, "one bad template of a ladder disables the check, and what has begun ends", func(ctx context.Context, s *scene) {
+	in(ladders, "one bad template of a ladder disables the check, and what has begun ends", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -62,7 +62,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
 	})
 
-	atServer.once("a template whose kind is installed only later is found", func(ctx context.Context, s *scene) {
+	atServer.once("a template whose kind is installed only later is found", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		late := named(s.name+".example.org", "LateRemediation")
 		s.check(ctx, "check", s.by(corev1.ObjectReference{
@@ -82,7 +82,7 @@ var _ = Describe("Bad input:", func() {
 		s.request(ctx, "w1")
 	})
 
-	once("a selector that selects nothing leaves the check with nothing to do, and says so", func(ctx context.Context, s *scene) {
+	once("a selector that selects nothing leaves the check with nothing to do, and says so", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), selecting("no", "such"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -92,7 +92,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 	})
 
-	everywhere.once("a selector that cannot be read disables the check", func(ctx context.Context, s *scene) {
+	everywhere.once("a selector that cannot be read disables the check", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
@@ -101,7 +101,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(s.message(ctx, "check", nhcv1.DisabledCondition)()).To(ContainSubstring("Resembles"))
 	})
 
-	once("conditions that match no node make none unhealthy", func(ctx context.Context, s *scene) {
+	once("conditions that match no node make none unhealthy", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Ready", Status: "Maybe", Duration: metav1.Duration{Duration: time.Second}}}
@@ -112,7 +112,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 	})
 
-	inEveryMode("a remediator that never answers is waited for, and the check says so", func(ctx context.Context, s *scene) {
+	inEveryMode("a remediator that never answers is waited for, and the check says so", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -131,7 +131,7 @@ var _ = Describe("Bad input:", func() {
 	})
 
 	for _, m := range []mode{{escalating: true}, {escalating: true, several: true}} {
-		in(m, "a remediator that removes the annotations of its request makes no step be skipped or repeated ("+m.String()+")", func(ctx context.Context, s *scene) {
+		in(m, "a remediator that removes the annotations of its request makes no step be skipped or repeated ("+m.String()+")", func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 			strip := func(req *unstructured.Unstructured) {
@@ -168,7 +168,7 @@ var _ = Describe("Bad input:", func() {
 		})
 	}
 
-	inEveryMode("a remediator that keeps its finalizer for ever keeps its node from counting as healthy, and from being remediated anew", func(ctx context.Context, s *scene) {
+	inEveryMode("a remediator that keeps its finalizer for ever keeps its node from counting as healthy, and from being remediated anew", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -194,7 +194,7 @@ var _ = Describe("Bad input:", func() {
 		}).Should(BeTrue())
 	})
 
-	inEveryMode("a request that its remediator deletes is made again while the node is unhealthy, once its finalizers are gone", func(ctx context.Context, s *scene) {
+	inEveryMode("a request that its remediator deletes is made again while the node is unhealthy, once its finalizers are gone", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -213,7 +213,7 @@ var _ = Describe("Bad input:", func() {
 		Expect(s.holder(ctx, "w1")()).To(Equal("check"))
 	})
 
-	in(ladders, "a request that is deleted after its time was over is not made again", func(ctx context.Context, s *scene) {
+	in(ladders, "a request that is deleted after its time was over is not made again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -232,7 +232,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.requested(ctx, "w1")).Should(Equal([]string{"ReplaceRemediation/hard"}))
 	})
 
-	once("a template that is exchanged while a node is remediated leaves no request behind", func(ctx context.Context, s *scene) {
+	once("a template that is exchanged while a node is remediated leaves no request behind", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -248,7 +248,7 @@ var _ = Describe("Bad input:", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	everywhere.once("a check that is deleted while a node is remediated takes its requests and its lease with it", func(ctx context.Context, s *scene) {
+	everywhere.once("a check that is deleted while a node is remediated takes its requests and its lease with it", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		c := s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")

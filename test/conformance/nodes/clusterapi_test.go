@@ -18,7 +18,7 @@ import (
 )
 
 // cluster makes the Cluster that the nodes belong to, managed from the cluster itself.
-func (s *scene) cluster(ctx context.Context) *clusterv1.Cluster {
+func (s *environment) cluster(ctx context.Context) *clusterv1.Cluster {
 	GinkgoHelper()
 	c := builders.Cluster(s.name, "c")
 	Expect(s.here.Create(ctx, c)).To(Succeed())
@@ -26,7 +26,7 @@ func (s *scene) cluster(ctx context.Context) *clusterv1.Cluster {
 }
 
 // machine makes the Machine "m-<node>" of a node, and the node name it.
-func (s *scene) machine(ctx context.Context, c *clusterv1.Cluster, node string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+func (s *environment) machine(ctx context.Context, c *clusterv1.Cluster, node string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
 	GinkgoHelper()
 	m := builders.ControlPlaneMachine(c, "m-"+node, edits...)
 	if _, is := s.getNode(ctx, node).Labels["node-role.kubernetes.io/control-plane"]; !is {
@@ -42,7 +42,7 @@ func (s *scene) machine(ctx context.Context, c *clusterv1.Cluster, node string, 
 }
 
 // sets sets a condition of a Machine.
-func (s *scene) sets(ctx context.Context, m *clusterv1.Machine, kind string, status metav1.ConditionStatus) {
+func (s *environment) sets(ctx context.Context, m *clusterv1.Machine, kind string, status metav1.ConditionStatus) {
 	GinkgoHelper()
 	before := m.DeepCopy()
 	m.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.Now()}}
@@ -50,7 +50,7 @@ func (s *scene) sets(ctx context.Context, m *clusterv1.Machine, kind string, sta
 }
 
 // annotates sets an annotation of obj, or removes it if it has no value.
-func (s *scene) annotates(ctx context.Context, obj client.Object, key, value string) {
+func (s *environment) annotates(ctx context.Context, obj client.Object, key, value string) {
 	GinkgoHelper()
 	before := obj.DeepCopyObject().(client.Object)
 	all := obj.GetAnnotations()
@@ -66,7 +66,7 @@ func (s *scene) annotates(ctx context.Context, obj client.Object, key, value str
 }
 
 // skipped waits until a check has told why it remediates a node no further, in these words.
-func (s *scene) skipped(ctx context.Context, check string, words ...string) {
+func (s *environment) skipped(ctx context.Context, check string, words ...string) {
 	GinkgoHelper()
 	all := HavePrefix("Warning [remediation] ")
 	for _, w := range words {
@@ -76,7 +76,7 @@ func (s *scene) skipped(ctx context.Context, check string, words ...string) {
 }
 
 var _ = Describe("Nodes of Cluster API,", func() {
-	once("seed 2.5: each node alone is left to a MachineHealthCheck that watches its Machine, as long as that acts", func(ctx context.Context, s *scene) {
+	once("seed 2.5: each node alone is left to a MachineHealthCheck that watches its Machine, as long as that acts", func(ctx context.Context, s *environment) {
 		c := s.cluster(ctx)
 		s.workers(ctx, 5)
 		watched := func(m *clusterv1.Machine) { m.Labels["watched"] = "yes" }
@@ -100,7 +100,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.request(ctx, "w1")
 	})
 
-	once("W29, seed 1.6, 2.7: nothing begins while their Cluster is rolled out, and it begins when that is over", func(ctx context.Context, s *scene) {
+	once("W29, seed 1.6, 2.7: nothing begins while their Cluster is rolled out, and it begins when that is over", func(ctx context.Context, s *environment) {
 		c := s.cluster(ctx)
 		rolls := func(status metav1.ConditionStatus) {
 			GinkgoHelper()
@@ -121,7 +121,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		s.request(ctx, "w1")
 	})
 
-	once("a machine that is updated in place is waited for", func(ctx context.Context, s *scene) {
+	once("a machine that is updated in place is waited for", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		m := s.machine(ctx, s.cluster(ctx), "w1")
 		s.sets(ctx, m, clusterv1.MachineUpdatingCondition, metav1.ConditionTrue)
@@ -135,7 +135,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 
 	for _, r := range []remediator{metal3, hosts} {
 		everywhere.in(ladders, fmt.Sprintf("W33: a %s is named after the Machine, owned by it and the check, and followed by the next step when its time is over", r.kind.Kind),
-			func(ctx context.Context, s *scene) {
+			func(ctx context.Context, s *environment) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 3)
 				m := s.machine(ctx, c, "w1")
@@ -159,7 +159,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			})
 
 		once(fmt.Sprintf("C31, W33: no %s is made for a node without Machine, or away from the Machine's namespace", r.kind.Kind),
-			func(ctx context.Context, s *scene) {
+			func(ctx context.Context, s *environment) {
 				c := s.cluster(ctx)
 				s.workers(ctx, 5)
 				s.machine(ctx, c, "w1")
@@ -181,7 +181,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			})
 	}
 
-	once("C70: no Machine owns requests that are not about Machines", func(ctx context.Context, s *scene) {
+	once("C70: no Machine owns requests that are not about Machines", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.machine(ctx, s.cluster(ctx), "w1")
 		s.check(ctx, "check", s.by(s.template(ctx, selfNode, "automatic")))
@@ -191,7 +191,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		Expect(req.GetOwnerReferences()).To(HaveLen(1))
 	})
 
-	once("a Machine that names another node is not believed to be the node's", func(ctx context.Context, s *scene) {
+	once("a Machine that names another node is not believed to be the node's", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		m := s.machine(ctx, s.cluster(ctx), "w1")
 		m.Status.NodeRef.Name = "other"
@@ -205,7 +205,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 	for text, annotation := range spec.InOrder(map[string]string{
 		"is not to be remediated": clusterv1.MachineSkipRemediationAnnotation, "is paused": clusterv1.PausedAnnotation,
 	}) {
-		in(ladders, "a node whose Machine "+text+" is left alone, before its first remedy and between two of them", func(ctx context.Context, s *scene) {
+		in(ladders, "a node whose Machine "+text+" is left alone, before its first remedy and between two of them", func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			m := s.machine(ctx, s.cluster(ctx), "w1")
 			s.annotates(ctx, m, annotation, "yes")
@@ -226,14 +226,14 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		})
 	}
 
-	for text, busy := range spec.InOrder(map[string]func(context.Context, *scene, *clusterv1.Machine){
-		"whose Machine was handed to its owner": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
+	for text, busy := range spec.InOrder(map[string]func(context.Context, *environment, *clusterv1.Machine){
+		"whose Machine was handed to its owner": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
 			s.sets(ctx, m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse)
 		},
-		"whose Machine is remediated externally": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
+		"whose Machine is remediated externally": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
 			s.sets(ctx, m, clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse)
 		},
-		"whose Machine is being deleted": func(ctx context.Context, s *scene, m *clusterv1.Machine) {
+		"whose Machine is being deleted": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
 			before := m.DeepCopy()
 			m.Finalizers = []string{keep}
 			Expect(s.here.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
@@ -245,7 +245,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 			})
 		},
 	}) {
-		once("W3: a node of the control plane waits for another one "+text, func(ctx context.Context, s *scene) {
+		once("W3: a node of the control plane waits for another one "+text, func(ctx context.Context, s *environment) {
 			c := s.cluster(ctx)
 			s.members(ctx, 5)
 			s.machine(ctx, c, "c1")

@@ -35,15 +35,15 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/spec"
 )
 
-// start starts the controller of a scene as nodehealth.go does, for the first time or after kill: with the scene's clock, and for its nodes,
+// start starts the controller of an environment as setup_nodehealthcheck.go does, for the first time or after kill: with the environment's clock, and for its nodes,
 // checks and namespaces alone.
-func (s *scene) start() {
+func (s *environment) start() {
 	GinkgoHelper()
 	if s.memory != nil {
 		s.startInMemory()
@@ -68,25 +68,25 @@ func (s *scene) start() {
 	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
 }
 
-func (s *scene) managerOptions() ctrl.Options {
+func (s *environment) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Scheme:                  scheme,
 		Logger:                  s.logger(),
 		Cache:                   cache.Options{DefaultNamespaces: s.namespaces()},
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)}, // there are many scenes
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)}, // there are many environments
 		GracefulShutdownTimeout: ptr.To(2 * time.Second),
 	}
 }
 
-func (s *scene) namespaces() map[string]cache.Config {
+func (s *environment) namespaces() map[string]cache.Config {
 	return map[string]cache.Config{s.name: {}, s.elsewhere: {}, s.missing: {}, machineAPI: {}}
 }
 
-func (s *scene) control(mgr ctrl.Manager) {
+func (s *environment) control(mgr ctrl.Manager) {
 	GinkgoHelper()
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{sceneLabel: s.name})}
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{environmentLabel: s.name})}
 	node := ours
 	node.Transform = nodehealthcheck.SlimNode
 	own, err := cache.New(mgr.GetConfig(), cache.Options{
@@ -110,19 +110,20 @@ func (s *scene) control(mgr ctrl.Manager) {
 	}
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	Expect(err).NotTo(HaveOccurred())
-	kinds := request.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
-	kinds.AskFirst(request.AskAPIServer(writer, mapper))
-	s.ears = &ears{scene: s, own: own, management: mgr.GetClient(), kinds: kinds}
+	kinds := remediationrequest.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.KeepWhileAny()
+	kinds.AskFirst(remediationrequest.AskAPIServer(writer, mapper))
+	s.ears = &ears{environment: s, own: own, management: mgr.GetClient(), kinds: kinds}
 	Expect((&nodehealthcheck.Reconciler{
 		Client: writer, Management: mgr.GetClient(), Live: alone{mgr.GetAPIReader(), s.namespaces()}, Mapper: mapper, Kinds: kinds, Watches: kinds,
-		Requests:  &request.Requests{Client: writer, Live: mgr.GetAPIReader()},
+		Requests:  &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()},
 		Discovery: api,
-		Installed: (&serving.Reconciler{Client: mgr.GetClient()}).Installed,
+		Installed: (&crdgate.Reconciler{Client: mgr.GetClient()}).Installed,
 		Recorder:  s.tells, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
 	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.Queue})).To(Succeed())
 }
 
-// alone reads as if the requests of the scene were all that there are: those of others may still be on their way out.
+// alone reads as if the requests of the environment were all that there are: those of others may still be on their way out.
 type alone struct {
 	client.Reader
 	namespaces map[string]cache.Config
@@ -139,15 +140,15 @@ func (a alone) List(ctx context.Context, list client.ObjectList, opts ...client.
 	return err
 }
 
-// born is when a request was made, by the clock of the scene.
-func (s *scene) born(u *unstructured.Unstructured) time.Time {
+// born is when a request was made, by the clock of the environment.
+func (s *environment) born(u *unstructured.Unstructured) time.Time {
 	if s.memory != nil {
 		return u.GetCreationTimestamp().Time
 	}
 	return s.births.when(u.GetUID()).Time
 }
 
-// births are the moments, by the clock of a scene, at which objects were made. An API server stamps what it makes by the only clock that it
+// births are the moments, by the clock of an environment, at which objects were made. An API server stamps what it makes by the only clock that it
 // knows, and to a controller whose clock has leapt a new request would seem old.
 type births struct {
 	now func() time.Time
@@ -167,7 +168,7 @@ func (b *births) when(uid types.UID) metav1.Time {
 	return at
 }
 
-// transform is that of the controller's cache, with the births of the scene.
+// transform is that of the controller's cache, with the births of the environment.
 func (b *births) transform(obj any) (any, error) {
 	if u, is := obj.(*unstructured.Unstructured); is {
 		u.SetCreationTimestamp(b.when(u.GetUID()))
@@ -175,7 +176,7 @@ func (b *births) transform(obj any) (any, error) {
 	return nodehealthcheck.Slim(obj)
 }
 
-// dated is a client whose answers have the births of the scene.
+// dated is a client whose answers have the births of the environment.
 type dated struct {
 	client.Client
 	births *births
@@ -214,7 +215,7 @@ func (t *teller) Eventf(regarding, related runtime.Object, kind, reason, action,
 }
 
 // logger writes where it is shown if a spec fails, and keeps what the controller says for specs about that.
-func (s *scene) logger() logr.Logger {
+func (s *environment) logger() logr.Logger {
 	return funcr.New(func(prefix, args string) {
 		GinkgoWriter.Printf("%s: %s %s\n", s.name, prefix, args)
 		s.mu.Lock()

@@ -17,7 +17,7 @@ import (
 )
 
 // members makes nodes c1 to cn of the control plane, which are of no other pool.
-func (s *scene) members(ctx context.Context, n int) {
+func (s *environment) members(ctx context.Context, n int) {
 	GinkgoHelper()
 	for i := range n {
 		s.node(ctx, fmt.Sprintf("c%d", i+1), member, labelled("pool", "members"))
@@ -25,7 +25,7 @@ func (s *scene) members(ctx context.Context, n int) {
 }
 
 // renewsLease makes the API server on a node have renewed its identity lease just now, as kube-apiserver does.
-func (s *scene) renewsLease(ctx context.Context, node string) {
+func (s *environment) renewsLease(ctx context.Context, node string) {
 	GinkgoHelper()
 	now := metav1.NewMicroTime(s.clock.Now())
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
@@ -45,7 +45,7 @@ var ofMembers = selecting("pool", "members")
 const quorum = "Warning [remediation] Skipping remediation of %s for preventing control plane / etcd quorum loss, going to retry in a minute"
 
 var _ = Describe("Nodes of the control plane", func() {
-	inEveryMode("C65, seed 2.11: are remediated one after the other, the next one when the request of the last one is gone", func(ctx context.Context, s *scene) {
+	inEveryMode("C65, seed 2.11: are remediated one after the other, the next one when the request of the last one is gone", func(ctx context.Context, s *environment) {
 		s.members(ctx, 5)
 		s.workers(ctx, 1)
 		soft := s.template(ctx, reboot, "soft")
@@ -71,7 +71,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		s.request(ctx, second)
 	})
 
-	once("C65: of an old kind, labelled as masters, are nodes of the control plane too", func(ctx context.Context, s *scene) {
+	once("C65: of an old kind, labelled as masters, are nodes of the control plane too", func(ctx context.Context, s *environment) {
 		s.node(ctx, "m1", labelled("node-role.kubernetes.io/master", ""))
 		s.workers(ctx, 1)
 		s.members(ctx, 4)
@@ -80,14 +80,14 @@ var _ = Describe("Nodes of the control plane", func() {
 		Expect(s.request(ctx, "m1").GetLabels()).To(HaveKey("remediation.medik8s.io/isControlPlaneNode"))
 	})
 
-	for text, with := range spec.InOrder(map[string]func(ctx context.Context, s *scene) (corev1.ObjectReference, corev1.ObjectReference){
-		"with templates of one kind": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
+	for text, with := range spec.InOrder(map[string]func(ctx context.Context, s *environment) (corev1.ObjectReference, corev1.ObjectReference){
+		"with templates of one kind": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
 			return s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")
 		},
-		"with templates of two kinds": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
+		"with templates of two kinds": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
 			return s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
 		},
-		"with one that needs no namespace": func(ctx context.Context, s *scene) (one, two corev1.ObjectReference) {
+		"with one that needs no namespace": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
 			return s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
 		},
 	}) {
@@ -95,7 +95,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		if text == "with one that needs no namespace" {
 			where = everywhere
 		}
-		where.once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *scene) {
+		where.once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *environment) {
 			s.members(ctx, 5)
 			s.changeNode(ctx, "c1", labelled("half", "one"))
 			s.changeNode(ctx, "c2", labelled("half", "two"))
@@ -126,7 +126,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		})
 	}
 
-	once("are remediated one at a time also where no majority is left, once they are lost", func(ctx context.Context, s *scene) {
+	once("are remediated one at a time also where no majority is left, once they are lost", func(ctx context.Context, s *environment) {
 		s.members(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("3"))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -144,7 +144,7 @@ var _ = Describe("Nodes of the control plane", func() {
 	})
 
 	for n := range 2 {
-		once(fmt.Sprintf("seed 2.11: of a control plane of %d are remediated, one at a time", n+1), func(ctx context.Context, s *scene) {
+		once(fmt.Sprintf("seed 2.11: of a control plane of %d are remediated, one at a time", n+1), func(ctx context.Context, s *environment) {
 			s.members(ctx, n+1)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), ofMembers, maxUnhealthy("100%"))
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -154,7 +154,7 @@ var _ = Describe("Nodes of the control plane", func() {
 	}
 
 	once("W3: whose API server is alive are not remediated where that would leave no majority, also of those that no check selects",
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			s.members(ctx, 3)
 			s.changeNode(ctx, "c1", labelled("half", "one"))
 			s.renewsLease(ctx, "c1")
@@ -172,7 +172,7 @@ var _ = Describe("Nodes of the control plane", func() {
 			s.request(ctx, "c1")
 		})
 
-	in(ladders, "go on to their next remedy while they are remediated, and do not wait for workers, or those for them", func(ctx context.Context, s *scene) {
+	in(ladders, "go on to their next remedy while they are remediated, and do not wait for workers, or those for them", func(ctx context.Context, s *environment) {
 		s.members(ctx, 3)
 		s.workers(ctx, 4)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) {

@@ -21,20 +21,20 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/pace"
 )
 
-// ears are the caches of a scene's controller. Each kind is watched on its own, so what was written first may be heard of last; and where
+// ears are the caches of an environment's controller. Each kind is watched on its own, so what was written first may be heard of last; and where
 // much else is going on, that may take a while.
 type ears struct {
-	scene           *scene
+	environment     *environment
 	own, management client.Reader
 	kinds           nodehealthcheck.Kinds
 }
 
-// hears waits until the scene's controller, if there is one, has heard of all that there is.
-func (s *scene) hears(ctx context.Context) {
+// hears waits until the environment's controller, if there is one, has heard of all that there is.
+func (s *environment) hears(ctx context.Context) {
 	GinkgoHelper()
 	if s.memory != nil {
 		Expect(s.memory.Settle()).To(Succeed())
@@ -49,22 +49,22 @@ func (s *scene) hears(ctx context.Context) {
 	}).Should(BeEmpty(), "the controller is to hear of all that there is")
 }
 
-// patient is a clock that leaps when the scene's controller has heard of all that was before: what it has made, and does not see half a
+// patient is a clock that leaps when the environment's controller has heard of all that was before: what it has made, and does not see half a
 // minute later, it takes for lost.
 type patient struct {
 	*pace.Clock
-	scene *scene
+	environment *environment
 }
 
 // Step lets the clock leap.
 func (c patient) Step(d time.Duration) {
 	GinkgoHelper()
-	c.scene.hears(context.Background())
+	c.environment.hears(context.Background())
 	c.Clock.Step(d)
 }
 
-// written are the versions of all that the scene's controller reads, as the API server has it.
-func (s *scene) written(ctx context.Context) map[string]string {
+// written are the versions of all that the environment's controller reads, as the API server has it.
+func (s *environment) written(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	is, err := s.ears.versions(ctx, s.here, s.here)
 	Expect(err).NotTo(HaveOccurred())
@@ -96,21 +96,21 @@ func (e *ears) versions(ctx context.Context, own, management client.Reader) (map
 			return nil
 		})
 	}
-	ours := client.MatchingLabels{sceneLabel: e.scene.name}
+	ours := client.MatchingLabels{environmentLabel: e.environment.name}
 	for list, of := range map[client.ObjectList]client.ListOption{
-		&corev1.NodeList{}: ours, &nhcv1.NodeHealthCheckList{}: ours, &coordinationv1.LeaseList{}: client.InNamespace(e.scene.leases),
+		&corev1.NodeList{}: ours, &nhcv1.NodeHealthCheckList{}: ours, &coordinationv1.LeaseList{}: client.InNamespace(e.environment.leases),
 	} {
 		if err := add(own, list, of); err != nil {
 			return nil, err
 		}
 	}
 	for _, list := range []client.ObjectList{&clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}, &clusterv1.ClusterList{}} {
-		if err := add(management, list, client.InNamespace(e.scene.name)); err != nil {
+		if err := add(management, list, client.InNamespace(e.environment.name)); err != nil {
 			return nil, err
 		}
 	}
 	for _, kind := range e.reads() {
-		namespaces := []string{e.scene.name, e.scene.elsewhere}
+		namespaces := []string{e.environment.name, e.environment.elsewhere}
 		if mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 			return nil, fmt.Errorf("find out whether %s has namespaces: %w", kind.Kind, err)
 		} else if mapping.Scope.Name() == meta.RESTScopeNameRoot {
@@ -136,7 +136,7 @@ func (e *ears) reads() []schema.GroupVersionKind {
 		}
 		all = append(all, kind)
 		if kind.Group != clusterVersion.Group && kind.Group != theirCheck.Group {
-			all = append(all, kind.GroupVersion().WithKind(kind.Kind+request.TemplateSuffix))
+			all = append(all, kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix))
 		}
 	}
 	return all

@@ -40,7 +40,7 @@ type performance struct {
 // given.
 func climb(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
-	s := newScene(ctx, m)
+	s := newEnvironment(ctx, m)
 	defer s.end()
 	s.wanted.mute = true
 	s.workers(ctx, 3)
@@ -130,7 +130,7 @@ var _ = Describe("Whatever write fails", needsServer, Ordered, ContinueOnFailure
 })
 
 var _ = Describe("Reads that fail", func() {
-	atServer.once("hold up what they are needed for, and nothing is deleted or made for what was not seen", func(ctx context.Context, s *scene) {
+	atServer.once("hold up what they are needed for, and nothing is deleted or made for what was not seen", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))

@@ -18,7 +18,7 @@ var _ = Describe("Remediators", func() {
 		if named {
 			where = inMemory
 		}
-		where.inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *scene) {
+		where.inEveryMode("whose kinds have no namespace serve a node once, if one "+text, func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			template := s.template(ctx, global, "soft")
 			if named {
@@ -45,7 +45,7 @@ var _ = Describe("Remediators", func() {
 		})
 	}
 
-	inEveryMode("whose template is in another namespace than others get their requests there", func(ctx context.Context, s *scene) {
+	inEveryMode("whose template is in another namespace than others get their requests there", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		near := s.template(ctx, reboot, "soft")
 		far := near
@@ -66,7 +66,7 @@ var _ = Describe("Remediators", func() {
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 	})
 
-	in(ladders, "that cannot cope with several requests for one node get one, and the check says why no other one follows", func(ctx context.Context, s *scene) {
+	in(ladders, "that cannot cope with several requests for one node get one, and the check says why no other one follows", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")))
 		s.fails(ctx, "w1")
@@ -80,7 +80,7 @@ var _ = Describe("Remediators", func() {
 		Eventually(s.requested(ctx, "w1")).Should(BeEmpty())
 	})
 
-	in(ladders, "of one kind in two namespaces are told apart", func(ctx context.Context, s *scene) {
+	in(ladders, "of one kind in two namespaces are told apart", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		near := s.template(ctx, reboot, "soft")
 		far := near
@@ -100,7 +100,7 @@ var _ = Describe("Remediators", func() {
 		Expect(s.about(ctx, "w1")).To(HaveLen(2))
 	})
 
-	once("keep what they have when their template changes, and the next request is made as the template is then", func(ctx context.Context, s *scene) {
+	once("keep what they have when their template changes, and the next request is made as the template is then", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -116,7 +116,7 @@ var _ = Describe("Remediators", func() {
 		Expect(s.request(ctx, "w2").Object["spec"]).To(Equal(map[string]any{"size": int64(43)}))
 	})
 
-	inEveryMode("are asked anew when a node fails again that was remediated before", func(ctx context.Context, s *scene) {
+	inEveryMode("are asked anew when a node fails again that was remediated before", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		for range 3 {
@@ -130,7 +130,7 @@ var _ = Describe("Remediators", func() {
 		}
 	})
 
-	once("are asked for a node of the same name that has come for another one", func(ctx context.Context, s *scene) {
+	once("are asked for a node of the same name that has come for another one", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")

@@ -16,7 +16,7 @@ var ladders = mode{escalating: true}
 
 var _ = Describe("A node that is not well after its remedy", func() {
 	in(ladders, "C50, seed 2.17, 2.18: keeps its request and its step while its condition changes, and both end when it is well",
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 			s.fails(ctx, "w1")
@@ -41,7 +41,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		})
 
-	inEveryMode("C51: is detected once for each remediation", func(ctx context.Context, s *scene) {
+	inEveryMode("C51: is detected once for each remediation", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -66,7 +66,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Eventually(s.events(ctx, "check", "RemediationCreated")).Should(HaveEach("Normal [remediation] Created remediation object for node w1"))
 	})
 
-	inEveryMode("C52: does not have its remediator told to stop that says it has succeeded", func(ctx context.Context, s *scene) {
+	inEveryMode("C52: does not have its remediator told to stop that says it has succeeded", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		hard := s.template(ctx, replace, "hard")
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), func(c *nhcv1.NodeHealthCheck) {
@@ -90,7 +90,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 	})
 
 	everywhere.in(ladders, "C53, W1, gap, seed 2.13, 2.15: gets all remedies one after the other, also several of one kind, each for its own time",
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			templates := []corev1.ObjectReference{
 				s.template(ctx, reboot, "soft", several), s.template(ctx, replace, "new"),
 				s.template(ctx, reboot, "hard", several), s.template(ctx, reboot, "harder", several),
@@ -132,7 +132,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		})
 
-	in(ladders, "C54, seed 2.14: gets the next remedy at once when the first one says that it has failed", func(ctx context.Context, s *scene) {
+	in(ladders, "C54, seed 2.14: gets the next remedy at once when the first one says that it has failed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -147,7 +147,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft*, ReplaceRemediation/hard"}))
 	})
 
-	in(ladders, "seed 2.14: gets the next remedy half a minute after one that never spoke of success has stopped", func(ctx context.Context, s *scene) {
+	in(ladders, "seed 2.14: gets the next remedy half a minute after one that never spoke of success has stopped", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -159,7 +159,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		s.latest(ctx, "w1", 2)
 	})
 
-	in(ladders, "C52: and NHC#208: is not given up because its remediator does not process while it says that it may yet succeed", func(ctx context.Context, s *scene) {
+	in(ladders, "C52: and NHC#208: is not given up because its remediator does not process while it says that it may yet succeed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		s.fails(ctx, "w1")
@@ -172,7 +172,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 		Expect(s.about(ctx, "w1")).To(HaveLen(1))
 	})
 
-	in(ladders, "W20: gets its remedies by their order, whatever their place in the list, and the status is not written again and again", func(ctx context.Context, s *scene) {
+	in(ladders, "W20: gets its remedies by their order, whatever their place in the list, and the status is not written again and again", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.EscalatingRemediations[0].Order, c.Spec.EscalatingRemediations[1].Order = 7, -3
@@ -189,7 +189,7 @@ var _ = Describe("A node that is not well after its remedy", func() {
 })
 
 // isListedAsTimedOut reports whether a check says that its nth request for a node was given up.
-func (s *scene) isListedAsTimedOut(ctx context.Context, check, node string, nth int) bool {
+func (s *environment) isListedAsTimedOut(ctx context.Context, check, node string, nth int) bool {
 	entry := s.entry(ctx, check, node)
 	return entry != nil && len(entry.Remediations) > nth && entry.Remediations[nth].TimedOut != nil
 }

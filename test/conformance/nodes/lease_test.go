@@ -9,14 +9,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/builders"
 )
 
-// term is for how long the node of a remediation is leased in the mode of the scene, without the minute that is added.
-func (s *scene) term() time.Duration {
+// term is for how long the node of a remediation is leased in the mode of the environment, without the minute that is added.
+func (s *environment) term() time.Duration {
 	if s.escalating {
 		return step
 	}
@@ -24,7 +22,7 @@ func (s *scene) term() time.Duration {
 }
 
 // takes makes the lease on a node somebody else's, for a time from now on.
-func (s *scene) takes(ctx context.Context, node, holder string, length time.Duration) {
+func (s *environment) takes(ctx context.Context, node, holder string, length time.Duration) {
 	GinkgoHelper()
 	now := metav1.NewMicroTime(s.clock.Now())
 	spec := coordinationv1.LeaseSpec{
@@ -35,14 +33,13 @@ func (s *scene) takes(ctx context.Context, node, holder string, length time.Dura
 		Expect(s.here.Update(ctx, l)).To(Succeed())
 		return
 	}
-	Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, builders.Namespace(s.leases)))).To(Succeed())
 	Expect(s.here.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.leases, Name: "node-" + s.called(node)}, Spec: spec,
 	})).To(Succeed())
 }
 
 var _ = Describe("The lease on a node", func() {
-	everywhere.inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C40: is there while the node is remediated, and not before or after", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -69,7 +66,7 @@ var _ = Describe("The lease on a node", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("C41: is left alone when it is somebody else's, and the remediation ends all the same", func(ctx context.Context, s *scene) {
+	inEveryMode("C41: is left alone when it is somebody else's, and the remediation ends all the same", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -85,7 +82,7 @@ var _ = Describe("The lease on a node", func() {
 		Expect(s.lease(ctx, "w1").ResourceVersion).To(Equal(taken.ResourceVersion))
 	})
 
-	inEveryMode("C42, W13: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *scene) {
+	inEveryMode("C42, W13: keeps a node for who holds it until it ends; then it is the check's, and is renewed but not acquired anew", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.takes(ctx, "w1", "maintenance", 3*time.Minute)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
@@ -124,7 +121,7 @@ var _ = Describe("The lease on a node", func() {
 		Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 	})
 
-	in(mode{escalating: true}, "W2: lasts for the timeout of the step that is in use, also if a former one is of the same kind", func(ctx context.Context, s *scene) {
+	in(mode{escalating: true}, "W2: lasts for the timeout of the step that is in use, also if a former one is of the same kind", func(ctx context.Context, s *environment) {
 		soft, hard := s.template(ctx, reboot, "soft", several), s.template(ctx, reboot, "hard", several)
 		s.workers(ctx, 3)
 		s.check(ctx, "check", ladder(time.Minute, soft, hard), func(c *nhcv1.NodeHealthCheck) {

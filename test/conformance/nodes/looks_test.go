@@ -13,7 +13,7 @@ import (
 )
 
 // looks has the controller look at a check until it has heard of all that there is and finds nothing more to do.
-func (s *scene) looks(check string) {
+func (s *environment) looks(check string) {
 	GinkgoHelper()
 	if s.memory != nil {
 		Expect(s.memory.Settle()).To(Succeed())
@@ -34,7 +34,7 @@ func (s *scene) looks(check string) {
 }
 
 // look has the controller look at a check.
-func (s *scene) look(check string) {
+func (s *environment) look(check string) {
 	GinkgoHelper()
 	item := reconcile.Request{NamespacedName: client.ObjectKey{Name: s.called(check)}}
 	if s.memory != nil {
@@ -45,12 +45,12 @@ func (s *scene) look(check string) {
 }
 
 // passes are how many passes the controller has made over each check.
-func (s *scene) passes() map[reconcile.Request]int {
+func (s *environment) passes() map[reconcile.Request]int {
 	if s.memory != nil {
 		return s.memory.Counts()
 	}
 	return s.controller().Counts()
 }
 
-// controller is the queue of the scene's controller at the API server.
-func (s *scene) controller() *pace.Looks { return s.pace.Looks("nodehealthcheck") }
+// controller is the queue of the environment's controller at the API server.
+func (s *environment) controller() *pace.Looks { return s.pace.Looks("nodehealthcheck") }

@@ -23,10 +23,10 @@ import (
 )
 
 // scenesInMemory is how many there were: series of metrics are named after them.
-var scenesInMemory atomic.Int32
+var environmentsInMemory atomic.Int32
 
-// newSceneInMemory makes a scene whose API server is in memory.
-func newSceneInMemory(ctx context.Context, m mode) *scene {
+// newSceneInMemory makes an environment whose API server is in memory.
+func newEnvironmentInMemory(ctx context.Context, m mode) *environment {
 	GinkgoHelper()
 	var kinds []inmemory.Kind
 	add := func(kind schema.GroupVersionKind, global, later bool) {
@@ -41,8 +41,8 @@ func newSceneInMemory(ctx context.Context, m mode) *scene {
 	add(theirMachine, false, true)
 	server, err := inprocess.Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
 	Expect(err).NotTo(HaveOccurred())
-	name := fmt.Sprintf("scene%d", scenesInMemory.Add(1))
-	s := &scene{
+	name := fmt.Sprintf("scene%d", environmentsInMemory.Add(1))
+	s := &environment{
 		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kill: func() {}, kinds: map[remediator]bool{}, notes: &notes{},
 	}
@@ -50,11 +50,12 @@ func newSceneInMemory(ctx context.Context, m mode) *scene {
 	s.memory = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.tells, Logger: s.logger()})
 	s.here = settled{server.WithWatch, s.memory}
 	s.clock = leaping{s.memory}
-	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace("default"), builders.Namespace(machineAPI))).To(Succeed())
+	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace(s.leases),
+		builders.Namespace("default"), builders.Namespace(machineAPI))).To(Succeed())
 	return s
 }
 
-func (s *scene) startInMemory() {
+func (s *environment) startInMemory() {
 	GinkgoHelper()
 	Expect(s.memory.Start()).To(Succeed())
 	s.kill = func() {
@@ -63,7 +64,7 @@ func (s *scene) startInMemory() {
 	}
 }
 
-// leaping is the clock of a scene in memory.
+// leaping is the clock of an environment in memory.
 type leaping struct{ program *inmemory.Program }
 
 // Now is the time.
@@ -117,7 +118,7 @@ func (n *notes) Eventf(regarding, _ runtime.Object, kind, reason, _, text string
 }
 
 // of are the events of a reason about a check.
-func (n *notes) of(s *scene, check, reason string) []string {
+func (n *notes) of(s *environment, check, reason string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := []string{}
@@ -129,8 +130,8 @@ func (n *notes) of(s *scene, check, reason string) []string {
 	return found
 }
 
-// installs makes a scene in memory serve kinds.
-func (s *scene) installs(ctx context.Context, crds ...*apiextensionsv1.CustomResourceDefinition) {
+// installs makes an environment in memory serve kinds.
+func (s *environment) installs(ctx context.Context, crds ...*apiextensionsv1.CustomResourceDefinition) {
 	GinkgoHelper()
 	for _, crd := range crds {
 		Expect(s.here.Create(ctx, crd)).To(Succeed())

@@ -27,13 +27,13 @@ var (
 	theirMachine   = schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"}
 )
 
-// onOpenShift is a spec for which OpenShift's kinds are installed; at an API server no other scene may be played then.
-func onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
+// onOpenShift is a spec for which OpenShift's kinds are installed; at an API server no other environment may be played then.
+func onOpenShift(text string, m mode, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	inMemory.onOpenShift(text, m, tell)
 }
 
-func (p places) onOpenShift(text string, m mode, tell func(context.Context, *scene)) {
+func (p places) onOpenShift(text string, m mode, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	crds := func() []*apiextensionsv1.CustomResourceDefinition {
 		return []*apiextensionsv1.CustomResourceDefinition{
@@ -42,7 +42,7 @@ func (p places) onOpenShift(text string, m mode, tell func(context.Context, *sce
 		}
 	}
 	It(text, func(ctx SpecContext) {
-		s := newSceneInMemory(ctx, m)
+		s := newEnvironmentInMemory(ctx, m)
 		s.installs(ctx, crds()...)
 		play(ctx, s, tell)
 	})
@@ -61,7 +61,7 @@ func (p places) onOpenShift(text string, m mode, tell func(context.Context, *sce
 				Eventually(func() bool { return apierrors.IsNotFound(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)) }).Should(BeTrue())
 			}
 		})
-		play(ctx, newScene(ctx, m), tell)
+		play(ctx, newEnvironment(ctx, m), tell)
 	})
 }
 
@@ -77,7 +77,7 @@ func theirs(kind schema.GroupVersionKind, namespace, name string, fields map[str
 const machineAPI = "openshift-machine-api"
 
 // theirCheckOf is a MachineHealthCheck as OpenShift brings one along, but for its name and the type of its condition.
-func (s *scene) theirCheckOf(name, kind string) *unstructured.Unstructured {
+func (s *environment) theirCheckOf(name, kind string) *unstructured.Unstructured {
 	return theirs(theirCheck, machineAPI, name, map[string]any{"spec": map[string]any{
 		"selector":     map[string]any{"matchLabels": map[string]any{"machine.openshift.io/interruptible-instance": ""}},
 		"maxUnhealthy": "100%", "nodeStartupTimeout": "0",
@@ -86,7 +86,7 @@ func (s *scene) theirCheckOf(name, kind string) *unstructured.Unstructured {
 }
 
 // progresses says that the cluster is being upgraded, or that it is not.
-func (s *scene) progresses(ctx context.Context, version *unstructured.Unstructured, status string) {
+func (s *environment) progresses(ctx context.Context, version *unstructured.Unstructured, status string) {
 	GinkgoHelper()
 	before := version.DeepCopy()
 	Expect(unstructured.SetNestedSlice(version.Object, []any{
@@ -98,7 +98,7 @@ func (s *scene) progresses(ctx context.Context, version *unstructured.Unstructur
 var _ = Describe("On OpenShift", Serial, func() {
 	for _, m := range modes {
 		onOpenShift(fmt.Sprintf("C68, W12, seed 0.4, 1.6, 2.7: nothing begins while the cluster is upgraded, and what has begun goes on (%s)", m), m,
-			func(ctx context.Context, s *scene) {
+			func(ctx context.Context, s *environment) {
 				version := theirs(clusterVersion, "", "version", map[string]any{})
 				Expect(s.here.Create(ctx, version)).To(Succeed())
 				s.workers(ctx, 5)
@@ -123,7 +123,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			})
 	}
 
-	once("C68: nothing begins while the configuration of a node is being changed", func(ctx context.Context, s *scene) {
+	once("C68: nothing begins while the configuration of a node is being changed", func(ctx context.Context, s *environment) {
 		const desired, current = "machineconfiguration.openshift.io/desiredConfig", "machineconfiguration.openshift.io/currentConfig"
 		s.workers(ctx, 3)
 		s.changeNode(ctx, "w1", annotated(map[string]string{desired: "new", current: "old"}))
@@ -137,7 +137,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 	})
 
 	onOpenShift("seed 1.13, 1.14, 1.15, W25: a node that is terminating is left to the MachineHealthCheck for that, and no other node is", mode{},
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			Expect(s.here.Create(ctx, s.theirCheckOf("machine-api-termination-handler", "Terminating"))).To(Succeed())
 			s.workers(ctx, 7)
 			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
@@ -156,7 +156,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 		})
 
 	everywhere.onOpenShift("C86, seed 1.16, 1.17, 1.18, 1.19, 2.5: a check is disabled while there are other MachineHealthChecks, and then enabled again", mode{},
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			handler := s.theirCheckOf("machine-api-termination-handler", "Terminating")
 			Expect(s.here.Create(ctx, handler)).To(Succeed())
 			s.workers(ctx, 3)
@@ -191,7 +191,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(disabled), "the default one is changed")
 		})
 
-	onOpenShift("C66: a node of the control plane is remediated only if etcd can do without it", mode{}, func(ctx context.Context, s *scene) {
+	onOpenShift("C66: a node of the control plane is remediated only if etcd can do without it", mode{}, func(ctx context.Context, s *environment) {
 		const etcd = "openshift-etcd"
 		Expect(client.IgnoreAlreadyExists(s.here.Create(ctx, builders.Namespace(etcd)))).To(Succeed())
 		guards := map[string]string{"app": "guard"}
@@ -250,7 +250,7 @@ var _ = Describe("On OpenShift", Serial, func() {
 		s.request(ctx, "c1")
 	})
 
-	onOpenShift("C70: the Machine that a node names owns its request, if it is in the namespace of the template", mode{}, func(ctx context.Context, s *scene) {
+	onOpenShift("C70: the Machine that a node names owns its request, if it is in the namespace of the template", mode{}, func(ctx context.Context, s *environment) {
 		near, far := theirs(theirMachine, s.name, "near", map[string]any{}), theirs(theirMachine, s.elsewhere, "far", map[string]any{})
 		Expect(s.here.Create(ctx, near)).To(Succeed())
 		Expect(s.here.Create(ctx, far)).To(Succeed())

@@ -19,29 +19,29 @@ var (
 )
 
 // in is a spec that is told in one mode.
-func (p places) in(m mode, text string, tell func(context.Context, *scene)) {
+func (p places) in(m mode, text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	p.inModes(text, []mode{m}, tell)
 }
 
 // once is a spec about a check with one template.
-func (p places) once(text string, tell func(context.Context, *scene)) {
+func (p places) once(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	p.in(mode{}, text, tell)
 }
 
 // inEveryMode is a spec that is told in all modes.
-func (p places) inEveryMode(text string, tell func(context.Context, *scene)) {
+func (p places) inEveryMode(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	p.inModes(text, modes, tell)
 }
 
-func (p places) inModes(text string, modes []mode, tell func(context.Context, *scene)) {
+func (p places) inModes(text string, modes []mode, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	if p.memory {
 		It(text, func(ctx SpecContext) {
 			for _, m := range modes {
-				play(ctx, newSceneInMemory(ctx, m), tell)
+				play(ctx, newEnvironmentInMemory(ctx, m), tell)
 			}
 		})
 	}
@@ -49,29 +49,29 @@ func (p places) inModes(text string, modes []mode, tell func(context.Context, *s
 		if p.memory {
 			text += atAServer
 		}
-		It(text, needsServer, func(ctx SpecContext) { play(ctx, newScene(ctx, modes[0]), tell) })
+		It(text, needsServer, func(ctx SpecContext) { play(ctx, newEnvironment(ctx, modes[0]), tell) })
 	}
 }
 
 // atAServer ends the names of specs that are told at an API server too.
 const atAServer = " (at an API server)"
 
-func in(m mode, text string, tell func(context.Context, *scene)) {
+func in(m mode, text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	inMemory.in(m, text, tell)
 }
 
-func once(text string, tell func(context.Context, *scene)) {
+func once(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	inMemory.once(text, tell)
 }
 
-func inEveryMode(text string, tell func(context.Context, *scene)) {
+func inEveryMode(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	inMemory.inEveryMode(text, tell)
 }
 
-func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
+func inModes(text string, modes []mode, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	inMemory.inModes(text, modes, tell)
 }
@@ -79,8 +79,8 @@ func inModes(text string, modes []mode, tell func(context.Context, *scene)) {
 // needsServer labels the specs that need an API server.
 var needsServer = Label("server")
 
-// play tells a spec in a scene.
-func play(ctx context.Context, s *scene, tell func(context.Context, *scene)) {
+// play tells a spec in an environment.
+func play(ctx context.Context, s *environment, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	defer s.end()
 	s.start()

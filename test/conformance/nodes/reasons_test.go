@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("As medik8s does, a check", func() {
-	everywhere.inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C30, seed 0.20, 2.6, bad input: is disabled while its template is not there", func(ctx context.Context, s *environment) {
 		soft := s.template(ctx, reboot, "soft")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(soft))
@@ -50,7 +50,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.events(ctx, "check", "Enabled")).Should(HaveLen(2))
 	})
 
-	inEveryMode("C60: leaves a node alone that is labelled so, with the value true and no other", func(ctx context.Context, s *scene) {
+	inEveryMode("C60: leaves a node alone that is labelled so, with the value true and no other", func(ctx context.Context, s *environment) {
 		const label = "remediation.medik8s.io/exclude-from-remediation"
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.node(ctx, "out", labelled(label, "true"))
@@ -73,7 +73,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.request(ctx, "out")
 	})
 
-	inEveryMode("C61: keeps the request of a node for the healthy delay", func(ctx context.Context, s *scene) {
+	inEveryMode("C61: keeps the request of a node for the healthy delay", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(3*time.Minute))
 		s.fails(ctx, "w1")
@@ -98,7 +98,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 	})
 
-	inEveryMode("C62, W6: keeps the request of a node until a person confirms that it is well", func(ctx context.Context, s *scene) {
+	inEveryMode("C62, W6: keeps the request of a node until a person confirms that it is well", func(ctx context.Context, s *environment) {
 		const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), delay(-time.Second))
@@ -117,7 +117,7 @@ var _ = Describe("As medik8s does, a check", func() {
 	})
 
 	inEveryMode("C63, seed 2.16: keeps the request of a node that was deleted if its remediator says that it will be, until it has succeeded",
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
 			s.fails(ctx, "w1")
@@ -141,7 +141,7 @@ var _ = Describe("As medik8s does, a check", func() {
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		})
 
-	everywhere.inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C64, W31: deletes the request of a node that was deleted, and keeps the lease until it is gone", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -164,7 +164,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
-	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *scene) {
+	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: begins nothing while it is paused, and cleans up and counts all the same", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -188,7 +188,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.allowed(ctx, "check")).Should(Equal(yes))
 	})
 
-	inEveryMode("C69: counts the nodes that its selector selects, as their labels change", func(ctx context.Context, s *scene) {
+	inEveryMode("C69: counts the nodes that its selector selects, as their labels change", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.node(ctx, "other", labelled("pool", "others"))
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
@@ -201,7 +201,7 @@ var _ = Describe("As medik8s does, a check", func() {
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{2, 2}))
 	})
 
-	inEveryMode("C71: waits after a storm until its cooldown is over, which begins anew with the next storm", func(ctx context.Context, s *scene) {
+	inEveryMode("C71: waits after a storm until its cooldown is over, which begins anew with the next storm", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 7)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), minHealthy("4"), func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.StormCooldownDuration = &metav1.Duration{Duration: 3 * time.Minute}
@@ -255,14 +255,14 @@ func delay(d time.Duration) func(*nhcv1.NodeHealthCheck) {
 }
 
 // isDelayed reports whether a check says that the end of a node's remediation is delayed.
-func (s *scene) isDelayed(ctx context.Context, check, node string) bool {
+func (s *environment) isDelayed(ctx context.Context, check, node string) bool {
 	entry := s.entry(ctx, check, node)
 	return entry != nil && entry.HealthyDelayed != nil && *entry.HealthyDelayed
 }
 
 // storm makes nodes unhealthy at one moment, when all are well: their conditions will have lasted long enough only when the check has seen
 // all of them.
-func (s *scene) storm(ctx context.Context, check string, names ...string) {
+func (s *environment) storm(ctx context.Context, check string, names ...string) {
 	GinkgoHelper()
 	observed := s.counts(ctx, check)()[0]
 	for _, name := range names {
@@ -273,7 +273,7 @@ func (s *scene) storm(ctx context.Context, check string, names ...string) {
 }
 
 // deleteTemplate deletes a template.
-func (s *scene) deleteTemplate(ctx context.Context, r remediator, name string) {
+func (s *environment) deleteTemplate(ctx context.Context, r remediator, name string) {
 	GinkgoHelper()
 	t := &unstructured.Unstructured{}
 	t.SetGroupVersionKind(r.templates())

@@ -17,7 +17,7 @@ import (
 )
 
 // template makes a template whose requests have a size of 42.
-func (s *scene) template(ctx context.Context, r remediator, name string, edits ...func(*unstructured.Unstructured)) corev1.ObjectReference {
+func (s *environment) template(ctx context.Context, r remediator, name string, edits ...func(*unstructured.Unstructured)) corev1.ObjectReference {
 	GinkgoHelper()
 	t := r.object(s.name, name)
 	t.SetGroupVersionKind(r.templates())
@@ -51,8 +51,8 @@ func (r remediator) object(namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
-// allRequests returns all requests of the scene, those of the first kind first, each kind by age.
-func (s *scene) allRequests(ctx context.Context) []*unstructured.Unstructured {
+// allRequests returns all requests of the environment, those of the first kind first, each kind by age.
+func (s *environment) allRequests(ctx context.Context) []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for r := range s.kinds {
 		list := &unstructured.UnstructuredList{}
@@ -77,7 +77,7 @@ func (s *scene) allRequests(ctx context.Context) []*unstructured.Unstructured {
 }
 
 // about returns the requests for a node, oldest first.
-func (s *scene) about(ctx context.Context, node string) []*unstructured.Unstructured {
+func (s *environment) about(ctx context.Context, node string) []*unstructured.Unstructured {
 	all := s.allRequests(ctx)
 	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool {
 		is, named := u.GetAnnotations()[nhcv1.NodeNameAnnotation]
@@ -86,7 +86,7 @@ func (s *scene) about(ctx context.Context, node string) []*unstructured.Unstruct
 }
 
 // requested are the kinds of the requests for a node with their templates, oldest first: "RebootRemediation/soft".
-func (s *scene) requested(ctx context.Context, node string) func() []string {
+func (s *environment) requested(ctx context.Context, node string) func() []string {
 	return func() []string {
 		found := []string{}
 		for _, u := range s.about(ctx, node) {
@@ -97,7 +97,7 @@ func (s *scene) requested(ctx context.Context, node string) func() []string {
 }
 
 // nodesRequested are the nodes for which there are requests, once for each request.
-func (s *scene) nodesRequested(ctx context.Context) func() []string {
+func (s *environment) nodesRequested(ctx context.Context) func() []string {
 	return func() []string {
 		found := []string{}
 		for _, u := range s.allRequests(ctx) {
@@ -108,7 +108,7 @@ func (s *scene) nodesRequested(ctx context.Context) func() []string {
 }
 
 // request is the only request for a node, for which it waits.
-func (s *scene) request(ctx context.Context, node string) *unstructured.Unstructured {
+func (s *environment) request(ctx context.Context, node string) *unstructured.Unstructured {
 	GinkgoHelper()
 	var found []*unstructured.Unstructured
 	Eventually(func() []*unstructured.Unstructured {
@@ -119,7 +119,7 @@ func (s *scene) request(ctx context.Context, node string) *unstructured.Unstruct
 }
 
 // latest waits until there are n requests for a node, and returns the latest.
-func (s *scene) latest(ctx context.Context, node string, n int) *unstructured.Unstructured {
+func (s *environment) latest(ctx context.Context, node string, n int) *unstructured.Unstructured {
 	GinkgoHelper()
 	var found []*unstructured.Unstructured
 	Eventually(func() []*unstructured.Unstructured {
@@ -130,7 +130,7 @@ func (s *scene) latest(ctx context.Context, node string, n int) *unstructured.Un
 }
 
 // again reads a request again. It returns nil if it is gone.
-func (s *scene) again(ctx context.Context, req *unstructured.Unstructured) *unstructured.Unstructured {
+func (s *environment) again(ctx context.Context, req *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(req.GroupVersionKind())
@@ -143,7 +143,7 @@ func (s *scene) again(ctx context.Context, req *unstructured.Unstructured) *unst
 }
 
 // annotation returns what an annotation of a request says; "" if it has none, or is gone.
-func (s *scene) annotation(ctx context.Context, req *unstructured.Unstructured, key string) func() string {
+func (s *environment) annotation(ctx context.Context, req *unstructured.Unstructured, key string) func() string {
 	return func() string {
 		u := s.again(ctx, req)
 		if u == nil {
@@ -154,16 +154,16 @@ func (s *scene) annotation(ctx context.Context, req *unstructured.Unstructured, 
 }
 
 // timedOut is what the remediator of a request is told when it has to stop.
-func (s *scene) timedOut(ctx context.Context, req *unstructured.Unstructured) func() string {
+func (s *environment) timedOut(ctx context.Context, req *unstructured.Unstructured) func() string {
 	return s.annotation(ctx, req, nhcv1.TimedOutAnnotation)
 }
 
 // isGone reports whether a request is gone; isLeaving whether it is being deleted.
-func (s *scene) isGone(ctx context.Context, req *unstructured.Unstructured) func() bool {
+func (s *environment) isGone(ctx context.Context, req *unstructured.Unstructured) func() bool {
 	return func() bool { return s.again(ctx, req) == nil }
 }
 
-func (s *scene) isLeaving(ctx context.Context, req *unstructured.Unstructured) func() bool {
+func (s *environment) isLeaving(ctx context.Context, req *unstructured.Unstructured) func() bool {
 	return func() bool {
 		u := s.again(ctx, req)
 		return u != nil && u.GetDeletionTimestamp() != nil
@@ -171,7 +171,7 @@ func (s *scene) isLeaving(ctx context.Context, req *unstructured.Unstructured) f
 }
 
 // rewrite patches the metadata of a request, as a remediator may.
-func (s *scene) rewrite(ctx context.Context, req *unstructured.Unstructured, change func(*unstructured.Unstructured)) {
+func (s *environment) rewrite(ctx context.Context, req *unstructured.Unstructured, change func(*unstructured.Unstructured)) {
 	GinkgoHelper()
 	u := s.again(ctx, req)
 	Expect(u).NotTo(BeNil())
@@ -183,18 +183,18 @@ func (s *scene) rewrite(ctx context.Context, req *unstructured.Unstructured, cha
 const keep = "test.kubemend.io/keep"
 
 // keeps lets a remediator keep its request by a finalizer, letsGo lets it go.
-func (s *scene) keeps(ctx context.Context, req *unstructured.Unstructured) {
+func (s *environment) keeps(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
 	s.rewrite(ctx, req, func(u *unstructured.Unstructured) { u.SetFinalizers([]string{keep}) })
 }
 
-func (s *scene) letsGo(ctx context.Context, req *unstructured.Unstructured) {
+func (s *environment) letsGo(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
 	s.rewrite(ctx, req, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 }
 
 // says lets a remediator set a condition of its request.
-func (s *scene) says(ctx context.Context, req *unstructured.Unstructured, kind string, status metav1.ConditionStatus) {
+func (s *environment) says(ctx context.Context, req *unstructured.Unstructured, kind string, status metav1.ConditionStatus) {
 	GinkgoHelper()
 	u := s.again(ctx, req)
 	Expect(u).NotTo(BeNil())
@@ -210,7 +210,7 @@ func (s *scene) says(ctx context.Context, req *unstructured.Unstructured, kind s
 }
 
 // isDeleted lets somebody delete a request.
-func (s *scene) isDeleted(ctx context.Context, req *unstructured.Unstructured) {
+func (s *environment) isDeleted(ctx context.Context, req *unstructured.Unstructured) {
 	GinkgoHelper()
 	Expect(s.here.Delete(ctx, req.DeepCopy())).To(Succeed())
 }

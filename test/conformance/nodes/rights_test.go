@@ -14,21 +14,36 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/spec"
 )
 
 // manager is who the controller is in specs about its rights, with the role that is shipped. What Kubernetes adds to the other role from
 // the roles of remediators, the specs add.
 const manager = "kubemend"
 
-// grants gives the manager its own rights.
-func grants(ctx context.Context) {
+// grants gives the manager its own rights: those of every manager, and those of NodeHealthChecks, of which the leases are where the environment has them.
+func (s *environment) grants(ctx context.Context) {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "role.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(content, role)).To(Succeed())
-	Expect(builders.Apply(ctx, here, role)).To(Succeed())
-	binds(ctx, role.Name)
+	for _, file := range []string{"role.yaml", filepath.Join("nodes", "role.yaml")} {
+		for _, role := range spec.Manifest(filepath.Join("..", "..", "..", "config", "rbac", file)) {
+			switch {
+			case role.GetKind() == "ClusterRole":
+				Expect(builders.Apply(ctx, here, role)).To(Succeed())
+				binds(ctx, role.GetName())
+			case role.GetNamespace() != rig.Namespace:
+				if role.GetNamespace() == nhcv1.DefaultLeaseNamespace {
+					role.SetNamespace(s.leases)
+				}
+				Expect(builders.Apply(ctx, here, role, &rbacv1.RoleBinding{
+					TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: role.GetNamespace(), Name: role.GetName()},
+					RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: role.GetName()},
+					Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: manager}},
+				})).To(Succeed())
+			}
+		}
+	}
 }
 
 // shipped gives the manager the rights that a release of a remediator brings with it.
@@ -67,12 +82,12 @@ func aggregates(ctx context.Context, name string, r remediator, verbs ...string)
 }
 
 // withRights is a spec in which the controller may do only what its roles allow.
-func withRights(text string, m mode, tell func(context.Context, *scene)) {
+func withRights(text string, m mode, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, needsServer, func(ctx SpecContext) {
-		grants(ctx)
-		s := newScene(ctx, m)
+		s := newEnvironment(ctx, m)
 		defer s.end()
+		s.grants(ctx)
 		s.wanted.user = manager
 		s.start()
 		tell(ctx, s)
@@ -80,7 +95,7 @@ func withRights(text string, m mode, tell func(context.Context, *scene)) {
 }
 
 var _ = Describe("With the rights that are shipped", func() {
-	withRights("W4, gap, seed 0.25: and those of the remediators, a node is remediated, confirmed to be well and let go", ladders, func(ctx context.Context, s *scene) {
+	withRights("W4, gap, seed 0.25: and those of the remediators, a node is remediated, confirmed to be well and let go", ladders, func(ctx context.Context, s *environment) {
 		for name, r := range map[string]remediator{"reboot": reboot, "replace": replace} {
 			aggregates(ctx, "all-of-"+name, r, "create", "delete", "get", "list", "patch", "update", "watch")
 		}
@@ -104,7 +119,7 @@ var _ = Describe("With the rights that are shipped", func() {
 	})
 
 	withRights("seed 0.25, seed 1.3: and those that Self Node Remediation 0.4 has, as Poison Pill had, templates are read by name and requests polled",
-		mode{}, func(ctx context.Context, s *scene) {
+		mode{}, func(ctx context.Context, s *environment) {
 			shipped(ctx, "self-node-remediation-0.4")
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, selfNode, "old")))
@@ -125,7 +140,7 @@ var _ = Describe("With the rights that are shipped", func() {
 			Eventually(passing(s.listed(ctx, "check"))).Should(BeEmpty())
 		})
 
-	withRights("bad input: and none of the remediator's, the check is disabled until they are there", mode{}, func(ctx context.Context, s *scene) {
+	withRights("bad input: and none of the remediator's, the check is disabled until they are there", mode{}, func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, fence, "far")))
 		Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"))
@@ -140,7 +155,7 @@ var _ = Describe("With the rights that are shipped", func() {
 		}).Should(Equal([]string{"w1"}))
 	})
 
-	withRights("bad input: and the right to read a remediator's requests but not to make any, the node says so and others go on", mode{}, func(ctx context.Context, s *scene) {
+	withRights("bad input: and the right to read a remediator's requests but not to make any, the node says so and others go on", mode{}, func(ctx context.Context, s *environment) {
 		aggregates(ctx, "some-of-pill", pill, "get", "list", "watch")
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, pill, "pill")))

@@ -19,7 +19,7 @@ import (
 )
 
 // phase is what a check says it is doing, and why.
-func (s *scene) phase(ctx context.Context, check string) func() string {
+func (s *environment) phase(ctx context.Context, check string) func() string {
 	return func() string {
 		st := s.get(ctx, check).Status
 		return fmt.Sprintf("%s: %s", st.Phase, st.Reason)
@@ -32,7 +32,7 @@ const (
 )
 
 // counts are the nodes that a check observes, and those of them that are healthy.
-func (s *scene) counts(ctx context.Context, check string) func() []int {
+func (s *environment) counts(ctx context.Context, check string) func() []int {
 	return func() []int {
 		st := s.get(ctx, check).Status
 		return []int{ptr.Deref(st.ObservedNodes, -1), ptr.Deref(st.HealthyNodes, -1)}
@@ -41,7 +41,7 @@ func (s *scene) counts(ctx context.Context, check string) func() []int {
 
 // listed are the unhealthy nodes of a check, each with the requests that are listed for it and whether they were given up:
 // "w1: RebootRemediation/soft*, ReplaceRemediation/hard".
-func (s *scene) listed(ctx context.Context, check string) func() []string {
+func (s *environment) listed(ctx context.Context, check string) func() []string {
 	return func() []string {
 		found := []string{}
 		for _, n := range s.get(ctx, check).Status.UnhealthyNodes {
@@ -60,7 +60,7 @@ func (s *scene) listed(ctx context.Context, check string) func() []string {
 }
 
 // entry is what a check says of a node; nil if it says nothing.
-func (s *scene) entry(ctx context.Context, check, node string) *nhcv1.UnhealthyNode {
+func (s *environment) entry(ctx context.Context, check, node string) *nhcv1.UnhealthyNode {
 	nodes := s.get(ctx, check).Status.UnhealthyNodes
 	if i := slices.IndexFunc(nodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == s.called(node) }); i >= 0 {
 		return &nodes[i]
@@ -69,7 +69,7 @@ func (s *scene) entry(ctx context.Context, check, node string) *nhcv1.UnhealthyN
 }
 
 // of is a condition of a check, as "Status/Reason".
-func (s *scene) of(ctx context.Context, check, kind string) func() string {
+func (s *environment) of(ctx context.Context, check, kind string) func() string {
 	return func() string {
 		c := meta.FindStatusCondition(s.get(ctx, check).Status.Conditions, kind)
 		if c == nil {
@@ -80,7 +80,7 @@ func (s *scene) of(ctx context.Context, check, kind string) func() string {
 }
 
 // message is that of a condition of a check.
-func (s *scene) message(ctx context.Context, check, kind string) func() string {
+func (s *environment) message(ctx context.Context, check, kind string) func() string {
 	return func() string {
 		c := meta.FindStatusCondition(s.get(ctx, check).Status.Conditions, kind)
 		if c == nil {
@@ -90,14 +90,14 @@ func (s *scene) message(ctx context.Context, check, kind string) func() string {
 	}
 }
 
-func (s *scene) allowed(ctx context.Context, check string) func() string {
+func (s *environment) allowed(ctx context.Context, check string) func() string {
 	return s.of(ctx, check, nhcv1.RemediationAllowedCondition)
 }
 
 const yes = "True/Allowed"
 
 // events are the events of a reason about a check, as "Type note", each as often as it was told.
-func (s *scene) events(ctx context.Context, check, reason string) func() []string {
+func (s *environment) events(ctx context.Context, check, reason string) func() []string {
 	if s.memory != nil {
 		return func() []string {
 			GinkgoHelper()
@@ -128,7 +128,7 @@ func (s *scene) events(ctx context.Context, check, reason string) func() []strin
 }
 
 // lease is the lease on a node; nil if there is none.
-func (s *scene) lease(ctx context.Context, node string) *coordinationv1.Lease {
+func (s *environment) lease(ctx context.Context, node string) *coordinationv1.Lease {
 	GinkgoHelper()
 	l := &coordinationv1.Lease{}
 	err := s.here.Get(ctx, client.ObjectKey{Namespace: s.leases, Name: "node-" + s.called(node)}, l)
@@ -140,7 +140,7 @@ func (s *scene) lease(ctx context.Context, node string) *coordinationv1.Lease {
 }
 
 // holder is who holds the lease on a node, "" if nobody does.
-func (s *scene) holder(ctx context.Context, node string) func() string {
+func (s *environment) holder(ctx context.Context, node string) func() string {
 	return func() string {
 		l := s.lease(ctx, node)
 		if l == nil {
@@ -151,7 +151,7 @@ func (s *scene) holder(ctx context.Context, node string) func() string {
 }
 
 // metric is the value of a series, the sum of a histogram's observations counting as one; -1 if there is none.
-func (s *scene) metric(name string, labels map[string]string) float64 {
+func (s *environment) metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
 	if s.memory != nil {
 		Expect(s.memory.Settle()).To(Succeed())
@@ -187,7 +187,7 @@ func (s *scene) metric(name string, labels map[string]string) float64 {
 }
 
 // said reports how often the controller has said something in its log.
-func (s *scene) said(text string) func() int {
+func (s *environment) said(text string) func() int {
 	return func() int {
 		GinkgoHelper()
 		if s.memory != nil {

@@ -15,7 +15,7 @@ import (
 
 var _ = Describe("As medik8s does,", func() {
 	everywhere.inEveryMode("C32, seed 0.3, 0.16, 0.17, 0.18, 0.19, 0.21, 0.22, 0.23: a node is remediated from the moment at which its condition has lasted, until its request is gone",
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
 			check := s.check(ctx, "check", s.by(template))
@@ -82,7 +82,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		})
 
-	inEveryMode("C33, seed 2.10: with too few healthy nodes nothing begins, and the unhealthy ones are listed", func(ctx context.Context, s *scene) {
+	inEveryMode("C33, seed 2.10: with too few healthy nodes nothing begins, and the unhealthy ones are listed", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 7)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -103,7 +103,7 @@ var _ = Describe("As medik8s does,", func() {
 	})
 
 	inEveryMode("C34, seed 0.4, 0.5, 2.9: the request of a node that recovers is deleted, the check's own alone; and then another node's turn comes",
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
 			foreign := reboot.object(s.name, s.called("w3"))
@@ -125,7 +125,7 @@ var _ = Describe("As medik8s does,", func() {
 			Expect(s.isLeaving(ctx, foreign)()).To(BeFalse())
 		})
 
-	inEveryMode("C35, seed 2.12: a request that is older than 48 hours is flagged and counted, once", func(ctx context.Context, s *scene) {
+	inEveryMode("C35, seed 2.12: a request that is older than 48 hours is flagged and counted, once", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.fails(ctx, "w1")
@@ -146,7 +146,7 @@ var _ = Describe("As medik8s does,", func() {
 	})
 
 	inModes("C36, W24: a request that somebody else made keeps the node for them, is not touched, and is told of", modes[:1],
-		func(ctx context.Context, s *scene) {
+		func(ctx context.Context, s *environment) {
 			template := s.template(ctx, reboot, "soft")
 			s.workers(ctx, 3)
 			foreign := reboot.object(s.name, s.called("w1"))
@@ -173,7 +173,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
 		})
 
-	everywhere.inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("C37, bad input: of two checks on one node one remediates it, with its lease", func(ctx context.Context, s *environment) {
 		soft, hard := s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
 		s.workers(ctx, 3)
 		s.check(ctx, "one", s.by(soft))

@@ -21,16 +21,16 @@ func mended() *unstructured.Unstructured {
 	return template
 }
 
-// manifest makes an object as a seed has it; but its namespace, if it has one, is the scene's, and so is that of a template which it names.
-// A check, which has no namespace, is called as those of the scene.
-func (s *scene) manifest(ctx context.Context, u *unstructured.Unstructured) {
+// manifest makes an object as a seed has it; but its namespace, if it has one, is the environment's, and so is that of a template which it names.
+// A check, which has no namespace, is called as those of the environment.
+func (s *environment) manifest(ctx context.Context, u *unstructured.Unstructured) {
 	GinkgoHelper()
 	if u.GetNamespace() != "" {
 		u.SetNamespace(s.name)
 	} else {
 		s.checks = append(s.checks, u.GetName())
 		u.SetName(s.called(u.GetName()))
-		u.SetLabels(map[string]string{sceneLabel: s.name})
+		u.SetLabels(map[string]string{environmentLabel: s.name})
 		Expect(unstructured.SetNestedField(u.Object, s.name, "spec", "remediationTemplate", "namespace")).To(Succeed())
 	}
 	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
@@ -38,7 +38,7 @@ func (s *scene) manifest(ctx context.Context, u *unstructured.Unstructured) {
 
 // Which other tests hold what the documents say is in test/RULES.md, sentence by sentence.
 var _ = Describe("The manifests of", func() {
-	everywhere.once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 0.1, 0.2, 0.7, 0.8, 0.9, 0.10, 0.11, 0.14, 0.15, 0.19, 0.23: the first documentation work as they are", func(ctx context.Context, s *environment) {
 		s.kinds[provider] = true
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
@@ -64,7 +64,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w3")).To(BeEmpty())
 	})
 
-	everywhere.once("seed 000: the first documentation, as they are spelled there, leave the check without its template", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 000: the first documentation, as they are spelled there, leave the check without its template", func(ctx context.Context, s *environment) {
 		s.kinds[misspelt] = true
 		s.workers(ctx, 3)
 		s.manifest(ctx, spec.Seed("000/template.yaml")[0])
@@ -76,7 +76,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
 	})
 
-	everywhere.once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 1.3, 1.2, 1.4, 1.5, 1.7, 1.8, 1.9, 1.11: OKD's documentation work as they are, with Poison Pill", func(ctx context.Context, s *environment) {
 		s.template(ctx, pill, "group-x")
 		worker := labelled("node-role.kubernetes.io/worker", "")
 		for _, name := range []string{"a", "b", "c"} {
@@ -106,7 +106,7 @@ var _ = Describe("The manifests of", func() {
 	for text, r := range spec.InOrder(map[string]remediator{
 		"Self Node Remediation": selfNode, "Poison Pill": pill, "Fence Agents Remediation": fence, "Machine Deletion Remediation": deletion,
 	}) {
-		inModes("the contract: "+text+" works by it", []mode{{}, {several: true}}, func(ctx context.Context, s *scene) {
+		inModes("the contract: "+text+" works by it", []mode{{}, {several: true}}, func(ctx context.Context, s *environment) {
 			s.workers(ctx, 3)
 			s.check(ctx, "check", s.by(s.template(ctx, r, "template")))
 			s.fails(ctx, "w1")

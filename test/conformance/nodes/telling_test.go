@@ -15,7 +15,7 @@ import (
 )
 
 // world is all that a check and its remediations have written, by what tells one version from another.
-func (s *scene) world(ctx context.Context) map[string]string {
+func (s *environment) world(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	is := map[string]string{}
 	for _, c := range s.checks {
@@ -34,7 +34,7 @@ func (s *scene) world(ctx context.Context) map[string]string {
 }
 
 // heartbeat is what a kubelet writes every few minutes when nothing has changed.
-func (s *scene) heartbeat(ctx context.Context, name string) {
+func (s *environment) heartbeat(ctx context.Context, name string) {
 	GinkgoHelper()
 	n := s.getNode(ctx, name)
 	before := n.DeepCopy()
@@ -46,7 +46,7 @@ func (s *scene) heartbeat(ctx context.Context, name string) {
 }
 
 var _ = Describe("A check tells", func() {
-	everywhere.inEveryMode("nothing new while nothing changes: it writes nothing, sends no events, and no heartbeat wakes it", func(ctx context.Context, s *scene) {
+	everywhere.inEveryMode("nothing new while nothing changes: it writes nothing, sends no events, and no heartbeat wakes it", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		s.check(ctx, "strict", s.by(s.template(ctx, replace, "hard")), minHealthy("100%"))
@@ -80,7 +80,7 @@ var _ = Describe("A check tells", func() {
 		Expect(s.tells.told.Load()).To(Equal(told))
 	})
 
-	once("its columns, and once a status that is as medik8s' in all fields", func(ctx context.Context, s *scene) {
+	once("its columns, and once a status that is as medik8s' in all fields", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -94,7 +94,7 @@ var _ = Describe("A check tells", func() {
 		Expect(kinds).To(Equal(map[string]string{"Disabled": "False/NodeHealthCheckEnabled", "RemediationAllowed": yes}))
 	})
 
-	in(ladders, "its remediations by metrics, of medik8s' names and of ours", func(ctx context.Context, s *scene) {
+	in(ladders, "its remediations by metrics, of medik8s' names and of ours", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", ladder(step, s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")))
 		first := map[string]string{"name": s.called("w1"), "namespace": s.name, "remediation": "RebootRemediation"}
@@ -109,7 +109,7 @@ var _ = Describe("A check tells", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
 		due := s.getNode(ctx, "w1").Status.Conditions[0].LastTransitionTime.Add(patience)
-		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_targets", ours("state", "suspect")).Should(BeEquivalentTo(1))
+		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_targets", ours("state", "pending")).Should(BeEquivalentTo(1))
 		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_next_deadline_timestamp_seconds", ours()).Should(BeEquivalentTo(due.Unix()))
 		Expect(s.metric("nodehealthcheck_ongoing_remediation", first)).To(BeEquivalentTo(-1))
 		s.clock.Step(patience)
@@ -136,7 +136,7 @@ var _ = Describe("A check tells", func() {
 		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_short_circuited", ours("reason", "")).Should(BeEquivalentTo(0))
 	})
 
-	everywhere.once("seed 2.2: what changes within a moment: nodes, their conditions and the check itself", func(ctx context.Context, s *scene) {
+	everywhere.once("seed 2.2: what changes within a moment: nodes, their conditions and the check itself", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
@@ -155,7 +155,7 @@ var _ = Describe("A check tells", func() {
 })
 
 // isQuiet waits until the controller has looked at nothing for a while: what it has heard of last, it may look at a moment later.
-func (s *scene) isQuiet() {
+func (s *environment) isQuiet() {
 	GinkgoHelper()
 	last := s.passes()
 	Eventually(func() bool {

@@ -27,14 +27,14 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	var dead, lame story
 
 	BeforeAll(func(ctx SpecContext) {
-		rack.AllWell(ctx)
-		rack.watched(ctx, ours, func(check *clusterv1.MachineHealthCheck) {
+		fixture.AllWell(ctx)
+		fixture.watched(ctx, ours, func(check *clusterv1.MachineHealthCheck) {
 			check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](30)
 		})
-		dead = rack.storyOf(ctx, rack.WorkerNames(ctx)[0])
+		dead = fixture.storyOf(ctx, fixture.WorkerNames(ctx)[0])
 		dead.host.Die(true)
 		dead.host.Kubelet().Stop()
-		lame = rack.storyOf(ctx, rack.joinsNever(ctx))
+		lame = fixture.storyOf(ctx, fixture.joinsNever(ctx))
 	}, NodeTimeout(specPatience))
 
 	It("because the workload cluster does not answer brings a single control plane back, and a worker once that is there", func(ctx SpecContext) {
@@ -78,24 +78,24 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 		clusterIsMoved, SpecTimeout(specPatience+4*time.Minute))
 
 	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
-		rack.replaced(ctx, dead)
+		fixture.replaced(ctx, dead)
 		marked(ctx, dead.host)
 		Expect(dead.host.History().Since(dead.began)).To(BeEmpty())
 		dead.host.Die(false)
 	}, SpecTimeout(twoDeadlines))
 
 	It("because the machine never had a node is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
-		rack.replaced(ctx, lame)
+		fixture.replaced(ctx, lame)
 		marked(ctx, lame.host)
 		Expect(lame.host.History().Since(lame.began).Cycles()).To(Equal(2), "two attempts")
-		Eventually(rack.told(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStayedBad"), HaveKey("HandedOver"), Not(HaveKey("Fenced"))))
+		Eventually(fixture.told(ctx, ours.name, lame.name, lame.began)).Should(And(HaveKey("NodeStillUnhealthy"), HaveKey("HandedOver"), Not(HaveKey("Fenced"))))
 	}, SpecTimeout(twoDeadlines))
 
 	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
-		rack.scale(ctx, rack.Workers)
-		rack.AllWell(ctx)
-		for _, name := range rack.WorkerNames(ctx) {
-			Expect(rack.Host(name).Key()).NotTo(BeElementOf(dead.host.Key(), lame.host.Key()))
+		fixture.scale(ctx, fixture.Workers)
+		fixture.AllWell(ctx)
+		for _, name := range fixture.WorkerNames(ctx) {
+			Expect(fixture.Host(name).Key()).NotTo(BeElementOf(dead.host.Key(), lame.host.Key()))
 		}
 	}, SpecTimeout(specPatience))
 })

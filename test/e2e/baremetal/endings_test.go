@@ -14,31 +14,31 @@ import (
 )
 
 var _ = Describe("A power cycle", func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("that is taken back in the middle lets go of host and node", func(ctx SpecContext) {
-		name, host := rack.aWorker(ctx)
+		name, host := fixture.aWorker(ctx)
 		attacher.Stick(true) // so that the workload does not move meanwhile
 		DeferCleanup(func() { attacher.Stick(false) })
 		host.Take(simulator.Times{PowerOn: 300 * time.Millisecond})
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
-		rem := rack.byHand(ctx, name)
+		rem := fixture.byHand(ctx, name)
 		Eventually(powered(host)).Should(BeFalse())
 
 		Expect(here.Delete(ctx, rem)).To(Succeed())
 
-		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
+		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue())
 		Eventually(powered(host)).Should(BeTrue())
-		rack.nothingIsLeft(ctx, host, name)
-		Eventually(func() corev1.ConditionStatus { return rack.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+		fixture.nothingIsLeft(ctx, host, name)
+		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
 	}, SpecTimeout(specPatience))
 
 	It("goes on where it was when the manager is killed at any time", func(ctx SpecContext) {
-		name, host := rack.aWorker(ctx)
+		name, host := fixture.aWorker(ctx)
 		host.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
 		began := time.Now()
-		rem := rack.byHand(ctx, name)
+		rem := fixture.byHand(ctx, name)
 		for _, at := range []string{"PoweringOff", "MovingWorkload", "PoweringOn", "Booting"} {
 			Eventually(step(ctx, rem)).WithTimeout(2 * time.Minute).Should(Or(Equal(at), Equal("Succeeded")))
 			manager.Kill()
@@ -49,7 +49,7 @@ var _ = Describe("A power cycle", func() {
 		Expect(host.History().Since(began)).To(HaveLen(2), "off and on, once")
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
 		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
-		rack.nothingIsLeft(ctx, host, name)
+		fixture.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(specPatience))
 
 	// docs/high-availability.md says how long that takes: the lease, and the periods in which it is renewed and tried for.
@@ -71,11 +71,11 @@ var _ = Describe("A power cycle", func() {
 		first := replica("first")
 		Eventually(leads(first)).Should(BeTrue())
 		other := replica("other")
-		name, host := rack.aWorker(ctx)
+		name, host := fixture.aWorker(ctx)
 		host.Take(simulator.Times{PowerOff: time.Second, PowerOn: time.Second, Boot: time.Second})
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
 		began := time.Now()
-		rem := rack.byHand(ctx, name)
+		rem := fixture.byHand(ctx, name)
 		Eventually(powered(host)).WithTimeout(2 * time.Minute).Should(BeFalse())
 		Expect(leads(other)()).To(BeFalse())
 
@@ -90,6 +90,6 @@ var _ = Describe("A power cycle", func() {
 		Expect(host.History().Since(began)).To(HaveLen(2), "off and on, once")
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
 		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
-		rack.nothingIsLeft(ctx, host, name)
+		fixture.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(specPatience))
 })

@@ -29,7 +29,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -52,26 +52,26 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 			manager.Kill()
 			startManager(ctx)
 		})
-		rack.AllWell(ctx)
+		fixture.AllWell(ctx)
 
 		By("holding a host off whose workload does not move, with its node fenced")
 		app := "stuck"
-		Expect(builders.Apply(ctx, rack.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
-		name := rack.nodeOf(ctx, app)
-		host, check := rack.Host(name), client.ObjectKey{Namespace: rack.Namespace, Name: "hostremediation"}
-		rack.watched(ctx, ours)
+		Expect(builders.Apply(ctx, fixture.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
+		name := fixture.nodeOf(ctx, app)
+		host, check := fixture.Host(name), client.ObjectKey{Namespace: fixture.Namespace, Name: "hostremediation"}
+		fixture.watched(ctx, ours)
 		patience := []byte(`{"spec":{"template":{"spec":{"strategy":{"timeoutSeconds":900}}}}}`) // no deadline comes in between
-		template := ours.template(rack.Namespace, check.Name, twoAttempts)
+		template := ours.template(fixture.Namespace, check.Name, twoAttempts)
 		Expect(here.Patch(ctx, template, client.RawPatch(types.MergePatchType, patience))).To(Succeed())
 		attacher.Stick(true)
 		DeferCleanup(func() { attacher.Stick(false) })
 		began := time.Now()
 		host.Kubelet().Stop()
-		Eventually(func() bool { return outOfService(rack.Node(ctx, name)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+		Eventually(func() bool { return outOfService(fixture.Node(ctx, name)) }).WithTimeout(3 * time.Minute).Should(BeTrue())
 
 		By("leaving a fence and a hold behind whose remediation is gone")
-		orphan := slices.DeleteFunc(rack.WorkerNames(ctx), func(worker string) bool { return worker == name })[0]
-		rack.edit(ctx, orphan, func(n *corev1.Node) {
+		orphan := slices.DeleteFunc(fixture.WorkerNames(ctx), func(worker string) bool { return worker == name })[0]
+		fixture.edit(ctx, orphan, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 				Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
 			})
@@ -89,16 +89,16 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		startManager(ctx, electing...) // as its Deployment would
 		Eventually(func() map[string]string { return checkOf(ctx, check).Annotations }).WithTimeout(time.Minute).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
 		Eventually(answer(ctx, first, "/readyz/left-behind")).WithTimeout(time.Minute).Should(And(
-			ContainSubstring("HostRemediation "+rack.Namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
+			ContainSubstring("HostRemediation "+fixture.Namespace+"/"+name), ContainSubstring("RebootRemediation default/drilled")))
 		Expect(powered(host)()).To(BeFalse(), "its workload is on its way")
-		Eventually(rack.told(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
+		Eventually(fixture.told(ctx, "MachineHealthCheck", check.Name, began)).Should(HaveKey(mendv1.EventCheckReleased))
 
 		By("killing it, with two more there")
 		first.Kill()
 		second, third := leavingReplica(ctx, "second", account), leavingReplica(ctx, "third", account)
 		Eventually(func(g Gomega) {
 			for _, m := range []*rig.Kubemend{second, third} {
-				g.Expect(answer(ctx, m, "/readyz/left-behind")()).To(ContainSubstring("HostRemediation " + rack.Namespace + "/" + name))
+				g.Expect(answer(ctx, m, "/readyz/left-behind")()).To(ContainSubstring("HostRemediation " + fixture.Namespace + "/" + name))
 			}
 		}).WithTimeout(time.Minute).Should(Succeed())
 
@@ -110,9 +110,9 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		}
 
 		Expect(traces(ctx, management.Config())).To(BeEmpty())
-		Expect(traces(ctx, rack.Plane.Config())).To(BeEmpty())
+		Expect(traces(ctx, fixture.Plane.Config())).To(BeEmpty())
 		Eventually(powered(host)).Should(BeTrue())
-		Eventually(func() corev1.ConditionStatus { return rack.Ready(ctx, name) }).WithTimeout(2 * time.Minute).Should(Equal(corev1.ConditionTrue))
+		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).WithTimeout(2 * time.Minute).Should(Equal(corev1.ConditionTrue))
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 
 		for _, m := range []*rig.Kubemend{first, second, third} {
@@ -123,8 +123,8 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		Eventually(func(g Gomega) {
 			c := checkOf(ctx, check)
 			g.Expect(conditionOf(c.Status.Conditions, clusterv1.PausedCondition)).To(Equal(metav1.ConditionFalse))
-			g.Expect(c.Status.ExpectedMachines).To(Equal(ptr.To(rack.Workers)))
-			g.Expect(c.Status.CurrentHealthy).To(Equal(ptr.To(rack.Workers)))
+			g.Expect(c.Status.ExpectedMachines).To(Equal(ptr.To(fixture.Workers)))
+			g.Expect(c.Status.CurrentHealthy).To(Equal(ptr.To(fixture.Workers)))
 		}).WithTimeout(time.Minute).Should(Succeed())
 		drill := &nhcv1.NodeHealthCheck{}
 		Expect(here.Get(ctx, client.ObjectKey{Name: "drill"}, drill)).To(Succeed())
@@ -134,8 +134,8 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 		By("deleting all objects of the kinds whose CRDs go, with no manager there")
 		second.Kill()
 		third.Kill()
-		Expect(here.DeleteAllOf(ctx, &mendv1.HostRemediation{}, client.InNamespace(rack.Namespace))).To(Succeed())
-		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
+		Expect(here.DeleteAllOf(ctx, &mendv1.HostRemediation{}, client.InNamespace(fixture.Namespace))).To(Succeed())
+		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue())
 		manager.Kill()
 		startManager(ctx, "--node-health-checks=off") // for its webhooks, while the check of the nodes is deleted
 	}, SpecTimeout(2*specPatience))
@@ -173,7 +173,7 @@ func mayRemediate(ctx context.Context) {
 func leader(ctx context.Context) func() string {
 	return func() string {
 		lease := &coordinationv1.Lease{}
-		if err := here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: presence.LeaderLeaseName}, lease); err != nil {
+		if err := here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}, lease); err != nil {
 			return err.Error()
 		}
 		return ptr.Deref(lease.Spec.HolderIdentity, "")
@@ -278,7 +278,7 @@ func traces(ctx context.Context, config *rest.Config) []string {
 			all.SetGroupVersionKind(gv.WithKind(r.Kind + "List"))
 			Expect(there.List(ctx, all)).To(Succeed(), r.Name)
 			for _, o := range all.Items {
-				if o.GetKind() == "Lease" && o.GetNamespace() == rig.Namespace && o.GetName() == presence.LeaseName {
+				if o.GetKind() == "Lease" && o.GetNamespace() == rig.Namespace && o.GetName() == managerlease.LeaseName {
 					continue
 				}
 				found = append(found, tracesOn(&o)...)

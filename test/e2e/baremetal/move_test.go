@@ -104,7 +104,7 @@ type journey struct {
 func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
-	w := &world{spec.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: rack.Plane}}
+	w := &world{spec.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: fixture.Plane}}
 	w.Build(ctx, here, provider, inPool)
 	DeferCleanup(w.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
 	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.Cluster), w.Plane.Config())).To(Succeed())

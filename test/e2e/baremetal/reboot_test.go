@@ -15,13 +15,13 @@ import (
 var _ = Describe("A worker whose kubelet hangs", func() {
 	for _, k := range []kind{ours, theirs} {
 		It("is power-cycled by a "+k.name+", and its workload runs elsewhere meanwhile", func(ctx SpecContext) {
-			rack.AllWell(ctx)
+			fixture.AllWell(ctx)
 			app := strings.ToLower(k.name)
-			Expect(builders.Apply(ctx, rack.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
-			name := rack.nodeOf(ctx, app)
-			identity := rack.Machine(ctx, name).UID
-			rack.watched(ctx, k)
-			host := rack.Host(name)
+			Expect(builders.Apply(ctx, fixture.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
+			name := fixture.nodeOf(ctx, app)
+			identity := fixture.Machine(ctx, name).UID
+			fixture.watched(ctx, k)
+			host := fixture.Host(name)
 			// A node that were back before its host is seen on would have its request deleted before that is told.
 			host.Take(simulator.Times{Boot: 5 * time.Second})
 			DeferCleanup(func() { host.Take(simulator.Times{}) })
@@ -29,18 +29,18 @@ var _ = Describe("A worker whose kubelet hangs", func() {
 
 			host.Kubelet().Stop()
 
-			Eventually(func() string { return rack.nodeOf(ctx, app) }).WithTimeout(2 * time.Minute).ShouldNot(Equal(name))
+			Eventually(func() string { return fixture.nodeOf(ctx, app) }).WithTimeout(2 * time.Minute).ShouldNot(Equal(name))
 			Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
-			Eventually(func() corev1.ConditionStatus { return rack.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
-			Eventually(func() bool { return rack.gone(ctx, k, name) }).Should(BeTrue())
-			rack.nothingIsLeft(ctx, host, name)
-			Expect(rack.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
+			Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
+			Eventually(func() bool { return fixture.gone(ctx, k, name) }).Should(BeTrue())
+			fixture.nothingIsLeft(ctx, host, name)
+			Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 			once := freed
 			for _, reason := range []string{"PowerOffRequested", "Fenced", "PowerOnRequested", "PoweredOn"} {
 				once = And(once, HaveKeyWithValue(reason, 1))
 			}
-			Eventually(rack.told(ctx, k.name, name, began)).Should(once)
-			Eventually(rack.told(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKeyWithValue("PowerOffRequested", 1))
+			Eventually(fixture.told(ctx, k.name, name, began)).Should(once)
+			Eventually(fixture.told(ctx, "BareMetalHost", host.Key().Name, began)).Should(HaveKeyWithValue("PowerOffRequested", 1))
 		}, SpecTimeout(specPatience))
 	}
 })

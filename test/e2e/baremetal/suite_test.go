@@ -42,13 +42,13 @@ var (
 	here       client.WithWatch // to the management cluster
 	hosts      *simulator.Hosts
 	provider   *simulator.Infrastructure
-	attacher   *simulator.Attacher // of the rack's cluster
+	attacher   *simulator.Attacher // of the fixture's cluster
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	// rack is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
+	// fixture is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
 	// takes an outage for one of the network.
-	rack = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
+	fixture = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
 	// seeded is the cluster that the manifests of the documentation are about. None of its controllers runs: what a node looks like of which
 	// nothing is heard, specs write.
 	seeded = &world{spec.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 2}}
@@ -74,7 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	group.Go(func() (err error) {
-		rack.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
+		fixture.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
 			Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), Audit: true,
 		})
 		return err
@@ -84,7 +84,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.Plane, seeded.Plane}) })
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane, seeded.Plane}) })
 	here = clientFor(management.Config())
 	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
 	var err error
@@ -92,7 +92,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	startWorld()
 	startManager(ctx)
-	rack.Build(ctx, here, provider, inPool)
+	fixture.Build(ctx, here, provider, inPool)
 	seeded.Build(ctx, here, provider, inPool)
 }, NodeTimeout(5*time.Minute))
 
@@ -116,9 +116,9 @@ func clientFor(config *rest.Config) client.WithWatch {
 func startWorld() {
 	GinkgoHelper()
 	hosts, provider = spec.Hardware(management.Config())
-	scheduler, err := simulator.NewScheduler(rack.Plane.Config(), logr.Discard())
+	scheduler, err := simulator.NewScheduler(fixture.Plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
-	attacher, err = simulator.NewAttacher(rack.Plane.Config(), logr.Discard())
+	attacher, err = simulator.NewAttacher(fixture.Plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
 	spec.Beside(scheduler.Start)
 	spec.Beside(attacher.Start)

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("goes on with kubemend: the host stays off until the workload has moved, and neither hold nor taint stays", func(ctx SpecContext) {
 		By("saying that the kind is CAPM3's")
@@ -29,24 +29,24 @@ var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
 
 		By("losing a node with a volume that is not detached")
 		app := "taken-over"
-		Expect(builders.Apply(ctx, rack.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
-		name := rack.nodeOf(ctx, app)
-		host, began := rack.Host(name), time.Now()
+		Expect(builders.Apply(ctx, fixture.There, append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))...)).To(Succeed())
+		name := fixture.nodeOf(ctx, app)
+		host, began := fixture.Host(name), time.Now()
 		attacher.Stick(true)
 		DeferCleanup(func() { attacher.Stick(false) })
-		rack.watched(ctx, theirs)
+		fixture.watched(ctx, theirs)
 		patience := []byte(`{"spec":{"template":{"spec":{"strategy":{"timeoutSeconds":900}}}}}`) // no deadline comes in between
-		Expect(here.Patch(ctx, theirs.template(rack.Namespace, "metal3remediation", twoAttempts), client.RawPatch("application/merge-patch+json", patience))).To(Succeed())
+		Expect(here.Patch(ctx, theirs.template(fixture.Namespace, "metal3remediation", twoAttempts), client.RawPatch("application/merge-patch+json", patience))).To(Succeed())
 		host.Kubelet().Stop()
 		request := &infrav1.Metal3Remediation{}
 		Eventually(func() error {
-			return here.Get(ctx, client.ObjectKey{Namespace: rack.Namespace, Name: name}, request)
+			return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, request)
 		}).WithTimeout(2 * time.Minute).Should(Succeed())
 
 		By("doing what CAPM3's controller does, up to its taint, which it does not sign")
 		asCAPM3(ctx, request, host)
 		Eventually(powered(host)).WithTimeout(time.Minute).Should(BeFalse())
-		rack.edit(ctx, name, func(n *corev1.Node) {
+		fixture.edit(ctx, name, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 				Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
 			})
@@ -65,9 +65,9 @@ var _ = Describe("A remediation that CAPM3 has under way", Ordered, func() {
 		By("detaching the volume")
 		attacher.Stick(false)
 		Eventually(powered(host)).WithTimeout(2 * time.Minute).Should(BeTrue())
-		Eventually(func() bool { return rack.gone(ctx, theirs, name) }).WithTimeout(3 * time.Minute).Should(BeTrue())
+		Eventually(func() bool { return fixture.gone(ctx, theirs, name) }).WithTimeout(3 * time.Minute).Should(BeTrue())
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
-		rack.nothingIsLeft(ctx, host, name)
+		fixture.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(12*time.Minute))
 })
 

@@ -17,46 +17,46 @@ import (
 )
 
 var _ = Describe("A host or node that is not like the others", func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("is rebooted once and never fenced if it must not be powered off, and the remediation says so", func(ctx SpecContext) {
-		name, host := rack.anIdleWorker(ctx)
+		name, host := fixture.anIdleWorker(ctx)
 		mustStayOn(ctx, host)
 		began := time.Now()
 
-		rem := rack.byHand(ctx, name)
+		rem := fixture.byHand(ctx, name)
 
 		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Reset}))
 		Expect(saidOf(ctx, rem, infrav1.PoweredOffCondition)()).To(Equal("False/CannotBeProven"))
 		Expect(saidOf(ctx, rem, infrav1.WorkloadMovedCondition)()).To(Equal("False/CannotBeProven"))
-		Expect(saidOf(ctx, rem, infrav1.NodeHealthyCondition)()).To(Equal("True/MachineWell"))
-		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(
+		Expect(saidOf(ctx, rem, infrav1.NodeHealthyCondition)()).To(Equal("True/MachineHealthy"))
+		Eventually(fixture.told(ctx, ours.name, name, began)).Should(And(
 			HaveKeyWithValue("PowerOffDisabled", 1), HaveKeyWithValue("RebootRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("PowerOffRequested"))))
-		rack.nothingIsLeft(ctx, host, name)
+		fixture.nothingIsLeft(ctx, host, name)
 		Consistently(func() int { return len(host.History().Since(began)) }).Should(Equal(1), "rebooted once")
 	}, SpecTimeout(specPatience))
 
 	It("keeps the out-of-service taint that somebody else has put on it", func(ctx SpecContext) {
-		name, host := rack.anIdleWorker(ctx)
+		name, host := fixture.anIdleWorker(ctx)
 		foreign := corev1.Taint{Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect}
-		rack.edit(ctx, name, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
+		fixture.edit(ctx, name, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
 		DeferCleanup(func(ctx SpecContext) {
-			rack.edit(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
+			fixture.edit(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 		})
 		began := time.Now()
 
-		rem := rack.byHand(ctx, name)
+		rem := fixture.byHand(ctx, name)
 
 		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
 		Expect(here.Delete(ctx, rem)).To(Succeed())
-		Eventually(func() bool { return rack.gone(ctx, ours, name) }).Should(BeTrue())
+		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue())
 		hostIsFree(ctx, host)
-		node := rack.Node(ctx, name)
+		node := fixture.Node(ctx, name)
 		Expect(outOfService(node)).To(BeTrue(), "it is not ours to take away")
 		Expect(node.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
-		Eventually(rack.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("PowerOnRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
+		Eventually(fixture.told(ctx, ours.name, name, began)).Should(And(HaveKeyWithValue("PowerOnRequested", 1), Not(HaveKey("Fenced")), Not(HaveKey("Unfenced"))))
 	}, SpecTimeout(specPatience))
 
 	It("is deleted and gets its labels and annotations back, if nodes are fenced like that", func(ctx SpecContext) {
@@ -67,17 +67,17 @@ var _ = Describe("A host or node that is not like the others", func() {
 			startManager(ctx)
 		})
 		const key, value = "example.com/row", "7"
-		name, host := rack.anIdleWorker(ctx)
-		rack.edit(ctx, name, func(n *corev1.Node) { n.Labels[key], n.Annotations[key] = value, value })
+		name, host := fixture.anIdleWorker(ctx)
+		fixture.edit(ctx, name, func(n *corev1.Node) { n.Labels[key], n.Annotations[key] = value, value })
 		host.Take(simulator.Times{PowerOn: time.Second})
 		DeferCleanup(func() { host.Take(simulator.Times{}) })
-		before, began := rack.Node(ctx, name), time.Now()
+		before, began := fixture.Node(ctx, name), time.Now()
 
-		rem := rack.byHand(ctx, name)
+		rem := fixture.byHand(ctx, name)
 
 		ends(ctx, rem, "Succeeded")
 		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
-		after := rack.Node(ctx, name)
+		after := fixture.Node(ctx, name)
 		Expect(after.UID).NotTo(Equal(before.UID), "the node was deleted")
 		Expect(after.CreationTimestamp.Time).NotTo(BeTemporally("<", host.History().Since(began)[0].At.Truncate(time.Second)), "after its host was off")
 		Expect(after.Labels).To(HaveKeyWithValue(key, value))
@@ -85,7 +85,7 @@ var _ = Describe("A host or node that is not like the others", func() {
 		done := &mendv1.HostRemediation{}
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), done)).To(Succeed())
 		Expect(done.Annotations).NotTo(Or(HaveKey(infrav1.NodeLabelsBackupAnnotation), HaveKey(infrav1.NodeAnnotationsBackupAnnotation)), "what was given back")
-		rack.nothingIsLeft(ctx, host, name)
+		fixture.nothingIsLeft(ctx, host, name)
 	}, SpecTimeout(specPatience))
 })
 

@@ -232,7 +232,7 @@ func (w *world) events(ctx context.Context, kind, name string, since time.Time) 
 }
 
 // freed is what is told when a fence is taken away: as a rule as soon as the host is on. A machine may be found well before that, and then its request is deleted first.
-var freed = Or(HaveKeyWithValue("PoweredOn", 1), HaveKeyWithValue("Unfenced", 1), HaveKey("LettingGo"))
+var freed = Or(HaveKeyWithValue("PoweredOn", 1), HaveKeyWithValue("Unfenced", 1), HaveKey("Releasing"))
 
 // nothingIsLeft checks that no trace of a remediation is left on host and node.
 func (w *world) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {

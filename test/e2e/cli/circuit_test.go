@@ -15,14 +15,14 @@ import (
 )
 
 var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("explain counts and names those that are too many, says what ends it, and that does; and says the same of what was recorded", func(ctx SpecContext) {
-		check := rack.checked(ctx, "workers", builders.Claimed, builders.Patience(10*time.Second))
-		rack.theOwnerRests(ctx) // so that the machines come back
-		lost := rack.WorkerNames(ctx)[:3]
+		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(10*time.Second))
+		fixture.theOwnerRests(ctx) // so that the machines come back
+		lost := fixture.WorkerNames(ctx)[:3]
 
-		rack.silence(lost...)
+		fixture.silence(lost...)
 
 		By("too many")
 		var e *explain.Explanation
@@ -32,7 +32,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		}).Should(Succeed())
 		Expect(e.Verdict).To(Equal("Nothing is remediated: 3 of 5 are not healthy (3 unhealthy), and unhealthyLessThanOrEqualTo 40% allows 2"))
 		Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
-		Eventually(func() map[string]string { return said(rack.stored(ctx, check.Name).Status.Conditions) }).Should(
+		Eventually(func() map[string]string { return said(fixture.stored(ctx, check.Name).Status.Conditions) }).Should(
 			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")
 		for _, name := range lost {
 			e := explained(ctx, "machine/"+name)
@@ -47,7 +47,7 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		Expect(row[0].Population.Healthy).To(Equal(2))
 		Consistently(func(g Gomega) {
 			for _, name := range lost {
-				g.Expect(conditions.Has(rack.Machine(ctx, name), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+				g.Expect(conditions.Has(fixture.Machine(ctx, name), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 			}
 		}).Should(Succeed())
 
@@ -56,23 +56,23 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
 		for _, asked := range [][]string{{"explain", "machine/" + lost[0]}, {"explain", "mhc/" + check.Name}, {"status"}} {
 			asked = append(asked, "-o", "json")
-			recorded := start(ctx, append([]string{"--kubeconfig", filepath.Join(GinkgoT().TempDir(), "none"), "-n", rack.Namespace, "--from", file}, asked...)...)
+			recorded := start(ctx, append([]string{"--kubeconfig", filepath.Join(GinkgoT().TempDir(), "none"), "-n", fixture.Namespace, "--from", file}, asked...)...)
 			Expect(timeless(recorded)).To(Equal(timeless(mend(ctx, asked...))), "%v", asked)
 		}
 
 		By("one is back")
 		back := lost[2]
-		turned := []<-chan time.Time{rack.handedOver(ctx, lost[0]), rack.handedOver(ctx, lost[1])}
-		rack.Host(back).Kubelet().Start()
+		turned := []<-chan time.Time{fixture.handedOver(ctx, lost[0]), fixture.handedOver(ctx, lost[1])}
+		fixture.Host(back).Kubelet().Start()
 		for _, t := range turned {
 			Eventually(t).Should(Receive())
 		}
-		Expect(conditions.Has(rack.Machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
+		Expect(conditions.Has(fixture.Machine(ctx, back), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
 		e = explained(ctx, "mhc/"+check.Name)
 		Expect(e.Verdict).To(Equal("2 of 5 are not healthy (2 unhealthy), and 2 are being remediated"))
 
 		for _, name := range lost {
-			rack.Host(name).Kubelet().Start()
+			fixture.Host(name).Kubelet().Start()
 		}
 		Eventually(func() string { return explained(ctx, "mhc/"+check.Name).Verdict }).Should(Equal("All that it selects is healthy"))
 	}, SpecTimeout(specPatience))

@@ -20,13 +20,13 @@ import (
 
 var _ = Describe("Of a check that nobody has claimed", func() {
 	It("claim makes kubemend act within a second, and release gives it back to Cluster API core", func(ctx SpecContext) {
-		rack.AllWell(ctx)
-		check := rack.checked(ctx, "unclaimed")
+		fixture.AllWell(ctx)
+		check := fixture.checked(ctx, "unclaimed")
 		stance := func() look.Stance { return explained(ctx, "mhc/"+check.Name).Checks[0].Stance }
-		core := func() bool { return conditions.IsFalse(rack.stored(ctx, check.Name), clusterv1.PausedCondition) }
+		core := func() bool { return conditions.IsFalse(fixture.stored(ctx, check.Name), clusterv1.PausedCondition) }
 		Eventually(core).Should(BeTrue())
 		Eventually(stance).Should(Equal(look.Observing))
-		Expect(conditions.Has(rack.stored(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
+		Expect(conditions.Has(fixture.stored(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
 
 		acts := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.Has(c, mendv1.TargetsExclusive) })
 		claimed := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
@@ -52,7 +52,7 @@ var _ = Describe("Of a check that nobody has claimed", func() {
 func sees(ctx context.Context, check *clusterv1.MachineHealthCheck, is func(*clusterv1.MachineHealthCheck) bool) <-chan time.Time {
 	GinkgoHelper()
 	changes, err := here.Watch(ctx, &clusterv1.MachineHealthCheckList{}, client.InNamespace(check.Namespace),
-		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: rack.stored(ctx, check.Name).ResourceVersion}})
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: fixture.stored(ctx, check.Name).ResourceVersion}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)
 	at := make(chan time.Time, 1)
@@ -69,18 +69,18 @@ func sees(ctx context.Context, check *clusterv1.MachineHealthCheck, is func(*clu
 
 var _ = Describe("To somebody who may read no more than Machines and MachineHealthChecks of one namespace", func() {
 	It("explain and status say what they may not read, and go on", func(ctx SpecContext) {
-		rack.AllWell(ctx)
-		check := rack.checked(ctx, "workers")
+		fixture.AllWell(ctx)
+		check := fixture.checked(ctx, "workers")
 		kubeconfig := reader(ctx, "narrow")
-		name := rack.WorkerNames(ctx)[0]
+		name := fixture.WorkerNames(ctx)[0]
 		narrow := func(args ...string) ran { return mendAs(ctx, kubeconfig, append(args, "-o", "json")...) }
 
 		e := parsed[explain.Explanation](narrow("explain", "machine/"+name))
 		Expect(e.Checks).To(HaveLen(1))
 		Expect(e.Checks[0].Name).To(Equal(check.Name))
 		Expect(e.Notes).To(ContainElements(
-			And(ContainSubstring("BareMetalHosts in namespace "+rack.Namespace), ContainSubstring("forbidden")),
-			And(ContainSubstring("Clusters in namespace "+rack.Namespace), ContainSubstring("forbidden")),
+			And(ContainSubstring("BareMetalHosts in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
+			And(ContainSubstring("Clusters in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
 			ContainSubstring("Whether a manager of kubemend runs is not known"),
 		))
 		Expect(e.Verdict).NotTo(ContainSubstring("healthy"), "the node was not seen")
@@ -91,11 +91,11 @@ var _ = Describe("To somebody who may read no more than Machines and MachineHeal
 	}, SpecTimeout(specPatience))
 })
 
-// reader makes a user who may read Machines and MachineHealthChecks of the rack's namespace, and nothing else, and returns a kubeconfig file.
+// reader makes a user who may read Machines and MachineHealthChecks of the fixture's namespace, and nothing else, and returns a kubeconfig file.
 func reader(ctx context.Context, name string) string {
 	GinkgoHelper()
 	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: rack.Namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines", "machinehealthchecks"}, Verbs: []string{"get", "list", "watch"},
 		}},
@@ -111,17 +111,17 @@ func reader(ctx context.Context, name string) string {
 	config, content, err := management.User(name)
 	Expect(err).NotTo(HaveOccurred())
 	theirs := clientFor(config)
-	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(rack.Namespace)) }).Should(Succeed())
+	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(fixture.Namespace)) }).Should(Succeed())
 	return fileWith(content)
 }
 
 var _ = Describe("While no manager runs", Serial, func() {
 	It("status says so, and since when; explain says what a person has to do; and claim is refused", func(ctx SpecContext) {
-		rack.AllWell(ctx)
-		claimed := rack.checked(ctx, "claimed", func(c *clusterv1.MachineHealthCheck) {
+		fixture.AllWell(ctx)
+		claimed := fixture.checked(ctx, "claimed", func(c *clusterv1.MachineHealthCheck) {
 			c.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 		})
-		check := rack.checked(ctx, "unclaimed")
+		check := fixture.checked(ctx, "unclaimed")
 		killed := time.Now()
 		manager.Kill()
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
@@ -148,6 +148,6 @@ var _ = Describe("While no manager runs", Serial, func() {
 		no := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
 		Expect(no.code).To(Equal(refused))
 		Expect(no.out).To(ContainSubstring("no manager of kubemend would act on it: the one in " + rig.Namespace + " is gone since"))
-		Expect(rack.stored(ctx, check.Name).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
+		Expect(fixture.stored(ctx, check.Name).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
 	}, SpecTimeout(specPatience))
 })

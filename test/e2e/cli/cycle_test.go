@@ -22,22 +22,22 @@ import (
 )
 
 var _ = Describe("Of a host that is power-cycled", func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("explain says in every phase what the remediation says of itself, whatever it is asked about, and history tells it in order", func(ctx SpecContext) {
-		rack.cycled(ctx)
-		name := rack.WorkerNames(ctx)[0]
-		host := rack.Host(name)
+		fixture.cycled(ctx)
+		name := fixture.WorkerNames(ctx)[0]
+		host := fixture.Host(name)
 		// Each phase has to last for longer than all is explained once, also under load.
-		rack.slow(simulator.Times{PowerOff: 12 * time.Second, PowerOn: 12 * time.Second, Boot: 12 * time.Second})
+		fixture.slow(simulator.Times{PowerOff: 12 * time.Second, PowerOn: 12 * time.Second, Boot: 12 * time.Second})
 
-		rack.silence(name)
+		fixture.silence(name)
 
 		heard := agreements(ctx, name, "remediation/"+name, "machine/"+name, "host/"+host.Key().Name, "node/"+name)
 		for _, phase := range []string{"PoweringOff", "PoweringOn", "Booting"} {
 			Expect(heard).To(HaveKey(phase), "%v", heard)
 		}
-		rack.AllWell(ctx)
+		fixture.AllWell(ctx)
 		Eventually(func() []string {
 			return reasons(parsed[chronicle](mend(ctx, "history", "--machine", name, "-o", "json")))
 		}).Should(And(
@@ -48,17 +48,17 @@ var _ = Describe("Of a host that is power-cycled", func() {
 })
 
 var _ = Describe("Of a host whose BMC is dead", func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("explain says when it is not waited for any longer", func(ctx SpecContext) {
-		rack.cycled(ctx)
-		name := rack.WorkerNames(ctx)[0]
-		host := rack.Host(name)
+		fixture.cycled(ctx)
+		name := fixture.WorkerNames(ctx)[0]
+		host := fixture.Host(name)
 		host.Die(true)
 		DeferCleanup(func() { host.Die(false) })
 		stepped := steps(ctx, name)
 
-		rack.silence(name)
+		fixture.silence(name)
 
 		Eventually(stepped).Should(Receive(HaveField("Step", "PoweringOff")))
 		var said look.Step
@@ -75,7 +75,7 @@ var _ = Describe("Of a host whose BMC is dead", func() {
 		Expect(next.At).To(BeTemporally("~", said.At, nearEnough), "from %s to %s", rem.Status.Step, next.Step)
 		AddReportEntry("given up after the announced moment", next.At.Sub(said.At).String())
 		host.Die(false)
-		rack.AllWell(ctx)
+		fixture.AllWell(ctx)
 	}, SpecTimeout(specPatience+2*time.Minute))
 })
 
@@ -88,7 +88,7 @@ type entered struct {
 // steps tells of each step of the remediation of a machine.
 func steps(ctx context.Context, name string) <-chan entered {
 	GinkgoHelper()
-	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(rack.Namespace),
+	changes, err := here.Watch(ctx, &mendv1.HostRemediationList{}, client.InNamespace(fixture.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(changes.Stop)
@@ -151,7 +151,7 @@ func agreements(ctx context.Context, name string, subjects ...string) map[string
 	GinkgoHelper()
 	heard, doubt := map[string]int{}, ""
 	Eventually(func() error {
-		return here.Get(ctx, client.ObjectKey{Namespace: rack.Namespace, Name: name}, &mendv1.HostRemediation{})
+		return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, &mendv1.HostRemediation{})
 	}).Should(Succeed())
 	for i := 0; ; i++ {
 		before, is := remediationOf(ctx, name)
@@ -182,7 +182,7 @@ func agreements(ctx context.Context, name string, subjects ...string) map[string
 func remediationOf(ctx context.Context, name string) (*mendv1.HostRemediation, bool) {
 	GinkgoHelper()
 	rem := &mendv1.HostRemediation{}
-	err := here.Get(ctx, client.ObjectKey{Namespace: rack.Namespace, Name: name}, rem)
+	err := here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, rem)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return rem, err == nil
 }

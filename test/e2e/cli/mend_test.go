@@ -34,7 +34,7 @@ type ran struct {
 	ended          time.Time
 }
 
-// mend runs the plugin as an administrator, in the namespace of the rack.
+// mend runs the plugin as an administrator, in the namespace of the fixture.
 func mend(ctx context.Context, args ...string) ran {
 	GinkgoHelper()
 	return mendAs(ctx, management.KubeconfigFile(), args...)
@@ -43,7 +43,7 @@ func mend(ctx context.Context, args ...string) ran {
 // mendAs runs the plugin as the user of a kubeconfig. What it may remember between runs goes with the spec.
 func mendAs(ctx context.Context, kubeconfig string, args ...string) ran {
 	GinkgoHelper()
-	return start(ctx, append([]string{"--kubeconfig", kubeconfig, "-n", rack.Namespace}, args...)...)
+	return start(ctx, append([]string{"--kubeconfig", kubeconfig, "-n", fixture.Namespace}, args...)...)
 }
 
 func start(ctx context.Context, args ...string) ran {

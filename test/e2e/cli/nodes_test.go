@@ -51,8 +51,8 @@ var _ = Describe("Of a node of the management cluster", func() {
 
 		drills(ctx, lost, corev1.ConditionTrue)
 
-		By("suspect")
-		due := announced(ctx, lost, "suspect")
+		By("pending")
+		due := announced(ctx, lost, "pending")
 		var at time.Time
 		Eventually(nudged).Should(Receive(&at))
 		Expect(at).To(BeTemporally("~", due, nearEnough), "the first remediator is asked when it was said")

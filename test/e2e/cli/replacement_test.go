@@ -21,23 +21,23 @@ import (
 const nearEnough = 5 * time.Second
 
 var _ = Describe("Of a worker whose kubelet falls silent", func() {
-	BeforeEach(func(ctx SpecContext) { rack.AllWell(ctx) })
+	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
 
 	It("explain says at every step what happens next, and when it does", func(ctx SpecContext) {
-		check := rack.checked(ctx, "workers", builders.Claimed, builders.Patience(12*time.Second))
-		rack.slow(simulator.Times{Boot: 4 * time.Second})
-		wake := rack.theOwnerRests(ctx)
-		before := rack.WorkerNames(ctx)
+		check := fixture.checked(ctx, "workers", builders.Claimed, builders.Patience(12*time.Second))
+		fixture.slow(simulator.Times{Boot: 4 * time.Second})
+		wake := fixture.theOwnerRests(ctx)
+		before := fixture.WorkerNames(ctx)
 		lost := before[0]
-		owner := metav1.GetControllerOf(rack.Machine(ctx, lost))
+		owner := metav1.GetControllerOf(fixture.Machine(ctx, lost))
 		Expect(explained(ctx, "machine/"+lost).Verdict).To(Equal("It is healthy: nothing is held against it"))
-		turned := rack.handedOver(ctx, lost)
+		turned := fixture.handedOver(ctx, lost)
 
-		rack.silence(lost)
+		fixture.silence(lost)
 
-		By("suspect")
+		By("pending")
 		announced := announcements(ctx, lost)
-		Expect(announced).NotTo(BeEmpty(), "somebody asked while the machine was suspect")
+		Expect(announced).NotTo(BeEmpty(), "somebody asked while the machine was pending")
 		Expect(slices.Compact(announced)).To(HaveLen(1), "nothing changes meanwhile")
 		Expect(announced[0].Person).To(BeFalse())
 		Expect(announced[0].Text).To(HaveSuffix(
@@ -72,20 +72,20 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 		Expect(e.Verdict).To(HavePrefix("Its first node is waited for, and the machine counts as unhealthy from "))
 
 		By("well")
-		rack.AllWell(ctx)
+		fixture.AllWell(ctx)
 		Eventually(func() string { return explained(ctx, "machine/"+fresh).Verdict }).Should(Equal("It is healthy: nothing is held against it"))
 		Expect(mend(ctx, "explain", "machine/"+lost).complaint).To(ContainSubstring("there is no Machine " + lost))
 	}, SpecTimeout(specPatience))
 })
 
-// announcements are what explain says will happen next to a machine while it is suspect, each time that it is asked, until it is unhealthy.
+// announcements are what explain says will happen next to a machine while it is pending, each time that it is asked, until it is unhealthy.
 func announcements(ctx context.Context, name string) []look.Step {
 	GinkgoHelper()
 	var all []look.Step
 	Eventually(func() string {
 		e := explained(ctx, "machine/"+name)
 		t := targetOf(e)
-		if t.Verdict == "suspect" {
+		if t.Verdict == "pending" {
 			Expect(e.At).To(BeTemporally("<", e.Next.At), "it is not late")
 			Expect(e.Next).To(Equal(t.Next))
 			Expect(holdOf(t, "WithinTimeout").Until).To(BeTemporally("==", e.Next.At))
@@ -100,7 +100,7 @@ func announcements(ctx context.Context, name string) []look.Step {
 func newcomer(ctx context.Context, before []string) (name string) {
 	GinkgoHelper()
 	Eventually(func() bool {
-		for _, name = range rack.WorkerNames(ctx) {
+		for _, name = range fixture.WorkerNames(ctx) {
 			if !slices.Contains(before, name) {
 				return true
 			}
@@ -118,7 +118,7 @@ func starting(ctx context.Context, name string) *explain.Explanation {
 		e = explained(ctx, "machine/"+name)
 		return targetOf(e).Verdict
 	}).WithPolling(time.Millisecond).Should(Equal("starting"))
-	m := rack.Machine(ctx, name)
+	m := fixture.Machine(ctx, name)
 	Expect(m.Status.NodeRef).To(Equal(clusterv1.MachineNodeReference{}), "the host is slow enough")
 	return e
 }

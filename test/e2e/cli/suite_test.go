@@ -39,7 +39,7 @@ var (
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	rack = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
+	fixture = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
 )
 
 func TestCommandLine(t *testing.T) {
@@ -63,18 +63,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	group.Go(func() (err error) {
-		rack.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
+		fixture.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{Audit: true})
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, rack.Plane}) })
+	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}) })
 	here = clientFor(management.Config())
 	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	hosts, provider = spec.Hardware(management.Config())
 	startManager(ctx)
-	rack.Build(ctx, here, provider)
+	fixture.Build(ctx, here, provider)
 }, NodeTimeout(5*time.Minute))
 
 var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -34,7 +33,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/presence"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/rights"
@@ -46,7 +45,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		startManager(ctx, "--default-node-health-check-template="+agent.Kind+"Template.v1alpha1."+agent.Group+"/default/"+agentTemplate)
 		Expect(builders.Apply(ctx, here, withKind(ours()), withKind(theirs()))).To(Succeed())
 		Eventually(func() error {
-			return here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: presence.LeaderLeaseName}, &coordinationv1.Lease{})
+			return here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}, &coordinationv1.Lease{})
 		}).Should(Succeed())
 		byDefault := &nhcv1.NodeHealthCheck{}
 		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Name: "nhc-worker-default"}, byDefault) }).Should(Succeed())
@@ -237,7 +236,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			return check.Annotations, err
 		}).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
 		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew after a while, and the pod's a while later")
-		leases := []string{presence.LeaderLeaseName, presence.LeaseName}
+		leases := []string{managerlease.LeaderLeaseName, managerlease.LeaseName}
 		Eventually(func(g Gomega) {
 			for _, name := range leases {
 				lease := &coordinationv1.Lease{}
@@ -257,7 +256,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		events := audited()
 		shipped, err := control.Shipped(ctx, "standalone")
 		Expect(err).NotTo(HaveOccurred())
-		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-leader-election")
+		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-node-leases", "kubemend-api-servers",
+			"kubemend-leader-election")
 		Expect(here).NotTo(BeEmpty())
 		roles, err := control.WorkloadRoles()
 		Expect(err).NotTo(HaveOccurred())
@@ -266,14 +266,19 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(spec.LookedFor))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
-		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).To(BeEmpty(), "granted in the management cluster, and never used")
+		// A simulated kubelet has not booted this machine, so the manager is on none of their hosts, and makes way for no other replica.
+		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)"),
+			"granted in the management cluster, and never used")
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(BeEmpty(), "granted in the workload cluster, and never used")
 	}, SpecTimeout(specPatience))
 
 	It("can do without those outside of the one namespace that it is started for", func(ctx SpecContext) {
 		before := len(audited())
-		Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager"}})).To(Succeed())
-		create(ctx, filepath.Join("..", "..", "..", "docs", "examples", "one-namespace.yaml"))
+		for _, name := range []string{"kubemend-manager", "kubemend-hosts", "kubemend-nodes", "kubemend-ext-remediation"} {
+			Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		}
+		Expect(here.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "kubemend-node-leases"}})).To(Succeed())
+		grant(ctx, filepath.Join("..", "docs", "examples", "one-namespace"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
 		for _, crd := range kindsOfOurs(ctx) { // as if nobody had looked at them before
@@ -290,6 +295,30 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		manager.Kill()
 		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(
 			spec.LookedFor[0]+" in "+namespace, "list coordination.k8s.io/leases controller-leader-election-capm3 in capm3-system"))
+	}, SpecTimeout(specPatience))
+
+	It("says which rights it lacks where it was installed without NodeHealthChecks, and takes them up when they are granted", func(ctx SpecContext) {
+		before := len(audited())
+		grant(ctx, "default")
+		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeTrue())
+		startManager(ctx, "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
+		Eventually(unserved(ctx)).Should(ContainSubstring("the manager may not watch nodes"))
+		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(spec.LookedFor), "it asks what it may, and tries nothing")
+
+		grant(ctx, filepath.Join("rbac", "nodes"))
+		Eventually(unserved(ctx)).Should(BeEmpty())
+		mine := map[string]string{"story": "granted"}
+		lost := stray(ctx, "granted", mine, nil)
+		stray(ctx, "beside", mine, nil)
+		stray(ctx, "besides", mine, nil)
+		watched(ctx, "granted", mine)
+		lost.Stop()
+		request := &unstructured.Unstructured{}
+		request.SetGroupVersionKind(agent)
+		requested(ctx, request, metav1.NamespaceDefault, "granted")
+		lost.Start()
+		gone(ctx, request)
+		Eventually(leases(ctx)).Should(BeEmpty())
 	}, SpecTimeout(specPatience))
 })
 
@@ -381,13 +410,7 @@ func texts[T fmt.Stringer](all []T) []string {
 
 // mayListSecrets asks the API server whether the manager may, in a namespace.
 func mayListSecrets(ctx context.Context, where string) func() (bool, error) {
-	return func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: rig.Account, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: where},
-		}}
-		err := here.Create(ctx, review)
-		return review.Status.Allowed, err
-	}
+	return may(ctx, rig.Account, right{verb: "list", resource: "secrets", namespace: where})
 }
 
 // called is what a machine's condition says of the last check; empty if none has spoken.

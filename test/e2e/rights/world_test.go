@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,7 +17,9 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/spec"
 )
@@ -121,4 +124,31 @@ func watched(ctx context.Context, name string, selector map[string]string) *nhcv
 		Eventually(func() error { return client.IgnoreNotFound(here.Delete(ctx, check)) }).Should(Succeed())
 	})
 	return check
+}
+
+// grant makes the roles, and what binds them, that a folder below config/ ships, as far as they are not there.
+func grant(ctx context.Context, folder string) {
+	GinkgoHelper()
+	shipped, err := control.Shipped(ctx, folder)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range shipped {
+		if o := &shipped[i]; o.GroupVersionKind().Group == rbacv1.GroupName {
+			Expect(client.IgnoreAlreadyExists(here.Create(ctx, o))).To(Succeed())
+		}
+	}
+}
+
+// unserved is why the manager says that it does not serve NodeHealthChecks; empty if it serves them.
+func unserved(ctx context.Context) func() (string, error) {
+	return func() (string, error) {
+		m, err := managerlease.In(ctx, here, rig.Namespace, time.Now())
+		if err != nil || m == nil || m.Unbound || !m.Alive || m.Announcement == nil {
+			return "no manager", err
+		}
+		kind := m.Unserved("nodehealthchecks.remediation.medik8s.io")
+		if kind == nil {
+			return "", nil
+		}
+		return kind.Because, nil
+	}
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/faults"
 )
 
@@ -44,7 +44,7 @@ func (e *environment) noOrphans() {
 	for i := range machines.Items {
 		m := &machines.Items[i]
 		check, req := e.checkOf(m), e.requestOf(m.Name)
-		maker, _ := request.MadeBy(req)
+		maker, _ := remediationrequest.MadeBy(req)
 		if req.GetUID() != "" && (check == nil || check.Name != maker.Name || !check.Spec.Remediation.TemplateRef.IsDefined()) {
 			e.t.Errorf("the request for machine %s is orphaned: %s", m.Name, e.record.history())
 		}

@@ -187,7 +187,7 @@ func TestAFirstNodeIsWaitedForFromTheLatestOfFourMomentsOfConditionsThatAreTrue(
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnvironment(t)
-			e.unjudged = true
+			e.unknown = true
 			e.machines("a")
 			e.startsAnew("a")
 			tc.sets(e)
@@ -226,11 +226,11 @@ func ofMachines(c *clusterv1.MachineHealthCheck) {
 	}
 }
 
-func TestW13AClusterOutOfReachMakesMachinesUnjudgedAsFarAsTheirNodesGoAndAllAreJudgedWhenItIsBack(t *testing.T) {
+func TestW13AClusterOutOfReachMakesMachinesUnknownAsFarAsTheirNodesGoAndAllAreJudgedWhenItIsBack(t *testing.T) {
 	t.Parallel()
-	names := []string{"good", "bad", "recovers", "dies", "suspect", "loses-node", "by-hand", "own-fault"}
+	names := []string{"good", "bad", "recovers", "dies", "pending", "loses-node", "by-hand", "own-fault"}
 	e := begun(t, names, byTemplate, timeouts(300, 20), startsWithin(20), ofMachines)
-	e.happens(time.Second, func() { e.fail("bad", "recovers") }, func() { e.there.sets("suspect", corev1.ConditionUnknown, 0) })
+	e.happens(time.Second, func() { e.fail("bad", "recovers") }, func() { e.there.sets("pending", corev1.ConditionUnknown, 0) })
 	e.requested("bad", "recovers")
 	e.checkSays("WorkloadClusterReachable", "True/Reachable")
 
@@ -250,7 +250,7 @@ func TestW13AClusterOutOfReachMakesMachinesUnjudgedAsFarAsTheirNodesGoAndAllAreJ
 		t.Errorf("the check says %q instead of %q", lost.Message, want)
 	}
 	e.exports("kubemend_workload_cluster_reachable", "c1", 0)
-	e.exports("kubemend_machinehealthcheck_targets", "unjudged", 9)
+	e.exports("kubemend_machinehealthcheck_targets", "unknown", 9)
 
 	e.happens(10*time.Minute, func() {
 		e.annotate("by-hand", clusterv1.RemediateMachineAnnotation)
@@ -259,17 +259,17 @@ func TestW13AClusterOutOfReachMakesMachinesUnjudgedAsFarAsTheirNodesGoAndAllAreJ
 	e.requested("bad", "recovers", "by-hand", "own-fault")
 	e.health("own-fault", "False/UnhealthyMachine")
 	for machine, want := range map[string]string{
-		"good": healthy, "bad": silent, "recovers": silent, "dies": healthy, "suspect": healthy, "loses-node": healthy, "starting": unsaid,
+		"good": healthy, "bad": silent, "recovers": silent, "dies": healthy, "pending": healthy, "loses-node": healthy, "starting": unsaid,
 	} {
 		e.health(machine, want)
 	}
 	e.is("recovers", clusterv1.MachineExternallyRemediatedCondition, waiting)
 
-	e.happens(15*time.Second, func() { e.recover("suspect") }, e.reconnect)
+	e.happens(15*time.Second, func() { e.recover("pending") }, e.reconnect)
 	e.checkSays("WorkloadClusterReachable", "True/ReachableAgain")
 	e.exports("kubemend_workload_cluster_reachable", "c1", 1)
 	e.requested("bad", "loses-node", "by-hand", "own-fault")
-	for machine, want := range map[string]string{"dies": healthy, "loses-node": "False/NodeDeleted", "recovers": healthy, "suspect": healthy, "starting": unsaid} {
+	for machine, want := range map[string]string{"dies": healthy, "loses-node": "False/NodeDeleted", "recovers": healthy, "pending": healthy, "starting": unsaid} {
 		e.health(machine, want)
 	}
 	e.settle(10 * time.Second)
@@ -285,7 +285,7 @@ func TestW13AClusterOutOfReachMakesMachinesUnjudgedAsFarAsTheirNodesGoAndAllAreJ
 		t.Errorf("what was seen before the outage counts %s after it", at.Sub(back.Time))
 	}
 	for event, want := range map[string]int{
-		"suspect MachineMarkedUnhealthy": 0, "check WorkloadClusterUnreachable": 1, "check WorkloadClusterReachable": 1,
+		"pending MachineMarkedUnhealthy": 0, "check WorkloadClusterUnreachable": 1, "check WorkloadClusterReachable": 1,
 	} {
 		if e.record.Events[event] != want {
 			t.Errorf("event %q came %d times instead of %d", event, e.record.Events[event], want)

@@ -22,7 +22,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 	"github.com/kubemend/kubemend/test/faults"
 )
@@ -56,8 +56,8 @@ type environment struct {
 	passes, killBefore int
 	killed             bool
 
-	// unjudged says that machines are made of which no check has said anything; else they are healthy, as in every day but the first.
-	unjudged bool
+	// unknown says that machines are made of which no check has said anything; else they are healthy, as in every day but the first.
+	unknown bool
 }
 
 // work is an object that one of the controllers is to look at.
@@ -128,8 +128,8 @@ func (e *environment) start() {
 		},
 	})
 	writer := client.WithFieldOwner(cached, mendv1.FieldOwner)
-	kinds := request.NewKinds(syncedKinds{}, live, "", request.NewMetadata)
-	requests := &request.Requests{Client: writer, Live: live}
+	kinds := remediationrequest.NewKinds(syncedKinds{}, live, "", remediationrequest.NewMetadata)
+	requests := &remediationrequest.Requests{Client: writer, Live: live}
 	e.link = &connection{to: e.there}
 	e.link.follow()
 	e.checks = &machinehealthcheck.Reconciler{

@@ -45,7 +45,7 @@ func (e *environment) machineOf(pool, name string) {
 	m.Status.Conditions = []metav1.Condition{{
 		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon),
 	}}
-	if !e.unjudged {
+	if !e.unknown {
 		isHealthy(m)
 	}
 	e.must(e.api.Status().Update(e.ctx, m))

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // record is what the program did, whether it heard that it had done it or not.
@@ -179,7 +179,7 @@ func (e *environment) outcome() outcome {
 			c.Status.ObservedGeneration == c.Generation, c.Labels[clusterv1.ClusterNameLabel]))
 	}
 	for _, req := range e.objectsOf(requestKind) {
-		maker, _ := request.MadeBy(req)
+		maker, _ := remediationrequest.MadeBy(req)
 		o.Requests = append(o.Requests, fmt.Sprintf("%s made by %q, deleting %t", req.GetName(), maker.Name, req.GetDeletionTimestamp() != nil))
 	}
 	return o

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/request"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // mayStart fails the test if a remediation of that machine must not begin now.
@@ -139,7 +139,7 @@ func (e *environment) mayDelete(req *unstructured.Unstructured) {
 	if req.GetUID() == "" {
 		return // it is gone
 	}
-	maker, ours := request.MadeBy(req)
+	maker, ours := remediationrequest.MadeBy(req)
 	if !ours {
 		e.t.Errorf("the request for machine %s is deleted, which somebody else made", req.GetName())
 	}

@@ -23,7 +23,7 @@ type tale struct {
 var tales = []tale{
 	{"three things at once: a machine recovers, another one fails, and a new check asks an owner",
 		func(e *environment) {
-			e.unjudged = true
+			e.unknown = true
 			e.machines("recovers", "breaks", "wavers")
 			e.machineOf("owned", "owned")
 			e.fail("recovers", "owned")

@@ -137,8 +137,8 @@ func everyWrite(t *testing.T) {
 					same(t, tell(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})
 			}
-			counted(name, count{writes: 2 * len(plain.writes), kills: len(plain.writes) + plain.passes})
-			t.Logf("%d writes failed of %d, %d kills of %d", 2*len(plain.writes), 2*len(plain.writes), len(plain.writes)+plain.passes, len(plain.writes)+plain.passes)
+			// How many passes there are depends on whether the cache of a kind is filled before or after a pass, which no two runs do alike.
+			counted(name, count{writes: 2 * len(plain.writes), kills: len(plain.writes)})
 		})
 	}
 }

@@ -34,9 +34,9 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/request"
-	"github.com/kubemend/kubemend/controllers/serving"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/inmemory"
 )
 
@@ -100,7 +100,7 @@ func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Program returns the manager with the controller, as nodehealth.go sets it up.
+// Program returns the manager with the controller, as setup_nodehealthcheck.go sets it up.
 func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
 	p.Expected = func() bool {
@@ -109,12 +109,13 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	}
 	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
 		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
-		kinds := request.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+		kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+		kinds.KeepWhileAny()
 		r := &nodehealthcheck.Reconciler{
 			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.Mapper(), Kinds: kinds, Watches: watches{kinds, i},
-			Requests:  &request.Requests{Client: writer, Live: i.Live},
+			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},
 			Discovery: apis{server: s},
-			Installed: (&serving.Reconciler{Client: i.Client}).Installed,
+			Installed: (&crdgate.Reconciler{Client: i.Client}).Installed,
 			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,
 		}
 		return r.SetupWithManager(i, i.Cache, options)
@@ -143,17 +144,17 @@ func slim(obj client.Object) error {
 
 // watches are kinds whose watches have begun when their kind can be read.
 type watches struct {
-	*request.Kinds[*unstructured.Unstructured]
+	*remediationrequest.Kinds[*unstructured.Unstructured]
 	instance *inmemory.Instance
 }
 
 // Notify makes the controller hear of changes to the objects of all kinds.
-func (w watches) Notify(c request.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) {
+func (w watches) Notify(c remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) {
 	w.Kinds.Notify(watcher{c, w.instance}, hears)
 }
 
 type watcher struct {
-	request.Watcher
+	remediationrequest.Watcher
 	instance *inmemory.Instance
 }
 

@@ -2,6 +2,8 @@ module github.com/kubemend/kubemend/test/rig/certmanager
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require github.com/cert-manager/cert-manager v1.21.1
 
 require (

@@ -1,0 +1,65 @@
+package fence
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// endless offers page after page of pods, each with the same ones.
+func endless(asked *int, pods ...corev1.Pod) interceptor.Funcs {
+	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		into, is := list.(*corev1.PodList)
+		if !is {
+			return c.List(ctx, list, opts...)
+		}
+		*asked++
+		if *asked > 10*mostPages {
+			return context.Canceled // it would go on for ever
+		}
+		into.Continue, into.Items = "more", pods
+		return nil
+	}}
+}
+
+func TestAListWithoutEndIsNotFollowed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pods []corev1.Pod
+		left bool
+	}{
+		"of pods that have to move: they are left":                  {[]corev1.Pod{*pod("p")}, true},
+		"of pods that need not: nobody knows whether others follow": {[]corev1.Pod{*pod("p", inPhase(corev1.PodSucceeded))}, false},
+		"of nothing": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			seen, err := nodesOf(worldOf(endless(&asked, tc.pods...), node(outage))).Look(t.Context(), cluster, "n", us)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if asked != mostPages || seen.Drained || (seen.Count > 0) != tc.left || len(seen.Left) > few {
+				t.Errorf("asked for %d pages, drained: %t, %d left: %v", asked, seen.Drained, seen.Count, seen.Left)
+			}
+			if !tc.left && (seen.Presence != Unseen || seen.Cause == nil) {
+				t.Errorf("it is %d, because of %v; want that it could not be seen", seen.Presence, seen.Cause)
+			}
+		})
+	}
+}
+
+func TestALookWhoseTimeIsUpIsOfASilentCluster(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	silent := interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	seen, err := nodesOf(worldOf(silent)).Look(ctx, cluster, "n", us)
+	if err != nil || seen.Presence != Unseen || seen.Cause == nil {
+		t.Errorf("Look() = %+v, %v", seen, err)
+	}
+}

@@ -1,0 +1,351 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// managersView are the workload clusters as the manager sees them: some it does not.
+type managersView struct {
+	*snapshot.Clusters
+	unseen map[string]bool
+}
+
+// View implements machinehealthcheck.Clusters.
+func (c managersView) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error) {
+	if c.unseen[cluster.Name] {
+		return workload.Seen(workload.Down, nil), nil
+	}
+	return c.Clusters.View(ctx, cluster, now, watches...)
+}
+
+// machinePlay is a play of MachineHealthChecks.
+type machinePlay struct {
+	*play
+	scene      *machineScene
+	reconciler *machinehealthcheck.Reconciler
+}
+
+func (s *machineScene) play(t reporter) *machinePlay {
+	t.Helper()
+	w := s.world(t)
+	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
+	c := w.Client()
+	p.reconciler = &machinehealthcheck.Reconciler{
+		Client: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
+	}
+	return p
+}
+
+// objects are those of the world that passes over machines change.
+type objects struct {
+	check    *clusterv1.MachineHealthCheck
+	machines map[string]*clusterv1.Machine
+	requests map[string]bool
+}
+
+func (p *machinePlay) objects(check string) objects {
+	p.Helper()
+	is := objects{check: &clusterv1.MachineHealthCheck{}, machines: map[string]*clusterv1.Machine{}, requests: map[string]bool{}}
+	reader := p.world.ReadOnly()
+	if err := reader.Get(quiet(), client.ObjectKey{Namespace: "ns", Name: check}, is.check); err != nil {
+		p.Fatalf("%v", err)
+	}
+	list := &clusterv1.MachineList{}
+	if err := reader.List(quiet(), list); err != nil {
+		p.Fatalf("%v", err)
+	}
+	for i := range list.Items {
+		is.machines[list.Items[i].Name] = &list.Items[i]
+	}
+	for _, kind := range []string{"HostRemediation", "OddRemediation", "SecretRemediation"} {
+		found := &metav1.PartialObjectMetadataList{}
+		found.SetGroupVersionKind(mendv1.GroupVersion.WithKind(kind + "List"))
+		if err := reader.List(quiet(), found); err != nil {
+			continue // it is not installed, or may not be read
+		}
+		for i := range found.Items {
+			is.requests[kind+"/"+found.Items[i].Name] = true
+		}
+	}
+	return is
+}
+
+// ask is what the command line says of a check.
+func (p *machinePlay) ask(check string) *look.Check {
+	p.Helper()
+	all, err := p.asker.MachineChecks(quiet(), func(c *clusterv1.MachineHealthCheck) bool { return c.Name == check })
+	if err != nil {
+		p.Fatalf("ask about %s: %v", check, err)
+	}
+	if len(all) != 1 {
+		p.Fatalf("%d checks are called %s", len(all), check)
+	}
+	return &all[0]
+}
+
+// pass asks about a check, has the controller make its pass, and compares. It returns what was said.
+func (p *machinePlay) pass(check string) *look.Check {
+	p.Helper()
+	said, before := p.ask(check), p.objects(check)
+	p.recorder.events = nil
+	req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: check}}
+	result, err := p.reconciler.Reconcile(quiet(), req)
+	if err == nil && result.RequeueAfter == enqueue.MergeWindow { // nothing begins before the changes that come together have all come
+		now := p.clock.Now()
+		p.clock.SetTime(now.Add(enqueue.MergeWindow))
+		result, err = p.reconciler.Reconcile(quiet(), req)
+		p.clock.SetTime(now)
+		if result.RequeueAfter > 0 {
+			result.RequeueAfter += enqueue.MergeWindow
+		}
+	}
+	if err != nil {
+		p.Fatalf("pass over %s: %v", check, err)
+	}
+	after := p.objects(check)
+	for i := range said.Targets {
+		p.compareMachine(&said.Targets[i], said, before, after)
+	}
+	p.compareCheck(said, before, after)
+	if said.Stance == look.Acting || said.Stance == look.Observing {
+		p.compareMoments(said, result)
+	}
+	return said
+}
+
+func (p *machinePlay) compareMachine(t *look.Target, said *look.Check, before, after objects) {
+	p.Helper()
+	was, is := before.machines[t.Name], after.machines[t.Name]
+	begun := p.begun(t, said, before, after)
+	switch {
+	case t.Begins != begun:
+		p.Errorf("%s: said to begin %t, begun %t; held back by %+v", t.Name, t.Begins, begun, t.Holds)
+	case begun && len(t.Holds) > 0:
+		p.Errorf("%s: was begun, and is said to be held back by %+v", t.Name, t.Holds)
+	case t.Left == "" && said.Stance == look.Acting && t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Holds) == 0:
+		p.Errorf("%s: it is unhealthy and nothing was begun, and it is not said why", t.Name)
+	}
+	switch elder := p.scene.elder(before.check, was); {
+	case t.Left != "":
+		return
+	case said.Stance != look.Acting,
+		elder, !was.DeletionTimestamp.IsZero(),
+		t.State != health.Unhealthy && t.State != health.Healthy:
+		if diff := cmp.Diff(was.Status.Conditions, is.Status.Conditions); diff != "" {
+			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.Verdict, diff)
+		}
+	default:
+		p.compareVerdict(t, was, is)
+	}
+}
+
+// compareVerdict compares a verdict with what the machine says after the pass.
+func (p *machinePlay) compareVerdict(t *look.Target, was, is *clusterv1.Machine) {
+	p.Helper()
+	c := conditions.Get(is, clusterv1.MachineHealthCheckSucceededCondition)
+	if c == nil {
+		p.Errorf("%s is said to be %s, and the pass says nothing of it", t.Name, t.Verdict)
+		return
+	}
+	if t.State == health.Healthy {
+		if c.Status != metav1.ConditionTrue {
+			p.Errorf("%s is said to be healthy, and the pass says %+v", t.Name, c)
+		}
+		return
+	}
+	marked := slices.ContainsFunc(t.Findings, func(f look.Finding) bool { return f.Reason == health.MarkedByHand })
+	for _, text := range texts(t.Findings) {
+		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, text) && !marked {
+			p.Errorf("%s is said to be unhealthy: %s; and the pass says %+v", t.Name, text, c)
+		}
+	}
+	newly := !conditions.IsFalse(was, clusterv1.MachineHealthCheckSucceededCondition)
+	events := p.of("Machine", t.Name, mendv1.EventMachineMarkedUnhealthy)
+	if newly && conditions.Get(was, clusterv1.MachineHealthCheckSucceededCondition) != nil && conditions.IsUnknown(was, clusterv1.MachineHealthCheckSucceededCondition) {
+		return // it counts as called bad before
+	}
+	if newly != (len(events) == 1) || newly && !strings.HasSuffix(events[0], ": "+strings.Join(texts(t.Findings), "; ")) {
+		p.Errorf("%s became unhealthy %t: %q, and is told as %q", t.Name, newly, texts(t.Findings), events)
+	}
+}
+
+// begun reports whether a pass began the remediation of a machine: its owner was asked, or a request was made.
+func (p *machinePlay) begun(t *look.Target, said *look.Check, before, after objects) bool {
+	asked := func(o objects) bool { // owners act on both, of machines that are not being deleted anyway
+		m := o.machines[t.Name]
+		return m.DeletionTimestamp.IsZero() && conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) &&
+			conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition)
+	}
+	if asked(after) && !asked(before) && !t.InFlight { // by a request that is under way it was asked before
+		return true
+	}
+	for req := range after.requests {
+		if _, name, _ := strings.Cut(req, "/"); name == t.Name && !before.requests[req] {
+			return true
+		}
+	}
+	// An owner that had been asked before the machine was well is asked again without a word: it stands in the event alone.
+	for _, text := range p.of("MachineHealthCheck", said.Name, mendv1.EventRemediationStarted) {
+		if names, of := strings.CutPrefix(text, "Asked the owner to remediate "); of && slices.Contains(strings.Split(names, ", "), t.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *machinePlay) compareCheck(said *look.Check, before, after objects) {
+	p.Helper()
+	check := after.check
+	if said.Stance == look.Observing || said.Stance == look.Core {
+		if before.check.ResourceVersion != check.ResourceVersion {
+			p.Errorf("%s is written to, although %s", said, said.Because)
+		}
+		return
+	}
+	p.sameConditions(said.String(), said.Conditions, check.Status.Conditions)
+	restricted := p.of("MachineHealthCheck", said.Name, mendv1.EventRemediationRestricted)
+	if len(restricted) > 0 && restricted[0] != said.Text {
+		p.Errorf("%s: said %q, and told %q", said, said.Text, restricted[0])
+	}
+	if said.Stance != look.Acting {
+		return
+	}
+	is := check.Status
+	got := [3]int32{deref(is.ExpectedMachines), deref(is.CurrentHealthy), deref(is.RemediationsAllowed)}
+	if want := [3]int32{int32(said.Population.Total()), int32(said.Population.Healthy), int32(said.Remaining)}; got != want {
+		p.Errorf("%s: said to watch, find healthy and allow %v, and stored %v", said, want, got)
+	}
+	if c := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); c.Message != said.Text || c.Message != "" && c.Reason != said.Reason {
+		p.Errorf("%s: said %s %q, and stored %s %q", said, said.Reason, said.Text, c.Reason, c.Message)
+	}
+}
+
+func deref(n *int32) int32 {
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
+// compareMoments compares when time alone changes something with when the pass is made again.
+func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
+	p.Helper()
+	now := p.clock.Now()
+	var first, next time.Time // of all findings, and of those by which a machine becomes unhealthy whose remediation is not under way
+	begins := false
+	for i := range said.Targets {
+		t := &said.Targets[i]
+		begins = begins || t.Begins
+		for _, f := range t.Findings {
+			if f.Counts || f.Due.IsZero() {
+				continue
+			}
+			first = health.Earliest(first, f.Due)
+			if t.State != health.Unhealthy && !t.InFlight {
+				next = health.Earliest(next, f.Due)
+			}
+		}
+		for _, h := range t.Holds {
+			if t.State == health.Unhealthy && h.Reason == machinehealthcheck.RemediationUnderWay { // nobody has taken the power cycle on
+				first = health.Earliest(first, h.Until)
+			}
+		}
+	}
+	if !begins && !next.Equal(said.Next.At) {
+		p.Errorf("%s: next is said to be %+v, and the first machine becomes unhealthy at %s", said, said.Next, next)
+	}
+	again := time.Time{}
+	if result.RequeueAfter > 0 {
+		again = now.Add(result.RequeueAfter)
+	}
+	if retried := now.Add(p.scene.retried(said)); retried.After(now) { // what is not there is looked for again meanwhile
+		first = health.Earliest(first, retried)
+	}
+	refused := slices.ContainsFunc(said.Targets, func(t look.Target) bool {
+		return t.State == health.Unhealthy && slices.ContainsFunc(t.Holds, func(h look.Hold) bool {
+			return h.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
+		})
+	})
+	if refused && again.Before(first) || refused && first.IsZero() {
+		return // it is tried again, ever more rarely
+	}
+	if !sameMoment(again, first) {
+		p.Errorf("%s: the next pass is at %s, and by what is said something changes at %s", said, again, first)
+	}
+}
+
+// story makes passes over a check until a moment that was said to come has come: what is said to happen then happens then, and not before.
+func (p *machinePlay) story(check string) {
+	p.Helper()
+	p.pass(check)
+	p.pass(check) // what a pass changes wakes it again: a request that it has taken over is deleted by the next one
+	before := p.ask(check)
+	next := before.Next
+	if before.Stance != look.Acting || !next.At.After(p.clock.Now()) {
+		return
+	}
+	name, text, _ := strings.Cut(next.Text, ": ")
+	targetOf := func(c *look.Check) *look.Target {
+		return &c.Targets[slices.IndexFunc(c.Targets, func(t look.Target) bool { return t.Name == name })]
+	}
+	p.at(next.At.Add(-time.Second))
+	if t := targetOf(p.pass(check)); t.State == health.Unhealthy {
+		p.Errorf("%s is unhealthy a second before %+v", name, next)
+	}
+	p.at(next.At)
+	then := p.pass(check)
+	if t := targetOf(then); t.State != health.Unhealthy {
+		p.Errorf("%s is still %s at %+v", name, t.Verdict, next)
+	}
+	together := 0 // who becomes unhealthy in the same moment may take its place
+	for i := range before.Targets {
+		if before.Targets[i].Next.At.Equal(next.At) {
+			together++
+		}
+	}
+	if t := targetOf(then); together == 1 && t.Begins != strings.Contains(text, "counts as unhealthy if nothing changes, and kubemend ") {
+		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", name, text, t.Begins, t.Holds)
+	}
+}
+
+func TestMachineHealthChecksAreSeenAsTheControllerActs(t *testing.T) {
+	began := map[bool]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		s := aRandomMachineScene(t)
+		p := s.play(t)
+		for _, check := range s.checks {
+			p.story(check.Name)
+		}
+		for _, m := range p.objects(s.checks[0].Name).machines {
+			began[conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition)]++
+		}
+	})
+	// The fifth of the worlds that a short run draws may all end alike; `make test` draws all.
+	if same := began[true] == 0 || began[false] == 0; same && !testing.Short() {
+		t.Errorf("the worlds show nothing: %v", began)
+	}
+}

@@ -1,0 +1,210 @@
+// Package inspect asks the controllers' own functions what they think of a world in memory. It decides nothing.
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// Asker asks about one world at one moment.
+type Asker struct {
+	World    *snapshot.World
+	Now      time.Time
+	Managers Managers
+
+	reader   client.Client
+	clusters asTheManager
+	machines *machinehealthcheck.Reconciler
+	nodes    *nodehealthcheck.Reconciler
+}
+
+// New returns one who asks about w at now, as the managers there would.
+func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) {
+	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
+		return nil, err
+	}
+	reader := client.Client(assuming{w.ReadOnly()})
+	a := &Asker{World: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
+	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
+	requests := &remediationrequest.Requests{Client: reader, Live: reader}
+	a.machines = &machinehealthcheck.Reconciler{
+		Client: reader, Clusters: a.clusters, Requests: requests,
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Clock: clock.RealClock{},
+	}
+	a.nodes = &nodehealthcheck.Reconciler{
+		Client: reader, Management: reader, Live: reader, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed,
+		Kinds: snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...), Clock: clock.RealClock{},
+		LeaseNamespace: a.Managers.leaseNamespace(),
+	}
+	return a, nil
+}
+
+// Reader reads the world.
+func (a *Asker) Reader() client.Reader { return a.reader }
+
+// MachineChecks are looks at the MachineHealthChecks that are wanted, in the order of their names. The error is forbidden if they could not be
+// read: there may be some then.
+func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]look.Check, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
+	}
+	var checks []look.Check
+	for i := range list.Items {
+		if !wanted(&list.Items[i]) {
+			continue
+		}
+		check, err := a.machineCheck(ctx, &list.Items[i])
+		switch {
+		case err != nil:
+			checks = append(checks, untold(look.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
+		case check != nil:
+			checks = append(checks, *check)
+		}
+	}
+	slices.SortFunc(checks, func(a, b look.Check) int { return strings.Compare(a.String(), b.String()) })
+	return checks, nil
+}
+
+// machineCheck is a look at check as the manager has it that looks at it.
+func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*look.Check, error) {
+	manager := a.Managers.of(check)
+	a.machines.Unclaimed = unclaimed(manager)
+	is, err := a.machines.Look(ctx, client.ObjectKeyFromObject(check), a.Now)
+	if err != nil || is == nil {
+		return nil, err
+	}
+	if err := a.blind(ctx, is, check); err != nil {
+		return nil, err
+	}
+	a.Managers.Attend(is, check)
+	return is, nil
+}
+
+// NodeChecks are looks at the NodeHealthChecks that are wanted, in the order of their names. There are none where the kind is not installed. The
+// error is forbidden if they could not be read: there may be some then.
+func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]look.Check, error) {
+	list := &nhcv1.NodeHealthCheckList{}
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	var checks []look.Check
+	for i := range list.Items {
+		if !wanted(&list.Items[i]) {
+			continue
+		}
+		check, err := a.nodes.Look(ctx, list.Items[i].Name, a.Now)
+		switch {
+		case err != nil:
+			checks = append(checks, untold(look.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
+		case check != nil:
+			unreadByYou(check)
+			a.Managers.Serve(check, crdgate.NodeCheckCRD)
+			checks = append(checks, *check)
+		}
+	}
+	slices.SortFunc(checks, func(a, b look.Check) int { return strings.Compare(a.Name, b.Name) })
+	return checks, nil
+}
+
+// asTheManager are the workload clusters as the manager sees them: one that it says it cannot see is out of sight, although its user may see
+// it. What the manager cannot see it does not act on.
+type asTheManager struct {
+	*snapshot.Clusters
+	checks   client.Reader
+	managers Managers
+}
+
+// View implements machinehealthcheck.Clusters.
+func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := c.checks.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", cluster.Namespace, err)
+	}
+	for i := range list.Items {
+		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check) {
+			view := workload.Seen(workload.Down, nil)
+			view.Told = true
+			return view, nil
+		}
+	}
+	return c.Clusters.View(ctx, cluster, now)
+}
+
+// sayUnseen reports whether the manager says in a check that it acts on that it cannot see the workload cluster. What stands in another one it
+// may have said long ago.
+func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
+	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
+	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check)) == machinehealthcheck.Act
+	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
+}
+
+// CannotBeTold is the reason of a check that was not looked at, since something is missing that its controller reads.
+const CannotBeTold = "CannotBeTold"
+
+// Untold is who acts on such a check: that is not known either.
+const Untold look.Stance = "unknown"
+
+// untold is a check that cannot be looked at. In a world that is in memory, that is because something could not be read; the other checks can be
+// looked at all the same.
+func untold(check look.Ref, why error) look.Check {
+	return look.Check{
+		Ref: check, Stance: Untold, Reason: CannotBeTold, Text: "How it stands cannot be told: " + why.Error(),
+		Next: look.Step{Text: "Ask as somebody who may read that", Person: true},
+	}
+}
+
+// blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
+// itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
+// the control plane is initialized the manager asks for no nodes either.
+func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.MachineHealthCheck) error {
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	err := a.reader.Get(ctx, key, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	why, _, blind := a.World.Unseen(key)
+	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unseen == "" || a.Managers.sayUnseen(check) {
+		return nil
+	}
+	hold := look.Hold{
+		Reason: look.NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
+		Person: "Ask as somebody who may read its kubeconfig, and can reach it",
+	}
+	is.Unseen, is.UnseenSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
+	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
+		is.Reason, is.Text = said.Reason, said.Message
+	}
+	for i := range is.Targets {
+		t := &is.Targets[i]
+		if t.State == health.Unknown && t.Node != "" {
+			t.Holds, t.Next = []look.Hold{hold}, look.Step{Text: hold.Person, Person: true}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// Hosts reads the bare-metal hosts of the world.
+func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
+
+// RemediationsOf are looks at the remediations that a machine owns, of both kinds.
+func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]look.Remediation, error) {
+	kinds, err := a.readable(ctx, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	named, err := hostremediation.Of(ctx, a.reader, kinds, m)
+	if err != nil {
+		return nil, err
+	}
+	return a.looks(ctx, named)
+}
+
+// RemediationsHolding are looks at the remediations that act on the power of a host, and the UIDs of those that act on it and are not known.
+func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]look.Remediation, []types.UID, error) {
+	kinds, err := a.readable(ctx, h.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	named, unknown, err := hostremediation.Holding(ctx, a.reader, kinds, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	looks, err := a.looks(ctx, named)
+	return looks, unknown, err
+}
+
+// Remediations are looks at those of that name, of the kind called so or, if that is empty, of both. There may be none.
+func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]look.Remediation, error) {
+	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	var named []hostremediation.Named
+	for _, k := range kinds {
+		if kind == "" || kind == k.Kind {
+			named = append(named, hostremediation.Named{Kind: k, Key: key})
+		}
+	}
+	return a.looks(ctx, named)
+}
+
+// readable are the kinds of remediations that are installed and were read in a namespace. Of the others the world says that it lacks them.
+func (a *Asker) readable(ctx context.Context, namespace string) ([]hostremediation.Kind, error) {
+	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
+		return a.reader.List(ctx, list, client.InNamespace(namespace)) != nil
+	}), nil
+}
+
+func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]look.Remediation, error) {
+	var all []look.Remediation
+	for _, n := range named {
+		if n.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
+			continue
+		}
+		is, err := a.remediation(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if is != nil {
+			all = append(all, *is)
+		}
+	}
+	return all, nil
+}
+
+// remediation is a look at one as the manager has it that acts on it, or as one would that looked at all; nil if there is none, or if it asks
+// for nothing.
+func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*look.Remediation, error) {
+	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
+		is, err := a.remediations(n.Kind, managerlease.Announcement{}).Look(ctx, n.Key, a.Now)
+		if is != nil {
+			otherActs(is, not)
+		}
+		return is, err
+	}
+	for _, by := range a.Managers.serving(crdOf(n.Kind), n.Key.Namespace) {
+		if is, err := a.remediations(n.Kind, by).Look(ctx, n.Key, a.Now); is != nil || err != nil {
+			return is, err // what it has begun it ends, whatever it would begin
+		}
+	}
+	is, err := a.remediations(n.Kind, managerlease.Announcement{}).Look(ctx, n.Key, a.Now)
+	if is == nil || err != nil || a.Managers.Unknown != "" {
+		return is, err
+	}
+	offs, err := a.offsOf(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	because, person := a.Managers.nobody(offs)
+	is.Acts, is.Reason, is.Text, is.Deadline = false, NoManager, because, time.Time{}
+	is.Next = step(person, "nothing, as long as no manager looks at it")
+	return is, nil
+}
+
+// serving are what those managers say of themselves that run, serve a kind and look at a namespace.
+func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
+	var all []managerlease.Announcement
+	for _, is := range m.All {
+		switch {
+		case !is.Alive || is.Unserved(crd) != nil:
+		case is.Announcement == nil:
+			all = append(all, managerlease.Announcement{}) // it is taken that it looks at everything
+		case is.Announcement.Namespace == "" || is.Announcement.Namespace == namespace:
+			all = append(all, *is.Announcement)
+		}
+	}
+	return all
+}
+
+// offsOf are why managers do not act on a remediation, whose own label counts as well as its Cluster's.
+func (a *Asker) offsOf(ctx context.Context, n hostremediation.Named) ([]managerlease.Off, error) {
+	rem := n.Kind.New().Unwrapped()
+	if err := a.reader.Get(ctx, n.Key, rem); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", n.Kind.Kind, n.Key, err)
+	}
+	owned := &clusterv1.Cluster{} // without a label, if there is none
+	for _, owner := range rem.GetOwnerReferences() {
+		m := &clusterv1.Machine{}
+		if owner.Kind == "Machine" && a.reader.Get(ctx, client.ObjectKey{Namespace: n.Key.Namespace, Name: owner.Name}, m) == nil {
+			err := a.reader.Get(ctx, client.ObjectKey{Namespace: n.Key.Namespace, Name: m.Spec.ClusterName}, owned)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("read Cluster %s: %w", m.Spec.ClusterName, err)
+			}
+		}
+	}
+	return a.Managers.offs(rem, owned), nil
+}
+
+// remediations are those of a kind, to be looked at as by a manager that says this of itself.
+func (a *Asker) remediations(kind hostremediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
+	return &hostremediation.Reconciler{
+		WatchFilterValue: by.WatchFilter, Leaving: by.Leaving,
+		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
+		Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(a.World.RESTMapper()) },
+		Nodes:     hostremediation.Sighted(fence.Onlooker{Reader: a.live}), Reader: a.live,
+		Turns: &hostremediation.Turns{}, Wakeups: &hostremediation.Wakeups{}, Clock: clock.RealClock{},
+	}
+}
+
+// live reads a workload cluster itself, if the user can.
+func (a *Asker) live(_ context.Context, cluster client.ObjectKey) (client.Reader, error) {
+	reader, err := a.World.Live(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
+	}
+	return reader, nil
+}
+
+// asked are workload clusters of which one that the user cannot see is not one that the manager cannot see.
+type asked struct {
+	asTheManager
+	unseen func(cluster client.ObjectKey) (why string, since time.Time, unseen bool)
+}
+
+// View implements hostremediation.Clusters.
+func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error) {
+	if why, _, unseen := c.unseen(cluster); unseen {
+		return workload.View{}, fmt.Errorf("%w: %s", hostremediation.ErrUnasked, why)
+	}
+	view, err := c.asTheManager.View(ctx, cluster, now, watches...)
+	if err != nil { // it is the user who may not read what says whether the manager sees it
+		return workload.View{}, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
+	}
+	return view, nil
+}
+
+// crdOf is the name of the CustomResourceDefinition of a kind.
+func crdOf(kind hostremediation.Kind) string {
+	if kind.Kind == hostremediation.Metal3.Kind {
+		return crdgate.Metal3CRD
+	}
+	return crdgate.OwnCRD
+}
+
+// otherActs says in is that kubemend does not act on its kind.
+func otherActs(is *look.Remediation, not *managerlease.Kind) {
+	_, next := otherwise(not)
+	is.Acts, is.Reason, is.Text = false, NotServed, notServed(not)
+	is.Holds, is.Evidence, is.Next = nil, nil, next
+}

@@ -1,0 +1,163 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+// Managers are those that have announced themselves, and what is not known of them.
+type Managers struct {
+	All []managerlease.Manager `json:"managers"`
+	// Unknown is why there may be others; empty if there are none.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// ManagersOf are those that w knows of at now, those that run first.
+func ManagersOf(ctx context.Context, w *snapshot.World, now time.Time) Managers {
+	all, err := managerlease.Of(ctx, w.ReadOnly(), now)
+	if err != nil {
+		return Managers{Unknown: err.Error()}
+	}
+	slices.SortStableFunc(all, func(a, b managerlease.Manager) int { return alive(b) - alive(a) })
+	m := Managers{All: all}
+	var unknown []string
+	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
+		unknown = append(unknown, err.Error())
+	}
+	for i := range all {
+		if is := &all[i]; is.Alive && is.Unverified != "" {
+			unknown = append(unknown, fmt.Sprintf("whether the lease in namespace %s is a manager's cannot be seen (%s)", is.Namespace, is.Unverified))
+		}
+	}
+	m.Unknown = strings.Join(unknown, "; ")
+	return m
+}
+
+// Doubt says what is not known of managers; empty if all is.
+func (m Managers) Doubt() string {
+	switch {
+	case m.Unknown == "":
+		return ""
+	case slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" }):
+		return "Whether other managers of kubemend run as well is not known: " + m.Unknown
+	}
+	return "Whether a manager of kubemend runs is not known: " + m.Unknown
+}
+
+func alive(m managerlease.Manager) int {
+	if m.Alive {
+		return 1
+	}
+	return 0
+}
+
+// of is the manager that looks at an object; nil if none is known. Of one that does not say what it looks at, it is taken that it does.
+func (m Managers) of(obj client.Object, more ...client.Object) *managerlease.Manager {
+	for i := range m.All {
+		if off := m.All[i].StandsOff(obj, more...); off.Because == "" || off.Unknown {
+			return &m.All[i]
+		}
+	}
+	return nil
+}
+
+// unclaimed is what the manager of a check does about checks that nobody has claimed. Where that is not known, it is what managers do that were
+// told nothing.
+func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
+	if m == nil || m.Announcement == nil || m.Announcement.Unclaimed == "" {
+		return machinehealthcheck.Observe
+	}
+	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
+}
+
+// leaseNamespace is where the manager keeps the leases on nodes.
+func (m Managers) leaseNamespace() string {
+	for _, is := range m.All {
+		if !is.Unbound && is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
+			return is.Announcement.NodeLeaseNamespace
+		}
+	}
+	return nhcv1.DefaultLeaseNamespace
+}
+
+// serves reports whether a manager acts on a kind, and if those that run do not, what they say of it; nil if none runs. Where it is not known
+// who else runs, it is taken that somebody does.
+func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
+	var not *managerlease.Kind
+	for _, is := range m.All {
+		if !is.Alive || is.Announcement != nil && is.Announcement.Leaving || crd == crdgate.NodeCheckCRD && len(is.Within) > 0 {
+			continue // what has no namespace is not for one that has rights in some
+		}
+		if not = is.Unserved(crd); not == nil {
+			return true, nil
+		}
+	}
+	return not == nil && m.Unknown != "", not
+}
+
+// offs are why managers do not act on an object.
+func (m Managers) offs(obj client.Object, more ...client.Object) []managerlease.Off {
+	var offs []managerlease.Off
+	for i := range m.All {
+		if is := &m.All[i]; is.Alive {
+			offs = append(offs, is.StandsOff(obj, more...))
+		}
+	}
+	return offs
+}
+
+// leaving are why managers that leave do not begin anything.
+func (m Managers) leaving() []managerlease.Off {
+	var offs []managerlease.Off
+	for i := range m.All {
+		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Leaving {
+			offs = append(offs, managerlease.Off{Because: "the one in " + is.Namespace + " is leaving, and begins nothing"})
+		}
+	}
+	return offs
+}
+
+// start is what a person has to do where no manager runs.
+const start = "Start the manager of kubemend"
+
+// nobody says why no manager acts: those that run say why not, and if none does, that.
+func (m Managers) nobody(offs []managerlease.Off) (because, person string) {
+	var reasons, orders []string
+	for _, off := range offs {
+		if off.Because != "" {
+			reasons = append(reasons, off.Because)
+		}
+		if off.Person != "" && !slices.Contains(orders, off.Person) {
+			orders = append(orders, off.Person)
+		}
+	}
+	if len(reasons) > 0 {
+		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(orders, ", or ")
+	}
+	var last *managerlease.Manager
+	var disbelieved strings.Builder
+	for i := range m.All {
+		if m.All[i].Unbound {
+			fmt.Fprintf(&disbelieved, "; the lease in %s is not believed, since %s", m.All[i].Namespace, managerlease.OfKubemend.Disbelief())
+		} else if is := &m.All[i]; !is.Alive && (last == nil || is.Gone.After(last.Gone)) {
+			last = is
+		}
+	}
+	if last == nil {
+		return "No manager of kubemend has announced itself" + disbelieved.String(), start
+	}
+	since := last.Gone.UTC().Format(time.RFC3339)
+	return fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s%s", last.Namespace, since, disbelieved.String()), start
+}

@@ -1,0 +1,159 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+)
+
+// tally counts in the world what the controllers have begun. It asks none of them.
+type counters struct {
+	*stage
+
+	kinds  []requestKind
+	begun  []Remediation
+	known  map[string]bool // what was under way when it was counted last
+	atOnce int
+	held   []Held
+	// holding are the indexes in held of what is not over, by check.
+	holding map[look.Ref]int
+}
+
+func newCounters(s *stage, kinds []requestKind) *counters {
+	return &counters{stage: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, holding: map[look.Ref]int{}}
+}
+
+// count looks at what is under way at this moment.
+func (t *counters) count(ctx context.Context) error {
+	targets := map[look.Ref]bool{}
+	known := t.known
+	t.known = map[string]bool{}
+	requested := map[client.ObjectKey]bool{}
+	for _, kind := range t.kinds {
+		requests, err := t.requests(ctx, kind)
+		if err != nil {
+			return err
+		}
+		for i := range requests {
+			req := &requests[i]
+			requested[client.ObjectKeyFromObject(req)] = true
+			target := targetOf(req)
+			targets[target] = true
+			t.underway(known, string(req.UID), Remediation{Target: target, Request: &look.Ref{Kind: kind.Kind, Namespace: req.Namespace, Name: req.Name}})
+		}
+	}
+	machines := &clusterv1.MachineList{}
+	if err := t.client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if !asked(m) || requested[client.ObjectKeyFromObject(m)] { // one that was handed over is one remediation
+			continue
+		}
+		target := look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
+		targets[target] = true
+		t.underway(known, "owner of "+string(m.UID), Remediation{Target: target})
+	}
+	t.atOnce = max(t.atOnce, len(targets))
+	return t.countHeld(ctx)
+}
+
+// underway notes a remediation, which begins if it was not known before.
+func (t *counters) underway(before map[string]bool, key string, r Remediation) {
+	t.known[key] = true
+	if before[key] {
+		return
+	}
+	r.At = t.clock.Now()
+	r.After = r.At.Sub(t.eventLog.begin).String()
+	t.begun = append(t.begun, r)
+}
+
+// before takes what is under way for what was so before the beginning.
+func (t *counters) before(ctx context.Context) error {
+	if err := t.count(ctx); err != nil {
+		return err
+	}
+	t.begun, t.held, t.holding = []Remediation{}, nil, map[look.Ref]int{}
+	return nil
+}
+
+// targetOf is what a request is about.
+func targetOf(req *metav1.PartialObjectMetadata) look.Ref {
+	if node, is := req.Annotations[nhcv1.NodeNameAnnotation]; is {
+		return look.Ref{Kind: "Node", Name: node}
+	}
+	return look.Ref{Kind: "Machine", Namespace: req.Namespace, Name: req.Name}
+}
+
+// countHeld looks at which checks allow no remediation.
+func (t *counters) countHeld(ctx context.Context) error {
+	checks := &clusterv1.MachineHealthCheckList{}
+	if err := t.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+		return fmt.Errorf("list MachineHealthChecks: %w", err)
+	}
+	for i := range checks.Items {
+		c := &checks.Items[i]
+		t.hold(look.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name},
+			meta.FindStatusCondition(c.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition))
+	}
+	nodeChecks := &nhcv1.NodeHealthCheckList{}
+	if err := t.client.List(ctx, nodeChecks, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+		return fmt.Errorf("list NodeHealthChecks: %w", err)
+	}
+	for i := range nodeChecks.Items {
+		c := &nodeChecks.Items[i]
+		t.hold(look.Ref{Kind: "NodeHealthCheck", Name: c.Name}, meta.FindStatusCondition(c.Status.Conditions, nhcv1.RemediationAllowedCondition))
+	}
+	return nil
+}
+
+// hold notes whether a check allows remediation.
+func (t *counters) hold(check look.Ref, allowed *metav1.Condition) {
+	after := t.clock.Now().Sub(t.eventLog.begin).String()
+	reason := ""
+	if allowed != nil && allowed.Status == metav1.ConditionFalse {
+		reason = allowed.Reason
+	}
+	at, holding := t.holding[check]
+	if holding && t.held[at].Reason != reason {
+		t.held[at].Until = after
+		delete(t.holding, check)
+		holding = false
+	}
+	if reason != "" && !holding {
+		t.holding[check] = len(t.held)
+		t.held = append(t.held, Held{Check: check, Reason: reason, From: after})
+	}
+}
+
+// summary is what it all comes to.
+func (t *counters) summary(ctx context.Context, horizon time.Duration) (Summary, error) {
+	s := Summary{Begun: len(t.begun), AtOnce: t.atOnce, Held: t.held, Horizon: horizon.String()}
+	checks, err := t.looks(ctx, func(look.Ref) bool { return true })
+	if err != nil {
+		return s, err
+	}
+	for i := range checks {
+		for j := range checks[i].Targets {
+			is := Unwell{checks[i].Targets[j].Ref, checks[i].Targets[j].Verdict}
+			if target := &checks[i].Targets[j]; target.Left == "" && target.State != health.Healthy && !slices.Contains(s.Unhealthy, is) {
+				s.Unhealthy = append(s.Unhealthy, is)
+			}
+		}
+	}
+	slices.SortFunc(s.Unhealthy, func(a, b Unwell) int { return cmp.Compare(a.String(), b.String()) })
+	return s, nil
+}

@@ -1,0 +1,270 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+)
+
+// stage is the controllers on a world, with the clock and the diary.
+type stage struct {
+	world    *snapshot.World
+	client   client.Client
+	clock    *clock
+	eventLog *eventLog
+
+	question Question
+	played   played
+	managed  []company
+	// nodes is of the manager that acts on NodeHealthChecks, or of one who only looks at them.
+	nodes *nodehealthcheck.Reconciler
+
+	// due is when each of the objects is to be looked at again, tries how often that has failed in a row.
+	due   map[actor]time.Time
+	tries map[actor]int
+}
+
+// actor is an object that a controller makes passes over.
+type actor struct{ kind, namespace, name string }
+
+func (a actor) ref() look.Ref { return look.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name} }
+
+func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error) {
+	s := &stage{world: w, client: w.Client(), question: q, clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
+	s.eventLog = &eventLog{clock: s.clock, begin: q.From, said: map[string]bool{}}
+	s.played = playedOf(ctx, w, inspect.ManagersOf(ctx, w, q.From))
+	w.Clock = s.clock
+	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
+		return nil, err
+	}
+	ofNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
+	for _, cluster := range w.Workloads() {
+		if err := w.Workload(cluster).IndexField(ctx, &corev1.Pod{}, "spec.nodeName", ofNode); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// unreadable reports whether err says that a kind is not installed, or was not read: then it has no objects here.
+func unreadable(err error) bool {
+	return meta.IsNoMatchError(err) || errors.Is(err, look.ErrUnread)
+}
+
+// nodes are those of workload clusters in memory. Nothing is watched: whatever leaves a node is seen by the next pass.
+type nodes struct{ *fence.Nodes }
+
+func newNodes(w *snapshot.World) nodes {
+	return nodes{fence.NewNodes(inMemory{w.Clusters()}, func(client.ObjectKey, string) {})}
+}
+
+// ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.
+func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
+	if override == fence.Delete {
+		return fence.Delete, nil
+	}
+	return fence.Taint, nil
+}
+
+// Watch implements hostremediation.Nodes.
+func (nodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
+
+// Unwatch implements hostremediation.Nodes.
+func (nodes) Unwatch(client.ObjectKey, string) {}
+
+// Forget implements hostremediation.Nodes.
+func (nodes) Forget(client.ObjectKey) {}
+
+// inMemory are workload clusters that nobody can connect to.
+type inMemory struct{ *snapshot.Clusters }
+
+var errInMemory = errors.New("a cluster in memory has no connection")
+
+// GetRESTConfig implements fence.Clusters.
+func (inMemory) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	return nil, errInMemory
+}
+
+// Watch implements fence.Clusters.
+func (inMemory) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return errInMemory
+}
+
+// version changes with every write to the world, or to one of its workload clusters.
+func (s *stage) version() int64 {
+	sum := s.world.Version()
+	for _, cluster := range s.world.Workloads() {
+		sum += s.world.Workload(cluster).Version()
+	}
+	return sum
+}
+
+// actors are all objects that passes are made over, checks first, each kind by name; also those that are gone since, once more.
+func (s *stage) actors(ctx context.Context) ([]actor, error) {
+	var all []actor
+	add := func(kind string, list client.ObjectList) error {
+		if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+			return fmt.Errorf("list the objects of kind %s: %w", kind, err)
+		}
+		return meta.EachListItem(list, func(o runtime.Object) error {
+			obj := o.(client.Object)
+			all = append(all, actor{kind, obj.GetNamespace(), obj.GetName()})
+			return nil
+		})
+	}
+	err := errors.Join(add("MachineHealthCheck", &clusterv1.MachineHealthCheckList{}), add("NodeHealthCheck", &nhcv1.NodeHealthCheckList{}))
+	for _, kind := range s.kindsOnMetal() {
+		err = errors.Join(err, add(kind.Kind, kind.List()))
+	}
+	there := make(map[actor]bool, len(all))
+	for _, a := range all {
+		there[a] = true
+	}
+	var gone []actor
+	for a := range s.due {
+		if !there[a] {
+			gone = append(gone, a)
+		}
+	}
+	slices.SortFunc(gone, compareActors)
+	return append(all, gone...), err
+}
+
+func compareActors(a, b actor) int {
+	return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// passes makes a pass over each of some objects, and notes when they are to be looked at again.
+func (s *stage) passes(ctx context.Context, all []actor) {
+	for _, a := range all {
+		ctx := log.IntoContext(ctx, logr.New(errorLog{s.eventLog, a.ref()}))
+		next, err := s.pass(ctx, a)
+		if err != nil {
+			s.tries[a]++
+			s.eventLog.trouble(a.ref(), err)
+			next = s.clock.Now().Add(enqueue.Backoff(s.tries[a]))
+		} else {
+			delete(s.tries, a)
+		}
+		delete(s.due, a)
+		if !next.IsZero() {
+			s.due[a] = next
+		}
+	}
+}
+
+// pass makes a pass over an object by each controller that is there for it, and returns when the next one is due; zero if that is when
+// something changes.
+func (s *stage) pass(ctx context.Context, a actor) (time.Time, error) {
+	controllers, err := s.controllers(ctx, a)
+	if err != nil {
+		return time.Time{}, err
+	}
+	next, errs := time.Time{}, make([]error, 0, len(controllers))
+	for _, c := range controllers {
+		result, err := c.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: a.namespace, Name: a.name}})
+		if errs = append(errs, err); result.RequeueAfter > 0 {
+			next = health.Earliest(next, s.clock.Now().Add(result.RequeueAfter))
+		}
+	}
+	return next, errors.Join(errs...)
+}
+
+// dueNow are the objects whose time has come.
+func (s *stage) dueNow() []actor {
+	now := s.clock.Now()
+	var all []actor
+	for a, at := range s.due {
+		if !at.After(now) {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, compareActors)
+	return all
+}
+
+// next is when the first of the objects is to be looked at again; zero if none is.
+func (s *stage) next() time.Time {
+	var next time.Time
+	for _, at := range s.due {
+		next = health.Earliest(next, at)
+	}
+	return next
+}
+
+// looks are looks at the checks that are wanted: what passes at this moment would see and decide.
+func (s *stage) looks(ctx context.Context, wanted func(look.Ref) bool) ([]look.Check, error) {
+	all, err := s.actors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	checks := []look.Check{}
+	ctx = log.IntoContext(ctx, logr.Discard())
+	for _, a := range all {
+		if !wanted(a.ref()) {
+			continue
+		}
+		is, err := s.look(ctx, a)
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", a.ref(), err)
+		}
+		if is != nil {
+			checks = append(checks, *is)
+		}
+	}
+	return checks, nil
+}
+
+// look is a look at a check, as the managers that are played would have it; nil if there is none.
+func (s *stage) look(ctx context.Context, a actor) (*look.Check, error) {
+	managers := inspect.Managers{All: s.played.managers}
+	switch a.kind {
+	case "MachineHealthCheck":
+		check, key := &clusterv1.MachineHealthCheck{}, client.ObjectKey{Namespace: a.namespace, Name: a.name}
+		if err := s.client.Get(ctx, key, check, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		by := s.machineController(managerlease.Announcement{}) // who looks although it is not theirs
+		if of := s.companyOf(check); of != nil {
+			by = of.machines
+		}
+		is, err := by.Look(ctx, key, s.clock.Now())
+		if is != nil {
+			managers.Attend(is, check)
+		}
+		return is, err
+	case "NodeHealthCheck":
+		is, err := s.nodes.Look(ctx, a.name, s.clock.Now())
+		if is != nil {
+			managers.Serve(is, crdgate.NodeCheckCRD)
+		}
+		return is, err
+	}
+	return nil, nil
+}

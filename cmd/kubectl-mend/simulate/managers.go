@@ -1,0 +1,151 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// company is the controllers of one manager.
+type company struct {
+	managerlease.Manager
+
+	machines *machinehealthcheck.Reconciler
+	// hosts are those of the kinds that it serves.
+	hosts []*hostremediation.Reconciler
+}
+
+// build sets the controllers up, as the managers do: those whose kinds are there and are theirs.
+func (s *stage) build(ctx context.Context) error {
+	w, c := s.world, s.client
+	kinds, err := s.hostKinds(ctx)
+	if err != nil {
+		return err
+	}
+	by := s.played.managers[0]
+	for _, m := range s.played.managers {
+		s.managed = append(s.managed, company{m, s.machineController(*m.Announcement), s.hostControllers(m, kinds)})
+		if m.Unserved(crdgate.NodeCheckCRD) == nil && by.Unserved(crdgate.NodeCheckCRD) != nil {
+			by = m
+		}
+	}
+	s.nodes = &nodehealthcheck.Reconciler{
+		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
+		Recorder: s.eventLog, Clock: s.clock,
+		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
+		LeaseNamespace: leases(by),
+	}
+	return nil
+}
+
+// machineController is that for the MachineHealthChecks of a manager that says this of itself.
+func (s *stage) machineController(says managerlease.Announcement) *machinehealthcheck.Reconciler {
+	w, c := s.world, s.client
+	return &machinehealthcheck.Reconciler{
+		Client: c, Clusters: w.Clusters(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Recorder: s.eventLog, Clock: s.clock,
+		Kinds:     snapshot.NewKinds[*remediationrequest.Metadata](w, client.HasLabels{mendv1.MadeByUIDLabel}),
+		Unclaimed: cmp.Or(machinehealthcheck.Unclaimed(says.Unclaimed), machinehealthcheck.Observe), WatchFilterValue: says.WatchFilter,
+	}
+}
+
+// hostKinds are the kinds of remediations of hosts that can be played; none where there are no hosts.
+func (s *stage) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	if err := s.client.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+		return nil, fmt.Errorf("list BareMetalHosts: %w", err)
+	}
+	if len(hosts.Items) == 0 {
+		return nil, nil // nobody can be played who has no host
+	}
+	kinds, err := hostremediation.InstalledKinds(s.world.RESTMapper())
+	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool { return k.New == nil }), err
+}
+
+// hostControllers are those of a manager for the kinds that it serves.
+func (s *stage) hostControllers(m managerlease.Manager, kinds []hostremediation.Kind) []*hostremediation.Reconciler {
+	w, c := s.world, s.client
+	nodes, turns, wakeups := newNodes(w), &hostremediation.Turns{}, &hostremediation.Wakeups{}
+	var all []*hostremediation.Reconciler
+	for _, kind := range kinds {
+		if m.Unserved(crdOf(kind.GroupVersionKind)) != nil {
+			continue
+		}
+		all = append(all, &hostremediation.Reconciler{
+			Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(w.RESTMapper()) },
+			Kind:      kind, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes,
+			Wakeups: wakeups, Turns: turns, Recorder: s.eventLog, Clock: s.clock, Fencing: fencing(m),
+			WatchFilterValue: m.Announcement.WatchFilter, Unwatched: true,
+		})
+	}
+	return all
+}
+
+// kindsOnMetal are the kinds of remediations of hosts that somebody acts on, each once.
+func (s *stage) kindsOnMetal() []hostremediation.Kind {
+	var kinds []hostremediation.Kind
+	for i := range s.managed {
+		for _, r := range s.managed[i].hosts {
+			if !slices.ContainsFunc(kinds, func(k hostremediation.Kind) bool { return k.Kind == r.Kind.Kind }) {
+				kinds = append(kinds, r.Kind)
+			}
+		}
+	}
+	return kinds
+}
+
+// companyOf is that of the manager that looks at a check; nil if none does.
+func (s *stage) companyOf(check *clusterv1.MachineHealthCheck) *company {
+	for i := range s.managed {
+		if c := &s.managed[i]; c.Covers(check) && c.Manager.Unserved(crdgate.MachineCheckCRD) == nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// controllers are those that make passes over an object.
+func (s *stage) controllers(ctx context.Context, a actor) ([]reconcile.Reconciler, error) {
+	var all []reconcile.Reconciler
+	switch a.kind {
+	case "MachineHealthCheck":
+		check := &clusterv1.MachineHealthCheck{}
+		err := s.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, check, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		if of := s.companyOf(check); of != nil && s.question.plays(check) {
+			all = append(all, of.machines)
+		}
+	case "NodeHealthCheck":
+		if s.played.unserved(crdgate.NodeCheckCRD) == "" {
+			all = append(all, s.nodes)
+		}
+	default:
+		for i := range s.managed {
+			c := &s.managed[i]
+			for _, r := range c.hosts {
+				if r.Kind.Kind == a.kind && (c.Announcement.Namespace == "" || c.Announcement.Namespace == a.namespace) {
+					all = append(all, r) // whose label it has to have, the controller itself knows
+				}
+			}
+		}
+	}
+	return all, nil
+}

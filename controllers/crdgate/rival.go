@@ -1,0 +1,95 @@
+package crdgate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// silence is how long the lease of a rival must not have been renewed before the rival is gone. It is much longer than any lease: a rival that
+	// is only restarted must not find somebody else at work.
+	silence = 5 * time.Minute
+	// listenEvery is how often the lease of a rival is looked at. Nothing else tells that it came or went.
+	listenEvery = 30 * time.Second
+)
+
+// Rival is a controller of somebody else's that serves a kind wherever it runs, whatever the labels of the CRD say.
+type Rival struct {
+	// Name says whose it is.
+	Name string
+	// Lease is the one by which its replicas agree who acts. It is looked for in the namespace in which its own manifests put it, and in no other:
+	// anybody may make a lease of any name in a namespace of their own.
+	Lease client.ObjectKey
+	// OrIn are other namespaces in which it is installed as a rule, by who may install for all; its lease has the same name there.
+	OrIn []string
+}
+
+// RBAC: the leases of rivals are listed by their names, and no others are: these say which nodes are alive, and who leads. Only a list does it for
+// a namespace that need not be there.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-capm3;e1f13584.medik8s.io,verbs=list
+
+// leads returns the lease of r if r is there, and else nil.
+func (r Rival) leads(ctx context.Context, live client.Reader, now time.Time) (*client.ObjectKey, error) {
+	for _, namespace := range append([]string{r.Lease.Namespace}, r.OrIn...) {
+		lease := client.ObjectKey{Namespace: namespace, Name: r.Lease.Name}
+		if alive, err := renewed(ctx, live, lease, now); alive || err != nil {
+			return &lease, err
+		}
+	}
+	return nil, nil
+}
+
+// renewed reports whether a lease was renewed a short while ago. One that may not be asked for was not.
+func renewed(ctx context.Context, live client.Reader, lease client.ObjectKey, now time.Time) (bool, error) {
+	list := &coordinationv1.LeaseList{}
+	err := live.List(ctx, list, client.InNamespace(lease.Namespace), client.MatchingFields{"metadata.name": lease.Name})
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the lease %s: %w", lease, err)
+	}
+	for i := range list.Items {
+		renewed := list.Items[i].Spec.RenewTime
+		if ptr.Deref(list.Items[i].Spec.HolderIdentity, "") != "" && renewed != nil && now.Before(renewed.Add(silence)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// outdone names the rival that serves the kind of s; empty if none does.
+func (r *Reconciler) outdone(ctx context.Context, s *Service) (string, error) {
+	if s.Choice != Auto || s.Rival == nil || r.Live == nil {
+		return "", nil
+	}
+	lease, err := s.Rival.leads(ctx, r.Live, r.now())
+	if err != nil || lease == nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s runs: it holds the lease %s", s.Rival.Name, lease), nil
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Clock == nil {
+		return clock.RealClock{}.Now()
+	}
+	return r.Clock.Now()
+}
+
+// listens reports whether the lease of a rival has to be looked at again.
+func (r *Reconciler) listens() bool {
+	for _, s := range r.Services {
+		if s.Rival != nil && r.Live != nil && (s.Choice == Auto || s.Releases == Auto) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,270 @@
+package crdgate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+const kind, needed = "things.example.org", "parts.example.org"
+
+// stage is a management cluster whose CRDs come and go, with one service in it that writes down what it is told.
+type stage struct {
+	t       *testing.T
+	client  client.Client
+	service *Service
+	r       *Reconciler
+	told    []string
+	broken  error
+}
+
+func stageOf(t *testing.T, choice Choice) *stage {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	scheme.AddKnownTypeWithName(crds, &metav1.PartialObjectMetadata{})
+	scheme.AddKnownTypeWithName(crds.GroupVersion().WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
+	s := &stage{t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	s.service = &Service{
+		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: Provider("infrastructure-x"),
+		Start: func(context.Context) error {
+			s.told = append(s.told, "start")
+			return s.broken
+		},
+		Serve: func(does bool) { s.told = append(s.told, map[bool]string{true: "serve", false: "stand idle"}[does]) },
+	}
+	s.r = &Reconciler{Client: s.client, Services: []*Service{s.service}}
+	return s
+}
+
+// has makes a CRD be there with these labels.
+func (s *stage) has(name string, labels map[string]string) {
+	s.t.Helper()
+	crd := crdMetadata()
+	crd.Name = name
+	err := s.client.Get(s.t.Context(), client.ObjectKeyFromObject(crd), crd)
+	crd.Labels = labels
+	if err != nil {
+		err = s.client.Create(s.t.Context(), crd)
+	} else {
+		err = s.client.Update(s.t.Context(), crd)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// looks makes a pass, and returns what the service was told, and why it is not served; "served" if it is.
+func (s *stage) looks() (told []string, why string) {
+	s.t.Helper()
+	s.told = nil
+	_, err := s.r.Reconcile(s.t.Context(), ctrl.Request{})
+	if !errors.Is(err, s.broken) {
+		s.t.Fatalf("the pass: %v, want %v", err, s.broken)
+	}
+	for reason, n := range series(s.t) {
+		if why != "" {
+			s.t.Errorf("the metric has more than one reason: %q and %q", why, reason)
+		}
+		if why = reason; n == 1 {
+			why = "served" + reason
+		}
+	}
+	return s.told, why
+}
+
+// series are the values of the metric for kind, by reason.
+func series(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(Metrics()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["kind"] == kind {
+			all[labels["reason"]] = m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
+
+var theirs = map[string]string{clusterv1.ProviderNameLabel: "infrastructure-x"}
+
+func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
+	s := stageOf(t, Auto)
+	for _, step := range []struct {
+		name string
+		do   func()
+		told []string
+		why  string
+	}{
+		{"before its CRD is installed it is not", func() {}, nil, "NotInstalled"},
+		{"nor before what it needs is", func() { s.has(kind, nil) }, nil, "Waiting"},
+		{"then it is started", func() { s.has(needed, nil) }, []string{"start"}, "served"},
+		{"once", func() {}, []string{"serve"}, "served"},
+		{"when it becomes somebody else's it stands idle", func() { s.has(kind, theirs) }, []string{"stand idle"}, "Foreign"},
+		{"and works again when it is ours again", func() { s.has(kind, nil) }, []string{"serve"}, "served"},
+	} {
+		step.do()
+		if told, why := s.looks(); !slices.Equal(told, step.told) || why != step.why {
+			t.Errorf("%s: told %v, %q; want %v, %q", step.name, told, why, step.told, step.why)
+		}
+	}
+}
+
+// CAPM3 may be installed without the label, or its CRDs be written over by ours.
+func TestAKindWhoseRivalRunsIsSomebodyElses(t *testing.T) {
+	for name, row := range map[string]struct {
+		choice Choice
+		lease  client.ObjectKey
+		holder string
+		age    time.Duration
+		why    string
+	}{
+		"it leads":                             {Auto, rivals, "a", 10 * time.Second, "Foreign"},
+		"it is being restarted":                {Auto, rivals, "a", 4 * time.Minute, "Foreign"},
+		"it is gone":                           {Auto, rivals, "a", 5 * time.Minute, "served"},
+		"it has given its lease back":          {Auto, rivals, "", time.Second, "served"},
+		"the user says otherwise":              {On, rivals, "a", time.Second, "served"},
+		"it leads in another place of its":     {Auto, client.ObjectKey{Namespace: "rival-elsewhere", Name: rivals.Name}, "a", 10 * time.Second, "Foreign"},
+		"somebody plays it in their own":       {Auto, client.ObjectKey{Namespace: "tenant", Name: rivals.Name}, "a", time.Second, "served"},
+		"the lease is that of somebody else's": {Auto, client.ObjectKey{Namespace: rivals.Namespace, Name: "other"}, "a", time.Second, "served"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stageOf(t, row.choice)
+			s.has(kind, nil)
+			s.has(needed, nil)
+			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+			s.service.Rival, s.r.Clock = &Rival{Name: "the rival", Lease: rivals, OrIn: []string{"rival-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: row.lease.Namespace, Name: row.lease.Name}}
+			lease.Spec.HolderIdentity, lease.Spec.RenewTime = &row.holder, &metav1.MicroTime{Time: now.Add(-row.age)}
+			scheme := runtime.NewScheme()
+			if err := coordinationv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			s.r.Live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).
+				WithIndex(lease, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			if _, why := s.looks(); why != row.why {
+				t.Errorf("%q, want %q", why, row.why)
+			}
+			result, err := s.r.Reconcile(t.Context(), ctrl.Request{})
+			if again := result.RequeueAfter > 0; err != nil || again != (row.choice == Auto) {
+				t.Errorf("it looks again after %s (%v)", result.RequeueAfter, err)
+			}
+		})
+	}
+}
+
+var rivals = client.ObjectKey{Namespace: "rival-system", Name: "rival"}
+
+func TestWhatTheUserChoosesGoesFirst(t *testing.T) {
+	for choice, want := range map[Choice]struct {
+		told []string
+		why  string
+	}{
+		Auto: {nil, "Foreign"},
+		On:   {[]string{"start"}, "served"},
+		Off:  {nil, "Off"},
+	} {
+		s := stageOf(t, choice)
+		s.has(kind, theirs)
+		s.has(needed, nil)
+		if told, why := s.looks(); !slices.Equal(told, want.told) || why != want.why {
+			t.Errorf("%s: told %v, %q; want %v, %q", choice, told, why, want.told, want.why)
+		}
+	}
+}
+
+// F5: a host that is held off when its kind is switched off would stay off for ever.
+func TestWhatIsSwitchedOffIsStartedToLetGo(t *testing.T) {
+	for name, row := range map[string]struct {
+		before Choice
+		labels map[string]string
+		told   []string
+	}{
+		"what was served before lets go":                                 {Auto, nil, []string{"start"}},
+		"what is somebody else's is theirs to end":                       {Auto, theirs, nil},
+		"what was served whoever else does lets go all the same":         {On, theirs, []string{"start"}},
+		"of what was never served nothing was begun, and nobody started": {"", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stageOf(t, Off)
+			s.service.Releases = row.before
+			s.has(kind, row.labels)
+			s.has(needed, nil)
+			if told, why := s.looks(); !slices.Equal(told, row.told) || why != "Off" {
+				t.Errorf("told %v, %q; want %v, and that it is off", told, why, row.told)
+			}
+			s.service.Serve = nil
+			if _, why := s.looks(); why != "Off" {
+				t.Errorf("then %q", why)
+			}
+		})
+	}
+}
+
+func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
+	s := stageOf(t, Auto)
+	s.has(kind, nil)
+	s.has(needed, nil)
+	s.broken = errors.New("broken")
+	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "Failed" {
+		t.Errorf("told %v, %q; want it to fail", told, why)
+	}
+	s.broken = nil
+	if told, why := s.looks(); !slices.Equal(told, []string{"start"}) || why != "served" {
+		t.Errorf("told %v, %q; want it to be started", told, why)
+	}
+}
+
+func TestAChoiceIsOneOfThree(t *testing.T) {
+	for value, valid := range map[string]bool{"auto": true, "on": true, "off": true, "": false, "yes": false} {
+		var c Choice
+		if err := c.Set(value); (err == nil) != valid {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
+	s := stageOf(t, Auto)
+	var heard [][]Kind
+	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
+	if kinds := s.r.Kinds(); len(kinds) > 0 {
+		t.Errorf("before the first look there are %v", kinds)
+	}
+	for _, do := range []func(){func() {}, func() {}, func() { s.has(kind, nil) }, func() { s.has(needed, nil) }, func() {}, func() { s.has(kind, theirs) }} {
+		do()
+		s.looks()
+	}
+	want := [][]Kind{
+		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
+		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
+		{{CRD: kind}},
+		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
+	}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("heard (-want +got):\n%s", diff)
+	}
+}

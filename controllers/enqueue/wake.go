@@ -1,0 +1,57 @@
+// Package enqueue turns events of objects into looks at the checks that they concern.
+package enqueue
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// MergeWindow is how long the events of one check are collected before it is looked at: a rack that goes dark
+// is one pass and not forty.
+const MergeWindow = 100 * time.Millisecond
+
+// Merged maps the object of an event, as it was and as it is, to checks that are looked at after the merge window.
+func Merged[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
+	return on[T](checks, func(q queue, check reconcile.Request) { q.AddAfter(check, MergeWindow) })
+}
+
+// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is looked at without waiting. m is
+// what all events of one controller are merged by. Events come in real time, whatever clock the checks are judged by.
+func FirstAtOnce[T client.Object](m *Merging, checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
+	return on[T](checks, func(q queue, check reconcile.Request) {
+		if wait := m.wait(check, clock.RealClock{}.Now()); wait > 0 {
+			q.AddAfter(check, wait)
+		} else {
+			q.Add(check)
+		}
+	})
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func on[T client.Object](checks handler.MapFunc, enqueue func(queue, reconcile.Request)) handler.TypedEventHandler[T, reconcile.Request] {
+	add := func(ctx context.Context, q queue, obj client.Object) {
+		for _, check := range checks(ctx, obj) {
+			enqueue(q, check)
+		}
+	}
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) {
+			add(ctx, q, e.ObjectNew)
+			// What was relabelled has left a check behind that must hear of it too.
+			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+				add(ctx, q, e.ObjectOld)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { add(ctx, q, e.Object) },
+	}
+}

@@ -1,0 +1,63 @@
+package hostremediation
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// deadlines are those of what is read from a workload cluster that does not answer.
+type deadlines struct {
+	Nodes
+	all []time.Time
+}
+
+func (d *deadlines) note(ctx context.Context) {
+	at, _ := ctx.Deadline()
+	d.all = append(d.all, at)
+}
+
+func (d *deadlines) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	d.note(ctx)
+	return workload.View{Link: workload.Down}, nil
+}
+
+func (d *deadlines) Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error) {
+	d.note(ctx)
+	return d.Nodes.Look(ctx, cluster, node, by)
+}
+
+func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
+	k := fixtureOf(t)
+	there := &deadlines{Nodes: k.r.Nodes}
+	k.r.Nodes, k.r.Clusters = there, there
+	k.holdsOff()
+	most := 0
+	for range 5 {
+		there.all = nil
+		before := clock.RealClock{}.Now()
+		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range there.all {
+			if !at.Equal(there.all[0]) {
+				t.Fatalf("the deadlines are %v", there.all)
+			}
+			if in := at.Sub(before); in < 0 || in > workload.AnswerWithin+time.Second {
+				t.Errorf("the deadline is in %s", in)
+			}
+		}
+		most = max(most, len(there.all))
+	}
+	if most < 2 {
+		t.Errorf("it was read %d times at most", most)
+	}
+}

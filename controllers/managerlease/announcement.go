@@ -1,0 +1,107 @@
+// Package managerlease is how the manager makes itself known: the one that acts keeps a Lease that says that it runs, with which settings, and
+// which kinds it serves; and who wants to know reads it.
+//
+// Nobody decides who acts by this lease: that is leader election's.
+package managerlease
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+const (
+	// LeaseName is the name of the lease by which a manager announces itself, in the namespace in which its replicas elect a leader.
+	LeaseName = "manager.kubemend.io"
+	// LeaderLeaseName is that of the lease by which the replicas agree who acts.
+	LeaderLeaseName = "leader.kubemend.io"
+)
+
+// Announcement is what a manager says of itself, as JSON in the annotation kubemend.io/manager. A field that a release does not know it leaves
+// out, and passes over.
+type Announcement struct {
+	// Version is that of the program.
+	Version string `json:"version"`
+	// Started is when the process was started, in whole seconds.
+	Started metav1.Time `json:"started"`
+	// Unclaimed is the flag --unclaimed-machine-health-checks: observe, act or ignore.
+	Unclaimed string `json:"unclaimed"`
+	// Namespace is the only one whose objects of Cluster API are looked at; empty for all.
+	Namespace string `json:"namespace,omitempty"`
+	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that they need; empty if they need none.
+	WatchFilter string `json:"watchFilter,omitempty"`
+	// Fencing is the flag --fencing: auto, taint or delete.
+	Fencing string `json:"fencing"`
+	// NodeLeaseNamespace is where the leases on nodes are.
+	NodeLeaseNamespace string `json:"nodeLeaseNamespace"`
+	// Leaving says that the manager takes everything back, and begins nothing.
+	Leaving bool `json:"leaving,omitempty"`
+	// Kinds are those that it could serve. One that is missing has not been looked at yet.
+	Kinds []Kind `json:"kinds,omitempty"`
+}
+
+// Kind is whether a kind is served, and why not.
+type Kind struct {
+	// CRD is the name of the CustomResourceDefinition.
+	CRD string `json:"crd"`
+	// Reason is why it is not served, as in the metric kubemend_kind_served: Off, NotInstalled, Foreign, Waiting or Failed. Empty if it is.
+	Reason string `json:"reason,omitempty"`
+	// Because is the same in a sentence, without a full stop at its end.
+	Because string `json:"because,omitempty"`
+}
+
+// Manager is a manager that runs, or once did, in a namespace.
+type Manager struct {
+	// Namespace is where it runs, or where it was told to keep its leases.
+	Namespace string `json:"namespace"`
+	// Holder is which replica acts, or was the last one to; empty if it has ended in good order.
+	Holder string `json:"holder,omitempty"`
+	// Unbound says that the lease is not believed: no ServiceAccount of the manager's has its rights in that namespace. Then it is not Alive.
+	Unbound bool `json:"unbound,omitempty"`
+	// Unverified is why it could not be seen whether one has; empty if it could, or need not.
+	Unverified string `json:"unverified,omitempty"`
+	// Within are the namespaces in which it has its rights; empty if everywhere.
+	Within []string `json:"within,omitempty"`
+	// Alive says that it acts.
+	Alive bool `json:"alive"`
+	// Renewed is when it last said so.
+	Renewed time.Time `json:"renewed,omitzero"`
+	// Gone is since when it is known to be gone: when it ended, or when its lease ran out. Zero while it is alive.
+	Gone time.Time `json:"gone,omitzero"`
+	// Announcement is what it says, or said, of itself; nil if it is of a release that says nothing.
+	Announcement *Announcement `json:"announcement,omitempty"`
+	// Trouble is why what it says cannot be understood; empty if it can.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Unserved returns what the manager says of a kind that it does not serve, by the name of the CustomResourceDefinition; nil if it serves the kind,
+// or says nothing of it.
+func (m Manager) Unserved(crd string) *Kind {
+	if m.Announcement == nil {
+		return nil
+	}
+	i := slices.IndexFunc(m.Announcement.Kinds, func(k Kind) bool { return k.CRD == crd && k.Reason != "" })
+	if i < 0 {
+		return nil
+	}
+	return &m.Announcement.Kinds[i]
+}
+
+// read is the announcement on a lease; nil if there is none.
+func read(lease *coordinationv1.Lease) (*Announcement, error) {
+	text, has := lease.Annotations[mendv1.ManagerAnnotation]
+	if !has {
+		return nil, nil
+	}
+	a := &Announcement{}
+	if err := json.Unmarshal([]byte(text), a); err != nil {
+		return nil, fmt.Errorf("read the annotation %s of lease %s/%s: %w", mendv1.ManagerAnnotation, lease.Namespace, lease.Name, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,319 @@
+package managerlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+const namespace = "kubemend-system"
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// stage is a cluster with managers in one namespace, which counts what is asked of it.
+type stage struct {
+	t      *testing.T
+	client client.Client
+	clock  *clocktesting.FakeClock
+	asked  []string
+	broken error // what writes fail with
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, clock: clocktesting.NewFakeClock(noon)}
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	s.client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(bound(namespace)).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				s.asked = append(s.asked, "get")
+				return c.Get(ctx, key, o, opts...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				s.asked = append(s.asked, "create")
+				if s.broken != nil {
+					return s.broken
+				}
+				return c.Create(ctx, o, opts...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				s.asked = append(s.asked, "update")
+				if s.broken != nil {
+					return s.broken
+				}
+				return c.Update(ctx, o, opts...)
+			},
+		}).Build()
+	return s
+}
+
+func (s *stage) announcer(identity string, elected bool) *Announcer {
+	return &Announcer{
+		Client: s.client, Live: s.client, Clock: s.clock, Namespace: namespace, Identity: identity, Elected: elected,
+		Says: func() Announcement { return Announcement{Version: "of " + identity} },
+	}
+}
+
+// manager is what a reader makes of the namespace.
+func (s *stage) manager() Manager {
+	s.t.Helper()
+	found, err := Of(s.t.Context(), s.client, s.clock.Now())
+	if err != nil || len(found) != 1 {
+		s.t.Fatalf("found %v, %v; want one manager", found, err)
+	}
+	one, err := In(s.t.Context(), s.client, namespace, s.clock.Now())
+	if err != nil || one == nil {
+		s.t.Fatalf("found %v, %v; want a manager", one, err)
+	}
+	if diff := cmp.Diff(found[0], *one); diff != "" {
+		s.t.Errorf("who looks into one namespace sees something else (-all +one):\n%s", diff)
+	}
+	return found[0]
+}
+
+// since are the requests since it was called last.
+func (s *stage) since() string {
+	asked := strings.Join(s.asked, " ")
+	s.asked = nil
+	return asked
+}
+
+func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
+	s := newStage(t)
+	a := s.announcer("a", true)
+	if next := a.pass(t.Context()); next != every {
+		t.Errorf("the next pass is after %s", next)
+	}
+	if asked := s.since(); asked != "get create" {
+		t.Errorf("at first it asked for %q", asked)
+	}
+	for range 3 {
+		s.clock.Step(every)
+		a.pass(t.Context())
+		if asked := s.since(); asked != "update" {
+			t.Errorf("then it asked for %q", asked)
+		}
+	}
+	want := Manager{Namespace: namespace, Holder: "a", Alive: true, Renewed: noon.Add(3 * every), Announcement: &Announcement{Version: "of a"}}
+	if diff := cmp.Diff(want, s.manager()); diff != "" {
+		t.Errorf("a reader sees (-want +got):\n%s", diff)
+	}
+}
+
+func TestAManagerThatIsSilentIsGoneSinceItsLeaseRanOut(t *testing.T) {
+	s := newStage(t)
+	s.announcer("a", true).pass(t.Context())
+	for after, alive := range map[time.Duration]bool{0: true, lasts - time.Nanosecond: true, lasts: false, time.Hour: false} {
+		s.clock.SetTime(noon.Add(after))
+		m := s.manager()
+		if m.Alive != alive || m.Gone.IsZero() != alive {
+			t.Errorf("after %s: alive %t, gone since %s", after, m.Alive, m.Gone)
+		}
+		if !alive && !m.Gone.Equal(noon.Add(lasts)) {
+			t.Errorf("after %s: gone since %s", after, m.Gone)
+		}
+	}
+}
+
+func TestAManagerThatEndsSaysSo(t *testing.T) {
+	s := newStage(t)
+	a := s.announcer("a", true)
+	a.pass(t.Context())
+	s.clock.Step(time.Second)
+	a.end(t.Context())
+	want := Manager{Namespace: namespace, Renewed: noon.Add(time.Second), Gone: noon.Add(time.Second), Announcement: &Announcement{Version: "of a"}}
+	if diff := cmp.Diff(want, s.manager()); diff != "" {
+		t.Errorf("a reader sees (-want +got):\n%s", diff)
+	}
+	b := s.announcer("b", false)
+	b.pass(t.Context())
+	if m := s.manager(); m.Holder != "b" || !m.Alive {
+		t.Errorf("who comes then is not announced: %+v", m)
+	}
+	a.end(t.Context())
+	if m := s.manager(); m.Holder != "b" || !m.Alive {
+		t.Errorf("who has ended before has taken the lease of the next one: %+v", m)
+	}
+}
+
+func TestTwoManagersInANamespace(t *testing.T) {
+	s := newStage(t)
+	first, second, leader := s.announcer("first", false), s.announcer("second", false), s.announcer("leader", true)
+	first.pass(t.Context())
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"who comes second waits", func() { second.pass(t.Context()) }, "first"},
+		{"while the first one goes on", func() { s.clock.Step(every); first.pass(t.Context()); second.pass(t.Context()) }, "first"},
+		{"when the first is silent it is the second's", func() { s.clock.Step(lasts); second.pass(t.Context()) }, "second"},
+		{"the first does not take it back", func() { first.pass(t.Context()) }, "second"},
+		{"who leads takes it from whoever has it", func() { leader.pass(t.Context()) }, "leader"},
+		{"and the one that had it stands back", func() { second.pass(t.Context()) }, "leader"},
+	} {
+		step.do()
+		if m := s.manager(); m.Holder != step.want || m.Announcement.Version != "of "+step.want {
+			t.Errorf("%s: %s holds the lease with the words of %q, want %s", step.name, m.Holder, m.Announcement.Version, step.want)
+		}
+	}
+}
+
+func TestWhatCannotBeWrittenIsTriedAgainSoon(t *testing.T) {
+	s := newStage(t)
+	a := s.announcer("a", true)
+	for _, broken := range []error{errors.New("broken"), apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName, nil)} {
+		s.broken = broken
+		if next := a.pass(t.Context()); next != again {
+			t.Errorf("%v: the next pass is after %s", broken, next)
+		}
+	}
+	s.broken = nil
+	if next := a.pass(t.Context()); next != every || !s.manager().Alive {
+		t.Errorf("the next pass is after %s, and a reader sees %+v", next, s.manager())
+	}
+}
+
+func TestALeaseThatWasDeletedIsMadeAnew(t *testing.T) {
+	s := newStage(t)
+	a := s.announcer("a", true)
+	a.pass(t.Context())
+	if err := s.client.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}}); err != nil {
+		t.Fatal(err)
+	}
+	if next := a.pass(t.Context()); next != every || !s.manager().Alive {
+		t.Errorf("the next pass is after %s, and a reader sees %+v", next, s.manager())
+	}
+}
+
+func TestALeaseGoesWithItsOwnerWhileThereIsOne(t *testing.T) {
+	s := newStage(t)
+	leaving := s.announcer("leaving", true)
+	leaving.Owner = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "leaving", UID: "1"}
+	for _, step := range []struct {
+		who    *Announcer
+		owners int
+	}{{leaving, 1}, {s.announcer("back", true), 0}} {
+		step.who.pass(t.Context())
+		lease := &coordinationv1.Lease{}
+		if err := s.client.Get(t.Context(), step.who.key(), lease); err != nil || len(lease.OwnerReferences) != step.owners {
+			t.Errorf("of %s there are the owners %v (%v), want %d", step.who.Identity, lease.OwnerReferences, err, step.owners)
+		}
+	}
+}
+
+func TestAChangeIsAnnouncedAtOnceAndTheEndAsWell(t *testing.T) {
+	s := newStage(t)
+	changed := make(chan struct{})
+	said := make(chan string, 100)
+	a := s.announcer("a", true)
+	a.Changed = changed
+	passes := 0
+	a.Says = func() Announcement {
+		passes++
+		v := fmt.Sprintf("word %d", passes)
+		said <- v
+		return Announcement{Version: v}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- a.Start(ctx) }()
+	if v := <-said; v != "word 1" {
+		t.Errorf("at first it said %q", v)
+	}
+	changed <- struct{}{} // no time goes by
+	if v := <-said; v != "word 2" {
+		t.Errorf("after the change it said %q", v)
+	}
+	// The timer is set anew after the change; a step before that would be lost.
+	for len(said) == 0 {
+		s.clock.Step(every)
+		runtime.Gosched()
+	}
+	if v := <-said; v != "word 3" {
+		t.Errorf("after %s it said %q", every, v)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if m := s.manager(); m.Alive || m.Holder != "" {
+		t.Errorf("after the end a reader sees %+v", m)
+	}
+}
+
+func TestWhoIsThere(t *testing.T) {
+	lease := func(namespace, name, holder string, renewed time.Duration, says ...string) coordinationv1.Lease {
+		seconds, at := int32(60), metav1.NewMicroTime(noon.Add(-renewed))
+		l := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		l.Spec = coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: &at}
+		if holder != "" {
+			l.Spec.HolderIdentity = &holder
+		}
+		if len(says) > 0 {
+			l.Annotations = map[string]string{mendv1.ManagerAnnotation: says[0]}
+		}
+		return l
+	}
+	for name, tc := range map[string]struct {
+		leases []coordinationv1.Lease
+		want   []string
+	}{
+		"nobody":                               {nil, nil},
+		"others' leases are nobody's business": {[]coordinationv1.Lease{lease("a", "controller-leader-election-capi", "x", 0)}, nil},
+		"one of an earlier release leads and says nothing": {[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x", 0)}, []string{"a x alive, silent"}},
+		"and is gone when it does not lead any more":       {[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x", time.Hour)}, []string{"a x gone, silent"}},
+		"what is announced goes before who leads": {
+			[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x_1", 0), lease("a", LeaseName, "x", 0, `{"version":"v1"}`)}, []string{"a x alive, v1"},
+		},
+		"one that ends has its word while it still leads": {
+			[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x_1", 0), lease("a", LeaseName, "", 20*time.Second, `{"version":"v1"}`)}, []string{"a  gone, v1"},
+		},
+		"after long it is an earlier release that leads now": {
+			[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x_1", 0), lease("a", LeaseName, "", time.Hour, `{"version":"v1"}`)}, []string{"a x_1 alive, silent"},
+		},
+		"shards, in the order of their namespaces": {
+			[]coordinationv1.Lease{lease("b", LeaseName, "y", 0, `{"version":"v2"}`), lease("a", LeaseName, "x", 0, `{"version":"v1"}`)},
+			[]string{"a x alive, v1", "b y alive, v2"},
+		},
+		"what a later release says besides is passed over": {[]coordinationv1.Lease{lease("a", LeaseName, "x", 0, `{"version":"v9","mood":"good"}`)}, []string{"a x alive, v9"}},
+		"what cannot be understood is said":                {[]coordinationv1.Lease{lease("a", LeaseName, "x", 0, `{`)}, []string{"a x alive, silent, with trouble"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, m := range Among(tc.leases, noon) {
+				is, says, trouble := "gone", "silent", ""
+				if m.Alive {
+					is = "alive"
+				}
+				if m.Announcement != nil {
+					says = m.Announcement.Version
+				}
+				if m.Trouble != "" {
+					trouble = ", with trouble"
+				}
+				got = append(got, fmt.Sprintf("%s %s %s, %s%s", m.Namespace, m.Holder, is, says, trouble))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package managerlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// bound binds the ServiceAccount of a manager in a namespace, as the packages do.
+func bound(namespace string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: OfKubemend.Labelled},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kubemend-manager-role"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "kubemend-manager"}},
+	}
+}
+
+// boundIn is the same for the objects of one namespace, as a shard has it.
+func boundIn(namespace, objects string) *rbacv1.RoleBinding {
+	b := bound(namespace)
+	b.Subjects[0].Name += "-shard-east"
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: objects, Name: b.Name, Labels: b.Labels}, RoleRef: b.RoleRef, Subjects: b.Subjects,
+	}
+}
+
+// announced is a lease that says that a manager runs.
+func announced(namespace string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: `{"version":"v1"}`}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("x"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: ptr.To(metav1.NewMicroTime(noon)),
+		},
+	}
+}
+
+// Kubernetes' role edit is enough to write leases.
+func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
+	other, otherKind, person := bound("tenant"), bound("tenant"), bound("tenant")
+	other.RoleRef.Name = "view"
+	otherKind.RoleRef.Kind = "Role"
+	person.Subjects[0] = rbacv1.Subject{Kind: rbacv1.UserKind, Name: "kubemend-manager", Namespace: "tenant"}
+	anybody, unlabelled, renamed := bound("tenant"), bound("tenant"), bound("tenant")
+	anybody.Subjects[0].Name = "default"
+	unlabelled.Labels = nil
+	renamed.RoleRef.Name, renamed.Subjects[0].Name = "acme-kubemend-manager-role", "acme-kubemend-manager"
+	const denied = "list ClusterRoleBindings: no; list RoleBindings: no"
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		unread  bool
+		want    string
+	}{
+		"of a namespace in which the manager is bound":       {[]client.Object{announced("mend"), bound("mend")}, false, "mend: acts on metal, and on nodes"},
+		"of one in which nobody is":                          {[]client.Object{announced("tenant"), bound("mend")}, false, "tenant: is not believed"},
+		"of the usual one, in which nobody is":               {[]client.Object{announced("kubemend-system")}, false, "kubemend-system: is not believed"},
+		"of one with a binding of another role":              {[]client.Object{announced("tenant"), other}, false, "tenant: is not believed"},
+		"of one with a binding of a Role of that name":       {[]client.Object{announced("tenant"), otherKind}, false, "tenant: is not believed"},
+		"of one with a binding of a person":                  {[]client.Object{announced("tenant"), person}, false, "tenant: is not believed"},
+		"of one with a binding of another account":           {[]client.Object{announced("tenant"), anybody}, false, "tenant: is not believed"},
+		"of one with a binding that no package has labelled": {[]client.Object{announced("tenant"), unlabelled}, false, "tenant: is not believed"},
+		"of one that was installed by other names":           {[]client.Object{announced("tenant"), renamed}, false, "tenant: is not believed"},
+		"of a shard, for the namespace where it has rights":  {[]client.Object{announced("east"), boundIn("east", "metal")}, false, "east: acts on metal"},
+		"of a shard of another namespace": {
+			[]client.Object{announced("east"), boundIn("east", "fleet")}, false, "east: has rights in namespace fleet alone",
+		},
+		"of several, each by itself": {
+			[]client.Object{announced("mend"), announced("tenant"), bound("mend")}, false, "mend: acts on metal, and on nodes; tenant: is not believed",
+		},
+		"of the usual one, where bindings cannot be read": {[]client.Object{announced("kubemend-system")}, true, "kubemend-system: acts on metal, and on nodes"},
+		"of any other one, where bindings cannot be read": {[]client.Object{announced("tenant")}, true, "tenant: cannot be seen (" + denied + ")"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			byName := func(o client.Object) []string { return []string{o.GetName()} }
+			reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).
+				WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
+				WithInterceptorFuncs(interceptor.Funcs{
+					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+						if _, leases := list.(*coordinationv1.LeaseList); tc.unread && !leases {
+							return errors.New("no")
+						}
+						return c.List(ctx, list, opts...)
+					},
+				}).Build()
+			managers, err := Of(t.Context(), reader, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range managers {
+				got = append(got, m.Namespace+": "+stance(m))
+			}
+			if strings.Join(got, "; ") != tc.want {
+				t.Errorf("%q, want %q", strings.Join(got, "; "), tc.want)
+			}
+		})
+	}
+}
+
+// stance is what a reader makes of a manager, for a check in the namespace metal and for nodes, which have none.
+func stance(m Manager) string {
+	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}
+	off := m.StandsOff(check)
+	switch {
+	case m.Unbound && (m.Alive || off.Unknown || m.Covers(check) || !strings.Contains(off.Because, "is not believed")):
+		return fmt.Sprintf("is not bound, and yet %+v", m)
+	case m.Unbound:
+		return "is not believed"
+	case off.Unknown:
+		_, why, _ := strings.Cut(off.Because, "is a manager's ")
+		return why
+	case off.Because != "":
+		_, why, _ := strings.Cut(off.Because, "the one in "+m.Namespace+" ")
+		return why
+	case m.Covers(node):
+		return "acts on metal, and on nodes"
+	}
+	return "acts on metal"
+}
+
+// A binding without the label is not asked for: that there is none would not be true.
+func TestWhyALeaseIsNotBelievedNamesWhatIsAskedFor(t *testing.T) {
+	const want = "no binding with the label app.kubernetes.io/name=kubemend binds a ServiceAccount kubemend-manager of that namespace " +
+		"to the ClusterRole kubemend-manager-role"
+	if got := OfKubemend.Disbelief(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,440 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// fixture is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
+// test plays.
+type fixture struct {
+	t         tester
+	client    client.Client
+	informers *informertest.FakeInformers
+	clock     *clocktesting.FakePassiveClock
+	recorder  *events.FakeRecorder
+	r         *Reconciler
+	// fails is asked before each write; its error is the API server's answer.
+	fails func(verb string, obj client.Object) error
+	// watch is shown each request that is made.
+	watch func(*unstructured.Unstructured)
+	made  []string // requests in the order in which they were made
+	// denied is a kind that may not be read.
+	denied string
+	apis   apis
+	// writes is how many there were, of the test too.
+	writes int
+	// deleted is when objects were deleted, by this clock. The fake client goes by that of the machine.
+	deleted sync.Map // types.UID to time.Time
+}
+
+// tester is a test, or one of the random ones.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+const (
+	remedyGroup = "remedy.example.org"
+	namespace   = "remedies"
+)
+
+// kindsOfRemedies are those that tests know: each has templates named like it.
+var kindsOfRemedies = []string{"Reboot", "Replace", "Pray"}
+
+// knownKinds has the kinds that tests need and no more: the fake client goes through all of them for each write.
+var knownKinds = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, coordinationv1.AddToScheme, policyv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	gv := schema.GroupVersion{Group: remedyGroup, Version: "v1"}
+	for _, kind := range kindsOfRemedies {
+		for _, k := range []string{kind, kind + remediationrequest.TemplateSuffix} {
+			scheme.AddKnownTypeWithName(gv.WithKind(k), &unstructured.Unstructured{})
+			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
+		}
+	}
+	theirs := []schema.GroupVersionKind{machineChecks, clusterVersions, openshiftMachines}
+	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
+		ref := aboutMachine(kind, "")
+		template := ref.GroupVersionKind()
+		theirs = append(theirs, template, template.GroupVersion().WithKind(kind))
+	}
+	for _, kind := range theirs {
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
+	}
+	return scheme
+})
+
+var mapper = sync.OnceValue(func() meta.RESTMapper { return testrestmapper.TestOnlyStaticRESTMapper(knownKinds()) })
+
+func newFixture(t tester, objects ...client.Object) *fixture {
+	t.Helper()
+	log.SetLogger(logr.Discard())
+	k := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
+	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjects(objects...).WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
+					return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
+				}
+				err := c.List(ctx, list, opts...)
+				if all, is := list.(*unstructured.UnstructuredList); is {
+					for i := range all.Items {
+						k.redate(&all.Items[i])
+					}
+				}
+				return err
+			},
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				if err := k.fail("create", obj); err != nil {
+					return err
+				}
+				if obj.GetUID() == "" {
+					obj.SetUID(types.UID(fmt.Sprintf("uid-%d", len(k.made))))
+				}
+				obj.SetCreationTimestamp(metav1.NewTime(k.clock.Now()))
+				err := c.Create(ctx, obj, opts...)
+				if u, is := obj.(*unstructured.Unstructured); is && err == nil && !isTemplate(u.GetKind()) {
+					k.made = append(k.made, u.GetKind()+"/"+u.GetName())
+					if k.watch != nil {
+						k.watch(u)
+					}
+				}
+				return err
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if err := k.fail("patch", obj); err != nil {
+					return err
+				}
+				err := c.Patch(ctx, obj, patch, opts...)
+				k.redate(obj)
+				return err
+			},
+			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+				if err := k.fail("update", obj); err != nil {
+					return err
+				}
+				if _, deleted := k.deleted.Load(obj.GetUID()); deleted {
+					was := obj.DeepCopyObject().(client.Object)
+					if err := c.Get(ctx, client.ObjectKeyFromObject(obj), was); err != nil {
+						return err
+					}
+					obj.SetDeletionTimestamp(was.GetDeletionTimestamp())
+				}
+				return c.Update(ctx, obj, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				if err := k.fail("delete", obj); err != nil {
+					return err
+				}
+				k.deleted.LoadOrStore(obj.GetUID(), k.clock.Now())
+				return c.Delete(ctx, obj, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				if err := k.fail("patch status", obj); err != nil {
+					return err
+				}
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			},
+		}).Build()
+	synced := true
+	k.informers = &informertest.FakeInformers{Scheme: knownKinds(), Synced: &synced}
+	kinds := k.kinds()
+	k.r = &Reconciler{
+		Client: k.client, Management: k.client, Live: k.client, Mapper: mapper(),
+		Kinds: kinds, Watches: kinds,
+		Requests:  &remediationrequest.Requests{Client: k.client, Live: k.client},
+		Discovery: &k.apis,
+		Installed: func(context.Context, string) (bool, error) { return false, nil },
+		Recorder:  k.recorder, Clock: k.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
+	}
+	k.search()
+	return k
+}
+
+func (k *fixture) fail(verb string, obj client.Object) error {
+	k.writes++
+	if k.fails == nil {
+		return nil
+	}
+	return k.fails(verb, obj)
+}
+
+func (k *fixture) kinds() *remediationrequest.Kinds[*unstructured.Unstructured] {
+	kinds := remediationrequest.NewKinds(k.informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.KeepWhileAny()
+	return kinds
+}
+
+// deny makes a kind unreadable for those who have not read it yet.
+func (k *fixture) deny(kind string) { k.denied = kind }
+
+func (k *fixture) after(d time.Duration) { k.clock.SetTime(k.clock.Now().Add(d)) }
+
+// pass makes passes until one writes nothing, and waits for nothing to be read.
+func (k *fixture) pass(check string) {
+	k.t.Helper()
+	for range 20 {
+		writes := k.writes
+		result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if k.writes == writes && result.RequeueAfter != enqueue.MergeWindow {
+			return
+		}
+	}
+	k.t.Fatalf("NodeHealthCheck %s does not come to rest", check)
+}
+
+// passes makes a few reconciles, of which some may go on failing.
+func (k *fixture) passes(check string) {
+	k.t.Helper()
+	for range 5 {
+		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+func (k *fixture) check(name string) *nhcv1.NodeHealthCheck {
+	k.t.Helper()
+	c := &nhcv1.NodeHealthCheck{}
+	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, c); err != nil {
+		k.t.Fatal(err)
+	}
+	return c
+}
+
+// requests are those that there are, as kind/name, sorted.
+func (k *fixture) requests() []string {
+	k.t.Helper()
+	var names []string
+	for _, obj := range k.objects() {
+		names = append(names, obj.GetKind()+"/"+obj.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (k *fixture) objects() []*unstructured.Unstructured {
+	k.t.Helper()
+	denied := k.denied
+	k.denied = ""
+	defer func() { k.denied = denied }()
+	var all []*unstructured.Unstructured
+	for _, kind := range kindsOfRemedies {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: kind + "List"})
+		if err := k.client.List(k.t.Context(), list); err != nil {
+			k.t.Fatal(err)
+		}
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all
+}
+
+func (k *fixture) leases() []string {
+	k.t.Helper()
+	var names []string
+	for _, l := range k.heldLeases() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+func (k *fixture) heldLeases() []coordinationv1.Lease {
+	k.t.Helper()
+	list := &coordinationv1.LeaseList{}
+	if err := k.client.List(k.t.Context(), list); err != nil {
+		k.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// events are those that were told since it was last asked, without the prefix.
+func (k *fixture) events() []string {
+	var told []string
+	for {
+		select {
+		case e := <-k.recorder.Events:
+			told = append(told, strings.Replace(e, nhcv1.EventPrefix, "", 1))
+		default:
+			return told
+		}
+	}
+}
+
+// turn gives a node a Ready condition of that status since now.
+func (k *fixture) turn(node string, ready corev1.ConditionStatus) {
+	k.t.Helper()
+	n := &corev1.Node{}
+	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: node}, n); err != nil {
+		k.t.Fatal(err)
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(k.clock.Now())}}
+	if err := k.client.Status().Update(k.t.Context(), n); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// label sets labels of a node; one with the value "-" is removed.
+func (k *fixture) label(node string, labels map[string]string) {
+	k.t.Helper()
+	n := &corev1.Node{}
+	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: node}, n); err != nil {
+		k.t.Fatal(err)
+	}
+	for key, value := range labels {
+		if value == "-" {
+			delete(n.Labels, key)
+			continue
+		}
+		metav1.SetMetaDataLabel(&n.ObjectMeta, key, value)
+	}
+	k.update(n)
+}
+
+func (k *fixture) update(obj client.Object) {
+	k.t.Helper()
+	fails := k.fails
+	k.fails = nil
+	defer func() { k.fails = fails }()
+	if err := k.client.Update(k.t.Context(), obj); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// answers makes the remediator of every request of that kind say something.
+func (k *fixture) answers(kind, condition, status string) {
+	k.t.Helper()
+	for _, obj := range k.objects() {
+		if obj.GetKind() == kind {
+			k.answer(obj, condition, status)
+		}
+	}
+}
+
+func (k *fixture) answer(obj *unstructured.Unstructured, condition, status string) {
+	k.t.Helper()
+	said := []any{map[string]any{"type": condition, "status": status, "lastTransitionTime": k.clock.Now().UTC().Format(time.RFC3339)}}
+	if err := unstructured.SetNestedSlice(obj.Object, said, "status", "conditions"); err != nil {
+		k.t.Fatal(err)
+	}
+	k.update(obj)
+}
+
+func node(name string, labels map[string]string) *corev1.Node {
+	all := map[string]string{"kubernetes.io/hostname": name}
+	maps.Copy(all, labels)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: all, CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour))},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
+		}},
+	}
+}
+
+func nodes(names ...string) []client.Object {
+	var all []client.Object
+	for _, name := range names {
+		all = append(all, node(name, nil))
+	}
+	return all
+}
+
+func member(name string) *corev1.Node {
+	return node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
+}
+
+// template is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with several.
+func template(kind, name string, several bool) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}},
+	}}
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remedyGroup, Version: "v1", Kind: kind + remediationrequest.TemplateSuffix})
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	if several {
+		obj.SetAnnotations(map[string]string{nhcv1.MultipleTemplatesAnnotation: "true"})
+	}
+	return obj
+}
+
+func refTo(kind, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: remedyGroup + "/v1", Kind: kind + remediationrequest.TemplateSuffix, Namespace: namespace, Name: name}
+}
+
+// check is a check of all nodes with the default conditions and one remedy.
+func check(name string, change ...func(*nhcv1.NodeHealthCheckSpec)) *nhcv1.NodeHealthCheck {
+	ref := refTo("Reboot", "reboot")
+	c := &nhcv1.NodeHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("check-" + name), Generation: 1},
+		Spec: nhcv1.NodeHealthCheckSpec{
+			UnhealthyConditions: []nhcv1.UnhealthyCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Duration: metav1.Duration{Duration: 300 * time.Second}},
+				{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 300 * time.Second}},
+			},
+			RemediationTemplate: &ref,
+		},
+	}
+	for _, f := range change {
+		f(&c.Spec)
+	}
+	return c
+}
+
+// ladder replaces the one remedy by several, each of the given kind and with five minutes.
+func ladder(steps ...corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
+	return func(s *nhcv1.NodeHealthCheckSpec) {
+		s.RemediationTemplate = nil
+		for i, ref := range steps {
+			s.EscalatingRemediations = append(s.EscalatingRemediations, nhcv1.EscalatingRemediation{
+				RemediationTemplate: ref, Order: i, Timeout: metav1.Duration{Duration: 5 * time.Minute},
+			})
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package remediationrequest
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Changed passes to h what has changed in the metadata of a request or a template, and drops what its provider writes into the status of one: that
+// is a dozen writes for each remediation, of which a check sees nothing.
+func Changed(h handler.TypedEventHandler[*Metadata, reconcile.Request]) handler.TypedEventHandler[*Metadata, reconcile.Request] {
+	return changed{h}
+}
+
+type changed struct {
+	handler.TypedEventHandler[*Metadata, reconcile.Request]
+}
+
+// Update implements handler.TypedEventHandler.
+func (c changed) Update(ctx context.Context, e event.TypedUpdateEvent[*Metadata], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if !same(e.ObjectOld, e.ObjectNew) {
+		c.TypedEventHandler.Update(ctx, e, q)
+	}
+}
+
+// same compares what is decided on of two versions of an object.
+func same(a, b *Metadata) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+}

@@ -1,0 +1,254 @@
+package remediationrequest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// watcher counts its watches, and may refuse one.
+type watcher struct {
+	watches int
+	refuses bool
+}
+
+func (w *watcher) Watch(source.TypedSource[reconcile.Request]) error {
+	if w.refuses {
+		return errors.New("refused")
+	}
+	w.watches++
+	return nil
+}
+
+// kindsOf are those kinds, in a cluster that has no objects of them. None is watched yet.
+func kindsOf(t *testing.T, kinds ...schema.GroupVersionKind) *Kinds[*Metadata] {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, kind := range kinds {
+		scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
+	}
+	synced := true
+	informers := &informertest.FakeInformers{Scheme: scheme, Synced: &synced}
+	return NewKinds(cache.Cache(informers), fake.NewClientBuilder().WithScheme(scheme).Build(), "", NewMetadata)
+}
+
+func TestAWatchThatFailsIsTriedAgainAndTheOthersAreNot(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	k := kindsOf(t, kind)
+	first, second := &watcher{}, &watcher{refuses: true}
+	k.Notify(first, nil)
+	k.Notify(second, nil)
+	if _, err := k.Ready(context.Background(), kind); err == nil {
+		t.Fatal("a watch that was refused is no error")
+	}
+	second.refuses = false
+	if _, err := k.Ready(context.Background(), kind); err != nil {
+		t.Fatal(err)
+	}
+	if first.watches != 1 || second.watches != 1 {
+		t.Errorf("the first watches %d times, the second %d times; want one each", first.watches, second.watches)
+	}
+}
+
+func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
+	of := func(version, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.org", Version: version, Kind: kind}
+	}
+	k := kindsOf(t, of("v1", "A"), of("v1", "B"), of("v2", "A"))
+	for _, kind := range []schema.GroupVersionKind{of("v1", "A"), of("v1", "B"), of("v2", "A")} {
+		if ready, err := k.Ready(t.Context(), kind); err != nil || !ready {
+			t.Fatal(kind, ready, err)
+		}
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("v2", "A"), of("v1", "B")}, k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}
+
+func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
+	of := func(kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
+	}
+	object := func(kind, mark string) client.Object {
+		obj := NewMetadata()
+		obj.SetGroupVersionKind(of(kind))
+		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{mark: ""}
+		return obj
+	}
+	k := kindsOf(t, of("Ours"), of("Theirs"), of("Others"), of("Alone"))
+	k.live = fake.NewClientBuilder().WithScheme(k.live.(client.Client).Scheme()).WithObjects(
+		object("Ours", "our-mark"), object("Theirs", "their-mark"), object("Others", "other-mark"), object("Alone", "our-mark")).Build()
+	list := &metav1.APIResourceList{GroupVersion: "example.org/v1"}
+	for _, kind := range []string{"Ours", "OursTemplate", "Theirs", "TheirsTemplate", "Others", "OthersTemplate", "Alone"} {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: kind, Kind: kind})
+	}
+	if err := k.Discover(t.Context(), []*metav1.APIResourceList{list}, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("Ours"), of("Theirs")}, k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoRequestsAreLookedForAmongTheKindsOfKubernetes(t *testing.T) {
+	of := func(group, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+	}
+	marked := func(kind schema.GroupVersionKind) client.Object {
+		obj := NewMetadata()
+		obj.SetGroupVersionKind(kind)
+		obj.Namespace, obj.Name, obj.Labels = "ns", "n", map[string]string{"mark": ""}
+		return obj
+	}
+	all := []schema.GroupVersionKind{
+		of("", "Pod"), of("apps", "ReplicaSet"), of("resource.k8s.io", "ResourceClaim"), of("infrastructure.cluster.x-k8s.io", "Reboot"),
+	}
+	k := kindsOf(t, all...)
+	objects := fake.NewClientBuilder().WithScheme(k.live.(client.Client).Scheme())
+	var lists []*metav1.APIResourceList
+	for _, kind := range all {
+		objects = objects.WithObjects(marked(kind))
+		lists = append(lists, &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{
+			{Name: kind.Kind, Kind: kind.Kind}, {Name: kind.Kind + "Template", Kind: kind.Kind + "Template"},
+		}})
+	}
+	k.live = objects.Build()
+	if err := k.Discover(t.Context(), lists, client.HasLabels{"mark"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(all[3:], k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+}
+
+func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	k := kindsOf(t, kind)
+	w := &watcher{}
+	k.Notify(w, nil)
+	may := false
+	k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
+	for _, row := range []struct {
+		may     bool
+		watches int
+	}{{false, 0}, {false, 0}, {true, 1}, {false, 1}} { // what is watched is not asked about again
+		may = row.may
+		ready, err := k.Ready(context.Background(), kind)
+		if err != nil || !ready || w.watches != row.watches || k.Polled(kind) != (row.watches == 0) {
+			t.Errorf("may watch: %v; ready %v, %v, %d watches, polled %v", may, ready, err, w.watches, k.Polled(kind))
+		}
+		if diff := cmp.Diff([]schema.GroupVersionKind{kind}, k.InUse()); diff != "" {
+			t.Errorf("in use (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestWhetherAKindMayBeWatchedIsAskedOfTheAPIServer(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	for name, row := range map[string]struct {
+		allowed bool
+		err     error
+		want    bool
+		fails   bool
+	}{
+		"it may":                          {allowed: true, want: true},
+		"it may not":                      {allowed: false, want: false},
+		"it may not be asked":             {err: apierrors.NewForbidden(schema.GroupResource{}, "", nil), want: true},
+		"the API server does not respond": {err: errors.New("timeout"), fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := authorizationv1.ResourceAttributes{}
+			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+					review := obj.(*authorizationv1.SelfSubjectAccessReview)
+					asked, review.Status.Allowed = *review.Spec.ResourceAttributes, row.allowed
+					return row.err
+				},
+			}).Build()
+			got, err := AskAPIServer(c, mapper)(context.Background(), kind)
+			if got != row.want || (err != nil) != row.fails {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if diff := cmp.Diff(authorizationv1.ResourceAttributes{Verb: "watch", Group: "example.org", Version: "v1", Resource: "things"}, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A kind that is not installed may be named by thousands of checks, each of which looks for it every half minute.
+func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
+	k := kindsOf(t)
+	asked := 0
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			asked++
+			return &meta.NoKindMatchError{}
+		},
+	})
+	for range 1000 {
+		if _, err := k.Ready(t.Context(), schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"}); !Missing(err) {
+			t.Fatalf("got %v, want that the kind is missing", err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the API server was asked %d times, want once", asked)
+	}
+}
+
+// A provider is upgraded and serves a new version alone, and the checks name that one. What is cached of the old version stays as it was.
+func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
+	of := func(version string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Thing"}
+	}
+	k := kindsOf(t, of("v1"), of("v2"))
+	served := map[string]bool{"v1": true, "v2": true}
+	k.live = interceptor.NewClient(k.live.(client.WithWatch), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			if kind := list.GetObjectKind().GroupVersionKind(); !served[kind.Version] {
+				return &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
+			}
+			return nil
+		},
+	})
+	ready := func(version string) error {
+		_, err := k.Ready(t.Context(), of(version))
+		return err
+	}
+	if err := ready("v1"); err != nil {
+		t.Fatal(err)
+	}
+	served["v1"] = false
+	if err := ready("v2"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]schema.GroupVersionKind{of("v2")}, k.InUse()); diff != "" {
+		t.Errorf("InUse() (-want +got):\n%s", diff)
+	}
+	if err := ready("v1"); !Missing(err) {
+		t.Errorf("the version that is not served is ready: %v", err)
+	}
+	served["v1"] = true
+	delete(k.absent, of("v1")) // as after a while
+	if err := ready("v1"); err != nil {
+		t.Errorf("it is served again, and %v", err)
+	}
+}

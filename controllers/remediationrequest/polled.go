@@ -1,0 +1,81 @@
+package remediationrequest
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// MayWatch reports whether the objects of a kind may be watched by who asks.
+type MayWatch func(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+
+// AskFirst makes k ask before it watches a kind, and poll those that may be listed and not watched: an informer of one would report an error
+// after each list, and show what was so up to a minute ago. Roles of remediators from before medik8s' operator watched grant no more than to
+// list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Ready.
+func (k *Kinds[T]) AskFirst(may MayWatch) { k.mayWatch = may }
+
+// Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Whoever reads it has to read it live, and
+// to come back, since nothing wakes them. It is asked anew in each Ready whether it still is so.
+func (k *Kinds[T]) Polled(kind schema.GroupVersionKind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.polled[kind]
+}
+
+// poll reports whether kind has to be polled, and notes that.
+func (k *Kinds[T]) poll(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	if k.mayWatch == nil {
+		return false, nil
+	}
+	may, err := k.mayWatch(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if may {
+		delete(k.polled, kind)
+	} else {
+		k.polled[kind] = true
+	}
+	return !may, nil
+}
+
+// noteUnlisted takes a kind that was polled out of use if err says that it cannot be listed any more: a remediator that is uninstalled takes its role away,
+// and often leaves its kinds.
+func (k *Kinds[T]) noteUnlisted(kind schema.GroupVersionKind, err error) {
+	if !Missing(err) && !apierrors.IsForbidden(err) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.polled, kind)
+}
+
+// AskAPIServer asks the API server behind c whether c's user may watch a kind in all namespaces. Every user may ask that of themselves; where an
+// administrator has taken it away, the answer is yes, and the watch will show.
+func AskAPIServer(c client.Client, mapper meta.RESTMapper) MayWatch {
+	return func(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return false, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
+		}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "watch", Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
+			},
+		}}
+		switch err := c.Create(ctx, review); {
+		case apierrors.IsForbidden(err):
+			return true, nil
+		case err != nil:
+			return false, fmt.Errorf("ask whether %s may be watched: %w", kind.Kind, err)
+		}
+		return review.Status.Allowed, nil
+	}
+}

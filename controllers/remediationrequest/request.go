@@ -1,0 +1,157 @@
+// Package remediationrequest makes, finds, adopts and deletes remediation requests: the objects
+// that an external remediation provider acts on, one for a machine.
+//
+// Creating a request starts a remediation and deleting it stops it; there is no
+// other signal. So every request carries who made it, and whoever deletes one has
+// to look at that first. The package decides nothing.
+package remediationrequest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// TemplateSuffix ends the kind of every remediation template; without it, it is the kind of the requests made from it.
+const TemplateSuffix = "Template"
+
+// Maker is the check that made a request: a MachineHealthCheck in the request's namespace, or a NodeHealthCheck.
+type Maker struct {
+	Name string
+	UID  types.UID
+}
+
+// MadeBy returns the MachineHealthCheck that made the request. There is none for a request made by Cluster API core or by hand.
+func MadeBy(req metav1.Object) (Maker, bool) {
+	name, marked := req.GetAnnotations()[mendv1.MadeByAnnotation]
+	return Maker{Name: name, UID: types.UID(req.GetLabels()[mendv1.MadeByUIDLabel])}, marked
+}
+
+// TemplateKind returns the kind that ref names.
+func TemplateKind(ref clusterv1.MachineHealthCheckRemediationTemplateReference) schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+}
+
+// KindOf returns the kind of the requests made from templates of the given kind.
+func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
+	return template.GroupVersion().WithKind(strings.TrimSuffix(template.Kind, TemplateSuffix))
+}
+
+// Refusal is why no requests can be made from objects of a kind: it is no kind of templates by its name, which is how the contract of external
+// remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; empty if it may be one. Whoever writes a
+// check chooses the kind, and the manager would watch all objects of it.
+func Refusal(template schema.GroupVersionKind) string {
+	name, suffixed := strings.CutSuffix(template.Kind, TemplateSuffix)
+	switch {
+	case !suffixed || name == "":
+		return fmt.Sprintf("kind %q is none of templates: their names end in %s", template.Kind, TemplateSuffix)
+	case ofKubernetes(template.Group):
+		return fmt.Sprintf("kind %q of group %q belongs to Kubernetes itself: remediation templates are in the group of their remediator",
+			template.Kind, template.Group)
+	case template.Group == clusterv1.GroupVersion.Group && !strings.HasSuffix(name, "Remediation"):
+		return fmt.Sprintf("kind %q of group %q belongs to Cluster API itself and is no remediation template", template.Kind, template.Group)
+	}
+	return ""
+}
+
+// ofKubernetes reports whether a group is one of Kubernetes' own: the group of a CRD has to have a dot in its name, and needs the leave of Kubernetes
+// to be below k8s.io or kubernetes.io. (Kubernetes, the annotation api-approved.kubernetes.io.)
+func ofKubernetes(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io")
+}
+
+// ClonedFrom reports whether req was made from a template of that kind, as its annotations say.
+func ClonedFrom(req metav1.Object, template schema.GroupVersionKind) bool {
+	a := req.GetAnnotations()
+	return a[clusterv1.TemplateClonedFromNameAnnotation] != "" && a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
+}
+
+// IsFor reports whether req is for that very Machine: it is owned by it, as every request has to be. (Cluster API, the contract of external
+// remediation; the name is no more than a hint.)
+func IsFor(req metav1.Object, m *clusterv1.Machine) bool {
+	return slices.ContainsFunc(req.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return ownsAsMachine(o) && o.UID == m.UID })
+}
+
+// MachinesOf returns the names of the Machines that own req.
+func MachinesOf(req metav1.Object) []string {
+	var names []string
+	for _, o := range req.GetOwnerReferences() {
+		if ownsAsMachine(o) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+func ownsAsMachine(o metav1.OwnerReference) bool {
+	return o.Kind == "Machine" && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/")
+}
+
+// For returns the request for machine from template, as Cluster API makes it: the embedded
+// spec.template with the machine's name and namespace, owned by the machine and by nobody else
+// (no controller, no blockOwnerDeletion), annotated with where it was cloned from. The mark of its
+// maker is ours.
+func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Maker) (*unstructured.Unstructured, error) {
+	embedded, _, err := unstructured.NestedMap(template.Object, "spec", "template")
+	if err != nil {
+		return nil, fmt.Errorf("read spec.template of %s %s/%s: %w", template.GetKind(), template.GetNamespace(), template.GetName(), err)
+	}
+	if embedded == nil {
+		embedded = map[string]any{}
+	}
+	req := &unstructured.Unstructured{Object: embedded}
+	kind := KindOf(template.GroupVersionKind())
+	if req.GetAPIVersion() == "" {
+		req.SetAPIVersion(kind.GroupVersion().String())
+	}
+	if req.GetKind() == "" {
+		req.SetKind(kind.Kind)
+	}
+	if is := req.GroupVersionKind().GroupKind(); is != kind.GroupKind() {
+		return nil, fmt.Errorf("spec.template of %s %s/%s is of kind %s: requests of this template are looked for as %s",
+			template.GetKind(), template.GetNamespace(), template.GetName(), is, kind.GroupKind())
+	}
+	for _, field := range []string{"resourceVersion", "finalizers", "uid", "selfLink", "generateName"} {
+		unstructured.RemoveNestedField(req.Object, "metadata", field)
+	}
+	req.SetName(machine.Name)
+	req.SetNamespace(machine.Namespace)
+	req.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(),
+		Kind:       "Machine",
+		Name:       machine.Name,
+		UID:        machine.UID,
+	}})
+	req.SetAnnotations(with(req.GetAnnotations(), map[string]string{
+		clusterv1.TemplateClonedFromNameAnnotation:      template.GetName(),
+		clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),
+		mendv1.MadeByAnnotation:                         by.Name,
+	}))
+	req.SetLabels(with(req.GetLabels(), map[string]string{
+		clusterv1.ClusterNameLabel: machine.Spec.ClusterName,
+		mendv1.MadeByUIDLabel:      string(by.UID),
+	}))
+	return req, nil
+}
+
+func with(m, more map[string]string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	for k, v := range more {
+		m[k] = v
+	}
+	return m
+}
+
+// ErrAppeared is returned when a request that was to be made turns out to exist. The next look finds it.
+var ErrAppeared = errors.New("a request for the machine appeared meanwhile")

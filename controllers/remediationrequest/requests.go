@@ -1,0 +1,179 @@
+package remediationrequest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not let go of it by
+// then may have been removed as well. (docs/adr/0023-leaving-is-a-mode.md)
+const ClingingFor = 10 * time.Minute
+
+// RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation, from
+// whoever brings them: see config/rbac/ext-remediation.yaml.
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=get;create;patch;delete
+
+// Requests are the remediation requests of the management cluster.
+type Requests struct {
+	// Client reads metadata from caches and writes. Kinds must be Ready before they are read.
+	Client client.Client
+	// Live reads past the caches.
+	Live client.Reader
+}
+
+// Metadata is a request, or a template, as far as caches hold it.
+type Metadata = metav1.PartialObjectMetadata
+
+// List returns the requests of one kind in a namespace, by name. They are shared and must not be changed.
+func (r *Requests) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) (map[string]*Metadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
+	}
+	byName := make(map[string]*Metadata, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// Cached reports whether the cache has an object of that kind and name.
+func (r *Requests) Cached(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (bool, error) {
+	found := &Metadata{}
+	found.SetGroupVersionKind(kind)
+	err := r.Client.Get(ctx, key, found, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+	}
+	return err == nil, nil
+}
+
+// Find asks the API server itself, past the cache, for a request; nil if there is none.
+func (r *Requests) Find(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (*Metadata, error) {
+	found := &Metadata{}
+	found.SetGroupVersionKind(kind)
+	err := r.Live.Get(ctx, key, found)
+	if Missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for %s %s: %w", kind.Kind, key, err)
+	}
+	return found, nil
+}
+
+// Template reads a template from the API server itself, whole. The error satisfies Missing if it, or its kind, is not there.
+func (r *Requests) Template(
+	ctx context.Context, ref clusterv1.MachineHealthCheckRemediationTemplateReference, namespace string,
+) (*unstructured.Unstructured, error) {
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(TemplateKind(ref))
+	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, template); err != nil {
+		return nil, fmt.Errorf("read remediation template %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	}
+	return template, nil
+}
+
+// Missing reports whether err says that an object, or its kind, does not exist.
+func Missing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// Create makes a request. That none exists is confirmed by a live read first: the cache may not
+// have seen it yet, and a request that is being deleted must end before there is another.
+func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) error {
+	kind, key := req.GroupVersionKind(), client.ObjectKeyFromObject(req)
+	found, err := r.Find(ctx, kind, key)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		return ErrAppeared
+	}
+	err = r.Client.Create(ctx, req)
+	if apierrors.IsAlreadyExists(err) {
+		return ErrAppeared
+	}
+	if err != nil && !r.made(ctx, req) {
+		return fmt.Errorf("create %s %s: %w", kind.Kind, key, err)
+	}
+	return nil
+}
+
+// made reports whether req, whose creation failed, is there all the same: what was lost may be the answer alone.
+func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) bool {
+	found := &Metadata{}
+	found.SetGroupVersionKind(req.GroupVersionKind())
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(req), found); err != nil {
+		return false // then it stays at the first error
+	}
+	is, marked := MadeBy(found)
+	wanted, ours := MadeBy(req)
+	if ours && (!marked || is != wanted) || !ours && !sameOwners(found, req) {
+		return false
+	}
+	req.SetUID(found.UID)
+	req.SetResourceVersion(found.ResourceVersion)
+	req.SetCreationTimestamp(found.CreationTimestamp)
+	return true
+}
+
+// sameOwners reports whether a and b are owned by the same objects, and at least by one.
+func sameOwners(a, b metav1.Object) bool {
+	uids := func(o metav1.Object) (all []types.UID) {
+		for _, owner := range o.GetOwnerReferences() {
+			all = append(all, owner.UID)
+		}
+		return all
+	}
+	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
+}
+
+// Adopt marks a request as made by by. The request must not have changed since it was read.
+func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": req.ResourceVersion,
+		"annotations":     map[string]string{mendv1.MadeByAnnotation: by.Name},
+		"labels":          map[string]string{mendv1.MadeByUIDLabel: string(by.UID)},
+	}})
+	if err != nil {
+		return fmt.Errorf("adopt %s %s: %w", req.Kind, client.ObjectKeyFromObject(req), err)
+	}
+	if err := r.Client.Patch(ctx, named(req), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("adopt %s %s: %w", req.Kind, client.ObjectKeyFromObject(req), err)
+	}
+	return nil
+}
+
+// Delete deletes that very request, not one of the same name that came after it.
+func (r *Requests) Delete(ctx context.Context, req *Metadata) error {
+	err := r.Client.Delete(ctx, named(req), client.Preconditions{UID: ptr.To(req.UID)})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s %s: %w", req.Kind, client.ObjectKeyFromObject(req), err)
+	}
+	return nil
+}
+
+// named returns an object of its own with the identity of req, which is shared with the cache.
+func named(req *Metadata) *Metadata {
+	own := &Metadata{TypeMeta: req.TypeMeta}
+	own.Name, own.Namespace, own.UID = req.Name, req.Namespace, req.UID
+	return own
+}

@@ -1,0 +1,131 @@
+package teardown
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+)
+
+// step is what becomes of one trace.
+type step struct {
+	*trace
+	do  action
+	why string
+}
+
+func (s step) String() string { return fmt.Sprintf("%s: %s (%s)", s.trace, s.why, s.do) }
+
+// act carries a step out. That somebody else was faster, or that the object is gone, is no error: the next look sees it.
+func (l *Leaver) act(ctx context.Context, s step) error {
+	var err error
+	switch s.do {
+	case release:
+		err = l.patch(ctx, s.on, map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil}})
+	case unmark:
+		err = l.patch(ctx, s.on, unmarked(s.trace))
+	case erase:
+		err = l.Client.Delete(ctx, named(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
+	case unfence:
+		err = l.unfence(ctx, s.trace)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", s.do, s.trace, err)
+	}
+	return nil
+}
+
+// marks are what says something to kubemend alone, by the kind of the trace. One object may bear several: of a request whose power cycle is
+// under way the maker's mark is taken, and nothing else.
+var marks = map[what]struct{ annotations, labels []string }{
+	checkRequest:     {[]string{mendv1.MadeByAnnotation}, []string{mendv1.MadeByUIDLabel}},
+	nodeCheckRequest: {[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel}},
+	remediation:      {annotations: []string{mendv1.PowerCycleAnnotation}},
+	hostMark:         {annotations: []string{mendv1.MarkedForAnnotation}},
+}
+
+// unmarked is what a merge patch has to say of the metadata of an object, to take the marks of a trace off it.
+func unmarked(t *trace) map[string]any {
+	annotations, labels := map[string]any{}, map[string]any{}
+	for _, key := range marks[t.what].annotations {
+		annotations[key] = nil
+	}
+	for _, key := range marks[t.what].labels {
+		labels[key] = nil
+	}
+	changes := map[string]any{"annotations": annotations, "labels": labels}
+	if t.what != remediation {
+		return changes
+	}
+	if t.on.Annotations[clusterctlv1.BlockMoveAnnotation] == mendv1.Claim {
+		annotations[clusterctlv1.BlockMoveAnnotation] = nil
+	}
+	if slices.Contains(t.on.Finalizers, mendv1.HostRemediationFinalizer) {
+		changes["finalizers"] = slices.DeleteFunc(slices.Clone(t.on.Finalizers), func(f string) bool { return f == mendv1.HostRemediationFinalizer })
+	}
+	return changes
+}
+
+// patch changes metadata of that very object, if nobody changed it since it was looked at.
+func (l *Leaver) patch(ctx context.Context, o *metadata, changes map[string]any) error {
+	changes["uid"], changes["resourceVersion"] = o.UID, o.ResourceVersion
+	content, err := json.Marshal(map[string]any{"metadata": changes})
+	if err != nil {
+		return fmt.Errorf("encode the metadata: %w", err)
+	}
+	return l.Client.Patch(ctx, named(o), client.RawPatch(types.MergePatchType, content))
+}
+
+// unfence takes a fence away that no remediation will.
+func (l *Leaver) unfence(ctx context.Context, t *trace) error {
+	there, err := l.Clusters.GetUncachedClient(ctx, t.cluster)
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{}
+	if err := there.Get(ctx, client.ObjectKeyFromObject(t.on), node); err != nil {
+		return err
+	}
+	by := fence.Owner{UID: types.UID(t.on.Annotations[fence.FencedByAnnotation])}
+	return l.Nodes.Unfence(ctx, t.cluster, node, by, fence.Backup{})
+}
+
+// named returns an object of its own with the identity of o.
+func named(o *metadata) *metadata {
+	own := &metadata{TypeMeta: o.TypeMeta}
+	own.Name, own.Namespace, own.UID = o.Name, o.Namespace, o.UID
+	return own
+}
+
+// own makes the lease by which replicas agree go with this pod: with whatever the manager is deleted, nobody is left to delete it. Another
+// replica that takes it over does the same.
+func (l *Leaver) own(ctx context.Context) error {
+	if l.Pod == nil || l.Lease == nil {
+		return nil
+	}
+	lease := &metadata{TypeMeta: kindOf(leaseKind)}
+	if err := l.Live.Get(ctx, *l.Lease, lease); err != nil {
+		return fmt.Errorf("read lease %s: %w", l.Lease, err)
+	}
+	if owners := lease.OwnerReferences; len(owners) == 1 && owners[0].UID == l.Pod.UID {
+		return nil
+	}
+	if err := l.patch(ctx, lease, map[string]any{"ownerReferences": []any{l.Pod}}); err != nil {
+		return fmt.Errorf("have lease %s deleted with this pod: %w", l.Lease, err)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package teardown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+)
+
+// RBAC of this package: what it takes back, others have written, and may already. Marks are taken off requests by the right to patch them, which
+// comes with their kinds; hosts and leases on nodes by the rights of those who marked them.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
+
+const (
+	// soon is when to look again while something is left, seldom when nothing is.
+	soon   = 2 * time.Second
+	seldom = 30 * time.Second
+	// answerWithin is how long a workload cluster is waited for in one look.
+	answerWithin = 10 * time.Second
+	// nodeCheckCRD is the kind whose requests and leases are ours if we serve it.
+	nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
+)
+
+var (
+	leaseKind   = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	clusterKind = clusterv1.GroupVersion.WithKind("Cluster")
+	hostKind    = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+	checkKind   = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+)
+
+// Clusters are the connections to workload clusters.
+type Clusters interface {
+	GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error)
+}
+
+// Nodes takes fences away; fence.Nodes does it.
+type Nodes interface {
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+}
+
+// Leaver looks for what is left, takes back what nobody else does, and says when nothing is left. All replicas look; the leader acts.
+type Leaver struct {
+	Client    client.Client // writes
+	Live      client.Reader // reads past the caches
+	Clusters  Clusters
+	Nodes     Nodes
+	Discovery discovery.ServerResourcesInterface
+	// Serves reports whether the kind of a CustomResourceDefinition is ours to serve.
+	Serves   func(ctx context.Context, crd string) (bool, error)
+	Recorder events.EventRecorder
+	Clock    clock.WithTicker
+
+	// Namespace and WatchFilterValue limit what is looked at, as in the flags of these names; LeaseNamespace is where the leases on nodes are.
+	Namespace, WatchFilterValue, LeaseNamespace string
+
+	// Lock is nil if there is no leader election.
+	Lock *Lock
+	// Lease is the one that Lock is about, Pod the one that we run in; nil outside of a cluster.
+	Lease *client.ObjectKey
+	Pod   *metav1.OwnerReference
+	// Elected is closed when this replica leads, and Begun is called then, once nobody else acts any more: it starts the controllers that let go.
+	Elected <-chan struct{}
+	Begin   func() error
+
+	failed map[client.ObjectKey]time.Time // since when clusters cannot be looked at
+	told   map[string]bool                // what was said of what cannot be done
+	waits  map[string]bool                // what the log said last is waited for
+
+	mu     sync.Mutex
+	looked bool  // once at least
+	left   error // as of the last look
+}
+
+// NeedLeaderElection makes the manager start it in every replica.
+func (*Leaver) NeedLeaderElection() bool { return false }
+
+// Start looks and acts until ctx ends.
+func (l *Leaver) Start(ctx context.Context) error {
+	begun := false
+	for {
+		leads, next := l.leads(), soon
+		if leads && !begun {
+			if err := l.Begin(); err != nil {
+				return err
+			}
+			begun = true
+		}
+		left := l.pass(ctx, leads)
+		if left == nil {
+			next = seldom
+		}
+		l.say(left)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.Clock.After(next):
+		}
+	}
+}
+
+// leads reports whether this replica leads, and the one that did before has stopped.
+func (l *Leaver) leads() bool {
+	select {
+	case <-l.Elected:
+		return l.Lock == nil || !l.Clock.Now().Before(l.Lock.Quiet())
+	default:
+		return false
+	}
+}
+
+// pass looks once, acts if this replica leads, and returns what is left.
+func (l *Leaver) pass(ctx context.Context, leads bool) error {
+	seen, err := l.observe(ctx, leads)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot look for what is left")
+		return err
+	}
+	steps := make([]step, 0, len(seen.traces))
+	now := l.Clock.Now()
+	for _, t := range seen.traces {
+		do, why := decide(t.facts, now)
+		steps = append(steps, step{t, do, why})
+	}
+	var errs []error
+	if leads {
+		for _, s := range steps {
+			err := l.act(ctx, s)
+			if err == nil {
+				l.tell(ctx, s)
+			}
+			errs = append(errs, err)
+		}
+	}
+	l.measure(ctx, steps)
+	if left := errors.Join(append(errs, remaining(steps)...)...); left != nil {
+		return left
+	}
+	if !leads {
+		return l.othersLead()
+	}
+	return l.own(ctx)
+}
+
+// othersLead is nil if a replica leads that leaves: nodes are looked at by the leader alone.
+func (l *Leaver) othersLead() error {
+	if l.Lock != nil && Leaves(l.Lock.Holder()) {
+		return nil
+	}
+	return errors.New("no replica that leaves is the leader yet")
+}
+
+// remaining are the traces that are not done with: also those that were just taken back, until a look no longer finds them.
+func remaining(steps []step) []error {
+	var left []error
+	for _, s := range steps {
+		if s.do != pass {
+			left = append(left, errors.New(s.String()))
+		}
+	}
+	return left
+}
+
+func (l *Leaver) say(left error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looked, l.left = true, left
+}
+
+// mostNamed is how many traces an answer names.
+const mostNamed = 20
+
+// Ready is a check of readiness: its error names what is left. Nothing is known before the first look, so it is not ready until then.
+func (l *Leaver) Ready(*http.Request) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.looked: // the manager answers before it starts us
+		return errors.New("left behind: it was not looked yet")
+	case l.left == nil:
+		return nil
+	}
+	lines := strings.Split(l.left.Error(), "\n")
+	if more := len(lines) - mostNamed; more > 0 {
+		lines = append(lines[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("left behind: %s", strings.Join(lines, "; "))
+}
+
+// measure exports how much is left, and logs what is waited for when that changes.
+func (l *Leaver) measure(ctx context.Context, steps []step) {
+	count, waits := map[what]int{}, map[string]bool{}
+	for _, s := range steps {
+		count[s.what]++
+		if s.do == wait {
+			waits[s.String()] = true
+		}
+	}
+	for _, w := range whats {
+		leftBehind.WithLabelValues(string(w)).Set(float64(count[w]))
+	}
+	for s := range waits {
+		if !l.waits[s] {
+			log.FromContext(ctx).Info("Waiting", "for", s)
+		}
+	}
+	if len(steps) == 0 && (l.waits == nil || len(l.waits) > 0) {
+		log.FromContext(ctx).Info("Nothing is left behind")
+	}
+	l.waits = maps.Clone(waits)
+}

@@ -1,0 +1,315 @@
+package teardown
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+)
+
+// kinds are the kinds that an API server has besides its own.
+type kinds struct {
+	discovery.ServerResourcesInterface
+}
+
+func (kinds) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	resource := func(name, kind string) metav1.APIResource { return metav1.APIResource{Name: name, Kind: kind} }
+	return []*metav1.APIResourceList{
+		{GroupVersion: mendv1.GroupVersion.String(), APIResources: []metav1.APIResource{
+			resource("hostremediations", "HostRemediation"), resource("hostremediations/status", "HostRemediation"),
+			resource("hostremediationtemplates", "HostRemediationTemplate"),
+		}},
+		{GroupVersion: infrav1.GroupVersion.String(), APIResources: []metav1.APIResource{
+			resource("metal3remediations", "Metal3Remediation"), resource("metal3remediationtemplates", "Metal3RemediationTemplate"),
+		}},
+	}, nil
+}
+
+// unreachable is a workload cluster that does not answer.
+type unreachable struct{}
+
+func (unreachable) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return nil, errors.New("no route to host")
+}
+
+func (unreachable) Unfence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Backup) error {
+	return nil
+}
+
+// fails makes the next write fail, once.
+type fails struct{ next bool }
+
+func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+	if f.next {
+		f.next = false
+		return errors.New("etcd has no leader")
+	}
+	return c.Patch(ctx, o, p, options...)
+}
+
+// leaverOf leaves a cluster with these objects, in which these kinds are ours.
+func leaverOf(t *testing.T, ours []string, objects ...client.Object) (*Leaver, *fails, *clocktesting.FakeClock) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(
+		clientgoscheme.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
+	); err != nil {
+		t.Fatal(err)
+	}
+	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
+	return &Leaver{
+		Client: c, Live: c, Clusters: unreachable{}, Nodes: unreachable{}, Discovery: kinds{}, Clock: clock, Recorder: events.NewFakeRecorder(50),
+		LeaseNamespace: "leases",
+		Serves: func(_ context.Context, crd string) (bool, error) {
+			for _, name := range ours {
+				if strings.HasPrefix(crd, name) {
+					return true, nil
+				}
+			}
+			return false, nil
+		},
+	}, write, clock
+}
+
+func called(name string, annotations map[string]string, edits ...func(*metav1.ObjectMeta)) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Annotations: annotations}
+	for _, edit := range edits {
+		edit(&m)
+	}
+	return m
+}
+
+func labelled(key, value string) func(*metav1.ObjectMeta) {
+	return func(m *metav1.ObjectMeta) { m.Labels = map[string]string{key: value} }
+}
+
+func kept(m *metav1.ObjectMeta) {
+	m.Finalizers = []string{mendv1.HostRemediationFinalizer, "keep.me/too"}
+}
+
+// metaOf is what is left on an object; nil if it is gone.
+func metaOf(t *testing.T, l *Leaver, o client.Object) map[string]any {
+	t.Helper()
+	err := l.Live.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	left := map[string]any{}
+	for key, value := range o.GetAnnotations() {
+		left[key] = value
+	}
+	for key, value := range o.GetLabels() {
+		left[key] = value
+	}
+	for _, f := range o.GetFinalizers() {
+		left[f] = true
+	}
+	return left
+}
+
+func TestWhatIsTakenOffAnObject(t *testing.T) {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: called("check", nil)}
+	byCheck := map[string]string{mendv1.MadeByAnnotation: "check", mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`}
+	for name, tc := range map[string]struct {
+		ours  []string
+		given client.Object
+		want  map[string]any
+	}{
+		"a claim goes, and what its user has set besides stays": {nil,
+			&clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.MaxInFlightAnnotation: "1"})},
+			map[string]any{mendv1.MaxInFlightAnnotation: "1"}},
+		"a pause is no claim": {nil,
+			&clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: "true"})},
+			map[string]any{clusterv1.PausedAnnotation: "true"}},
+		"a request loses the mark of its maker, and nothing of its power cycle": {[]string{"hostremediations"},
+			&mendv1.HostRemediation{ObjectMeta: called("m", byCheck, kept, labelled(mendv1.MadeByUIDLabel, "u"))},
+			map[string]any{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload"}`, mendv1.HostRemediationFinalizer: true, "keep.me/too": true}},
+		"one whose check is gone is deleted": {[]string{"hostremediations"},
+			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByAnnotation: "gone"})}, nil},
+		"a remediation that nobody acts on is forgotten": {nil,
+			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{", clusterctlv1.BlockMoveAnnotation: "kubemend"}, kept)},
+			map[string]any{"keep.me/too": true}},
+		"one of CAPM3's keeps CAPM3's finalizer, and somebody else's block": {nil,
+			&infrav1.Metal3Remediation{ObjectMeta: called("m", map[string]string{mendv1.PowerCycleAnnotation: "{}", clusterctlv1.BlockMoveAnnotation: ""},
+				func(m *metav1.ObjectMeta) { m.Finalizers = []string{infrav1.RemediationFinalizer} })},
+			map[string]any{clusterctlv1.BlockMoveAnnotation: "", infrav1.RemediationFinalizer: true}},
+		"a request of NodeHealthChecks that are another's stays": {nil,
+			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n"}, labelled(mendv1.MadeByNodeCheckUIDLabel, "u"))},
+			map[string]any{}},
+		"one of ours is left to their controller": {[]string{"nodehealthchecks"},
+			&mendv1.HostRemediation{ObjectMeta: called("m", map[string]string{mendv1.MadeByNodeCheckAnnotation: "n"})},
+			map[string]any{mendv1.MadeByNodeCheckAnnotation: "n"}},
+		"a host stays marked as unhealthy": {nil,
+			&bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{mendv1.MarkedForAnnotation: "u", infrav1.UnhealthyAnnotation: "x"})},
+			map[string]any{infrav1.UnhealthyAnnotation: "x"}},
+		"a hold is not cut": {nil,
+			&bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{infrav1.PowerOffAnnotationPrefix + "u": "x"})},
+			map[string]any{infrav1.PowerOffAnnotationPrefix + "u": "x"}},
+	} {
+		l, write, _ := leaverOf(t, tc.ours, check.DeepCopy(), tc.given)
+		write.next = true // whatever fails is tried again
+		_, _ = l.pass(t.Context(), true), l.pass(t.Context(), true)
+		if diff := cmp.Diff(tc.want, metaOf(t, l, tc.given)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestWhatIsLeft(t *testing.T) {
+	cluster := &clusterv1.Cluster{ObjectMeta: called("c", nil)}
+	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "leases", Name: "node-a"}}
+	lease.Spec.HolderIdentity = ptr.To(nhcv1.LeaseHolderPrefix + "n")
+	hold := &bmov1alpha1.BareMetalHost{ObjectMeta: called("h", map[string]string{infrav1.PowerOffAnnotationPrefix + "capm3s": "x"})}
+	capm3s := &infrav1.Metal3Remediation{ObjectMeta: called("r", nil, func(m *metav1.ObjectMeta) { m.UID = "capm3s" })}
+	filtered := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
+	for name, tc := range map[string]struct {
+		ours    []string
+		given   []client.Object
+		follows bool // another replica leads
+		after   time.Duration
+		edit    func(*Leaver)
+		left    string // a part of what is said; nothing is left if it is empty
+	}{
+		"nothing, where nothing was":                                   {},
+		"a lease of ours":                                              {ours: []string{"nodehealthchecks"}, given: []client.Object{lease}, left: "Lease leases/node-a"},
+		"not one of medik8s' operator":                                 {given: []client.Object{lease}},
+		"a hold whose remediation is gone":                             {given: []client.Object{hold}, left: "BareMetalHost ns/h"},
+		"not one of CAPM3's":                                           {given: []client.Object{hold, capm3s}},
+		"a cluster whose nodes cannot be looked at":                    {given: []client.Object{cluster}, left: "Cluster ns/c"},
+		"for a while":                                                  {given: []client.Object{cluster}, after: patience},
+		"a claim, until a look no longer finds it":                     {given: []client.Object{filtered}, left: "MachineHealthCheck ns/m"},
+		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(l *Leaver) { l.WatchFilterValue = "ours" }},
+		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(l *Leaver) { l.Namespace = "elsewhere" }},
+		"unknown to who follows, if the leader does not leave":         {follows: true, edit: heldBy("host_1"), left: "no replica that leaves is the leader"},
+		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{cluster}},
+		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{filtered}, left: "ns/m"},
+	} {
+		objects := make([]client.Object, 0, len(tc.given))
+		for _, o := range tc.given {
+			objects = append(objects, o.DeepCopyObject().(client.Object))
+		}
+		l, _, clock := leaverOf(t, tc.ours, objects...)
+		if tc.edit != nil {
+			tc.edit(l)
+		}
+		left := l.pass(t.Context(), !tc.follows)
+		if tc.after > 0 {
+			clock.Step(tc.after)
+			left = l.pass(t.Context(), !tc.follows)
+		}
+		l.say(left)
+		said := ""
+		if err := l.Ready(nil); err != nil {
+			said = err.Error()
+		}
+		if (said == "") != (tc.left == "") || !strings.Contains(said, tc.left) {
+			t.Errorf("%s: %q, want %q in it", name, said, tc.left)
+		}
+	}
+}
+
+// A manager answers for its readiness before it starts what it runs. Whoever deletes what is installed as soon as it is ready would leave claims behind.
+func TestAManagerThatHasNotLookedYetIsNotReady(t *testing.T) {
+	l, _, _ := leaverOf(t, nil)
+	if err := l.Ready(nil); err == nil {
+		t.Error("it is ready before it has looked")
+	}
+	l.say(l.pass(t.Context(), true))
+	if err := l.Ready(nil); err != nil {
+		t.Errorf("it has looked, and nothing is left: %v", err)
+	}
+}
+
+// heldBy makes the lease by which replicas agree be somebody's.
+func heldBy(holder string) func(*Leaver) {
+	return func(l *Leaver) { l.Lock = &Lock{holder: holder, Clock: l.Clock} }
+}
+
+// reachable is a workload cluster that answers.
+type reachable struct{ client client.Client }
+
+func (r reachable) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return r.client, nil
+}
+
+func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
+	remembers := func(filter string) map[string]string {
+		return map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload","filter":"` + filter + `"}`}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: called("cluster", nil, labelled(clusterv1.WatchLabel, "east"))}
+	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
+	l, _, _ := leaverOf(t, []string{"hostremediations"}, cluster,
+		&mendv1.HostRemediation{ObjectMeta: called("east", remembers("east"))}, &mendv1.HostRemediation{ObjectMeta: called("west", remembers("west"))})
+	l.WatchFilterValue = "east"
+	there := fake.NewClientBuilder()
+	for _, by := range []string{"east", "west", "nobody"} {
+		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
+	}
+	l.Clusters = reachable{there.Build()}
+	seen, err := l.observe(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphaned := map[string]bool{}
+	for _, trace := range seen.traces {
+		if trace.what == nodeFence {
+			orphaned[trace.on.Name] = trace.orphaned
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"east": false, "nobody": true}, orphaned); diff != "" {
+		t.Errorf("fences that are ours, and whether they are orphaned (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}}
+	claimed := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
+	l, _, _ := leaverOf(t, nil, lease, claimed)
+	l.Lease, l.Pod = ptr.To(client.ObjectKeyFromObject(lease)), &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
+
+	owners := func() []metav1.OwnerReference {
+		now := &coordinationv1.Lease{}
+		if err := l.Live.Get(t.Context(), *l.Lease, now); err != nil {
+			t.Fatal(err)
+		}
+		return now.OwnerReferences
+	}
+	if err := l.pass(t.Context(), true); err == nil || len(owners()) != 0 {
+		t.Errorf("something is left, and the lease goes: %v", err)
+	}
+	if err := l.pass(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]metav1.OwnerReference{*l.Pod}, owners()); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,65 @@
+package teardown
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+)
+
+// prefix begins the identity of a replica that leaves.
+const prefix = "leaving_"
+
+// Identity is how a replica that leaves signs the lease by which replicas agree.
+func Identity(of string) string { return prefix + of }
+
+// Leaves reports whether it is a replica that leaves which signs so.
+func Leaves(identity string) bool { return strings.HasPrefix(identity, prefix) }
+
+// Lock takes the lease from a replica that does not leave. Those are told to go, and none may hold up the others: while a Deployment is
+// being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing is left behind.
+//
+// The replica that it was taken from notices at its next try to renew, gives up after its renew deadline, and ends: that is what leader
+// election promises. So whoever has taken a lease must do nothing until Quiet.
+type Lock struct {
+	resourcelock.Interface
+	Clock clock.PassiveClock
+	// LeaseDuration is after how long a leader that cannot renew its lease has stopped for certain.
+	LeaseDuration time.Duration
+
+	mu     sync.Mutex
+	holder string
+	quiet  time.Time
+}
+
+// Get shows a lease that is held by somebody who does not leave as free.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holder = record.HolderIdentity; l.holder != "" && !Leaves(l.holder) {
+		l.quiet = l.Clock.Now().Add(l.LeaseDuration)
+		record.HolderIdentity = ""
+	}
+	return record, raw, nil
+}
+
+// Holder is whoever held the lease when it was read last.
+func (l *Lock) Holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder
+}
+
+// Quiet is from when on nobody acts that the lease was taken from.
+func (l *Lock) Quiet() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.quiet
+}

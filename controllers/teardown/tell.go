@@ -1,0 +1,73 @@
+package teardown
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/tell"
+)
+
+var leftBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kubemend_left_behind",
+	Help: "With --leave: how many traces of kubemend are left, by kind: claim, request, node-check-request, remediation, host-power, host-mark, " +
+		"node-fence, node-lease, unseen (a workload cluster that does not answer). Of nodes the leader knows alone.",
+}, []string{"kind"})
+
+func init() { metrics.Registry.MustRegister(leftBehind) }
+
+// Metrics returns what this package exports, for those who document or test it.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{leftBehind} }
+
+// tell says what was done, in an event and in the log; what is passed over again and again, once.
+func (l *Leaver) tell(ctx context.Context, s step) {
+	n := noteOf(s)
+	if s.do == wait || l.told[n.Text] {
+		return
+	}
+	if s.do == pass {
+		if l.told == nil {
+			l.told = map[string]bool{}
+		}
+		l.told[n.Text] = true
+	}
+	log.FromContext(ctx).Info("Took something back", "action", s.do, "from", s.trace.String(), "because", s.why)
+	tell.Send(l.Recorder, n)
+}
+
+// noteOf is the event about a step.
+func noteOf(s step) tell.Note {
+	n := tell.Note{About: named(s.on), Kind: corev1.EventTypeNormal, Action: "Leave"}
+	switch s.do {
+	case release:
+		n.Reason = mendv1.EventCheckReleased
+		n.Text = "kubemend is being removed: Cluster API core acts on this MachineHealthCheck from now on (docs/uninstall.md)"
+		if s.template.Group == mendv1.GroupVersion.Group {
+			n.Kind = corev1.EventTypeWarning
+			n.Text += ". Nobody acts on what is made from a " + s.template.Kind + " any more: have it name another template, or none"
+		}
+	case pass:
+		n.Kind, n.Reason = corev1.EventTypeWarning, mendv1.EventLeftBehind
+		n.Text = fmt.Sprintf("Could not be looked at: %v. A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
+	case unfence:
+		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.trace, s.why)
+		n.About = clusterOf(s.trace)
+	case erase:
+		n.Reason, n.Text = mendv1.EventRequestReleased, "Deleted: "+s.why
+	default:
+		n.Reason, n.Text = mendv1.EventMarksRemoved, "kubemend is being removed: its marks were taken off; "+s.why
+	}
+	return n
+}
+
+// clusterOf is the cluster of a node, which is where users of this cluster look for events.
+func clusterOf(t *trace) *metadata {
+	cluster := &metadata{TypeMeta: kindOf(clusterKind)}
+	cluster.Name, cluster.Namespace = t.cluster.Name, t.cluster.Namespace
+	return cluster
+}

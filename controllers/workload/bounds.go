@@ -1,0 +1,123 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
+	longestEvent = 3 << 20
+	// streamed is by how much longer than an answer a watch may be until it is begun again, for it is not held as a whole.
+	streamed = 16
+	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection broke:
+	// client-go goes on from the last event that was told.
+	flood = time.Minute
+	// longestError is how long the answer may be that says why there is none, in bytes.
+	longestError = 64 << 10
+)
+
+var (
+	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are none.
+	errNoAnswer = errors.New("the API server does not answer as one does")
+	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
+	errSpins    = fmt.Errorf("%w: it says that what is asked for anew has expired", errNoAnswer)
+	// errRests is the error of a request that is not sent, because the last answer to such a one was cut off.
+	errRests = fmt.Errorf("%w: its last answer to this was cut off, and it is not asked again for a while", errNoAnswer)
+)
+
+// bind makes an answer end with an errNoAnswer once more was read of it than may be, or more is in it.
+func bind(answer *http.Response, limit int64, now func() time.Time) error {
+	watch := answer.Request.URL.Query().Has("watch") && answer.StatusCode == http.StatusOK
+	longest := limit
+	switch {
+	case answer.StatusCode/100 == 3 && answer.Header.Get("Location") != "":
+		return errRedirect
+	case spins(answer):
+		return errSpins
+	case answer.StatusCode/100 != 2:
+		longest = min(limit, longestError)
+	case watch:
+		longest = limit * streamed
+	}
+	if !watch && answer.ContentLength > longest {
+		return tooLong(longest)
+	}
+	in, err := contentsOf(answer.Header.Get("Content-Type"), limit, watch)
+	if err != nil {
+		return err
+	}
+	b := &bounded{ReadCloser: answer.Body, limit: longest, in: in}
+	if watch {
+		b.since, b.now = now(), now
+	}
+	answer.Body = b
+	return nil
+}
+
+// spins reports whether an answer makes a reflector ask again at once, for ever: that what it wants to be told from the beginning is too old, or not there
+// yet. (client-go, Reflector.watchList.)
+func spins(answer *http.Response) bool {
+	query := answer.Request.URL.Query()
+	expired := answer.StatusCode == http.StatusGone || answer.StatusCode == http.StatusGatewayTimeout
+	return expired && query.Get("sendInitialEvents") == "true" && query.Get("resourceVersion") == ""
+}
+
+func tooLong(limit int64) error {
+	return fmt.Errorf("%w: the answer is longer than %d bytes", errNoAnswer, limit)
+}
+
+// bounded is a body that ends with an error when more was read of it than its limit, or more is in it than may be.
+type bounded struct {
+	io.ReadCloser
+	limit, at int64
+	in        contents
+	over      error // how it has ended
+
+	since time.Time // of a watch
+	now   func() time.Time
+}
+
+// Read reads no more than the limit, and one byte to know whether that was all.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.over != nil {
+		return 0, b.over
+	}
+	if left := b.limit - b.at; int64(len(p)) > left+1 {
+		p = p[:left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.at += int64(n); b.at > b.limit {
+		b.over = tooLong(b.limit)
+		if b.now != nil {
+			b.over = errMany
+		}
+	} else {
+		b.over = b.in.read(p[:n])
+	}
+	if errors.Is(b.over, errMany) && b.now().Sub(b.since) >= flood {
+		b.over = io.ErrUnexpectedEOF
+	}
+	if b.over != nil {
+		return 0, b.over
+	}
+	return n, err
+}
+
+// noting tells with what error a body ends.
+type noting struct {
+	io.ReadCloser
+	note func(error)
+}
+
+// Read reads the body.
+func (n *noting) Read(p []byte) (int, error) {
+	read, err := n.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		n.note(err)
+	}
+	return read, err
+}

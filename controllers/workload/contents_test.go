@@ -1,0 +1,183 @@
+package workload
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+)
+
+// plainNode is a node with nothing but what every kubelet reports.
+func plainNode() *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "worker-0001.example.com", UID: "0b1f5b6e-3c1d-4a53-9a53-7f1f3c1d4a53", ResourceVersion: "123456789",
+		CreationTimestamp: noon, Labels: map[string]string{corev1.LabelHostname: "worker-0001.example.com", corev1.LabelOSStable: "linux"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &noon, FieldsType: "FieldsV1",
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:kubernetes.io/hostname":{},"f:kubernetes.io/os":{}}}}`)},
+		}},
+	}}
+	n.Status.Capacity = corev1.ResourceList{}
+	for i := range 5 {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: corev1.NodeConditionType(fmt.Sprintf("Condition%d", i)), Status: corev1.ConditionTrue, Reason: "KubeletHasSufficientMemory",
+			LastHeartbeatTime: noon, LastTransitionTime: noon,
+		})
+		n.Status.Capacity[corev1.ResourceName(fmt.Sprintf("resource-%d", i))] = resource.MustParse("263856228Ki")
+	}
+	return n
+}
+
+// inEnvelope is an object in protobuf, as an API server sends it.
+func inEnvelope(t testing.TB, kind string, raw []byte) []byte {
+	t.Helper()
+	sent, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), sent...)
+}
+
+// sub is a field of a message.
+func sub(number byte, content string) string {
+	return string(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(content)))) + content
+}
+
+// inFrames are events in protobuf, each of an object as an API server sends it.
+func inFrames(objects ...[]byte) []byte {
+	var sent []byte
+	for _, o := range objects {
+		content := sub(1, "ADDED") + sub(2, sub(1, string(o)))
+		sent = append(binary.BigEndian.AppendUint32(sent, uint32(len(content))), content...)
+	}
+	return sent
+}
+
+// readOf reads an answer in chunks of that length, and returns how it ends.
+func readOf(t testing.TB, contentType string, limit int64, watch bool, sent []byte, chunk int) error {
+	t.Helper()
+	in, err := contentsOf(contentType, limit, watch)
+	for ; err == nil && len(sent) > 0; sent = sent[min(chunk, len(sent)):] {
+		err = in.read(sent[:min(chunk, len(sent))])
+	}
+	return err
+}
+
+const ofMiB = 1 << 20
+
+func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
+	const inProtobuf, inJSON, limit = runtime.ContentTypeProtobuf, runtime.ContentTypeJSON, 16 << 20
+	node := plainNode()
+	raw, err := node.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(items string) []byte {
+		return []byte(`{"kind":"NodeList","apiVersion":"v1","items":[` + items + `]}`)
+	}
+	conditions := strings.Repeat("\x22\x00", ofMiB/2)
+	for name, tc := range map[string]struct {
+		encoding string
+		sent     []byte
+		dense    bool
+	}{
+		"a node in protobuf":                 {inProtobuf, inEnvelope(t, "Node", raw), false},
+		"a node in JSON":                     {inJSON, text, false},
+		"1000 nodes in protobuf":             {inProtobuf, inEnvelope(t, "NodeList", []byte(strings.Repeat(sub(2, string(raw)), 1000))), false},
+		"1000 nodes in JSON":                 {inJSON, list(strings.Repeat(string(text)+",", 999) + string(text)), false},
+		"a page of 250 pods":                 {inProtobuf, inEnvelope(t, "PodList", []byte(strings.Repeat(sub(2, sub(1, strings.Repeat(sub(1, strings.Repeat("n", 40)), 60))), 250))), false},
+		"a probe":                            {inJSON, []byte(`{"paths":["/api","/apis"]}`), false},
+		"an error in protobuf":               {inProtobuf, inEnvelope(t, "Status", []byte(sub(1, "")+sub(2, "Failure")+sub(3, `nodes "n" not found`)+sub(4, "NotFound"))), false},
+		"nodes of two bytes":                 {inProtobuf, inEnvelope(t, "NodeList", []byte(strings.Repeat("\x12\x00", ofMiB/2))), true},
+		"without a kind":                     {inProtobuf, inEnvelope(t, "", []byte(strings.Repeat("\x12\x00", ofMiB/2))), true},
+		"of a kind that nobody asks for":     {inProtobuf, inEnvelope(t, "Deployment", []byte(sub(2, sub(6, sub(2, strings.Repeat("\x12\x00", ofMiB/2)))))), true},
+		"with the kind behind":               {inProtobuf, []byte("k8s\x00" + sub(2, strings.Repeat("\x12\x00", ofMiB/2)) + sub(1, sub(2, "NodeList"))), true},
+		"with another kind behind":           {inProtobuf, []byte("k8s\x00" + sub(1, sub(2, "Node")) + sub(1, sub(2, "NodeList")) + sub(2, conditions)), true},
+		"conditions of two bytes, in a list": {inProtobuf, inEnvelope(t, "NodeList", []byte(sub(2, sub(3, conditions)))), true},
+		"conditions of two bytes":            {inProtobuf, inEnvelope(t, "Node", []byte(sub(3, conditions))), true},
+		"behind a group":                     {inProtobuf, inEnvelope(t, "Node", []byte(sub(3, "\x7b\x7c"+conditions))), true},
+		"behind a number":                    {inProtobuf, inEnvelope(t, "Node", []byte(sub(3, "\x78\xff\x01"+"\x79"+"12345678"+"\x7d"+"1234"+conditions))), true},
+		"containers of two bytes":            {inProtobuf, inEnvelope(t, "PodList", []byte(sub(2, sub(2, strings.Repeat("\x12\x00", ofMiB/2))))), true},
+		"empty nodes in JSON":                {inJSON, list("{}" + strings.Repeat(",{}", ofMiB/3)), true},
+		"nothings in JSON":                   {inJSON, list("0" + strings.Repeat(",0", ofMiB/2)), true},
+		"conditions in JSON":                 {inJSON, list(`{"status":{"conditions":[{}` + strings.Repeat(",{}", ofMiB/3) + "]}}"), true},
+		"commas in a string":                 {inJSON, list(`{"metadata":{"name":"\"` + strings.Repeat(",", ofMiB) + `"}}`), false},
+		"YAML":                               {runtime.ContentTypeYAML, []byte("a"), true},
+		"CBOR":                               {runtime.ContentTypeCBOR, []byte("a"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, chunk := range []int{1, 7, 4096, len(tc.sent)} {
+				err := readOf(t, tc.encoding, limit, false, tc.sent, chunk)
+				if got := errors.Is(err, errNoAnswer); got != tc.dense {
+					t.Fatalf("in chunks of %d it ends with %v", chunk, err)
+				}
+			}
+			if strings.Contains(tc.encoding, "yaml") || strings.Contains(tc.encoding, "cbor") || tc.encoding == inProtobuf && tc.sent[4] != 0x0a {
+				return
+			}
+			told, kind := inFrames(tc.sent), tc.encoding+";stream=watch"
+			if tc.encoding == inJSON {
+				told, kind = []byte(`{"type":"ADDED","object":`+string(tc.sent)+"}\n"), tc.encoding
+			}
+			if len(told) < longestEvent {
+				if err := readOf(t, kind, limit, true, told, 4096); errors.Is(err, errNoAnswer) != tc.dense {
+					t.Errorf("as an event of a watch it ends with %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestAWatchHasNoMoreEventsAndNoneThatIsLonger(t *testing.T) {
+	const limit = 10 * bytesPerItem
+	for name, tc := range map[string]struct {
+		events, length int
+		want           string
+	}{
+		"a few events":     {9, 100, ""},
+		"too many":         {11, 100, "more events"},
+		"one that is long": {1, longestEvent + 1, "longer than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := inEnvelope(t, "Node", []byte(sub(1, sub(1, strings.Repeat("n", tc.length)))))
+			var objects [][]byte
+			for range tc.events {
+				objects = append(objects, object)
+			}
+			text := strings.Repeat(`{"type":"ADDED","object":{"metadata":{"name":"`+strings.Repeat("n", tc.length)+`"}}}`+"\n", tc.events)
+			for encoding, sent := range map[string][]byte{runtime.ContentTypeProtobuf: inFrames(objects...), runtime.ContentTypeJSON: []byte(text)} {
+				err := readOf(t, encoding, limit, true, sent, 1000)
+				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: it ends with %v", encoding, err)
+				}
+			}
+		})
+	}
+}
+
+// Nobody waits for an answer because of what is in it, and it ends the same however it comes.
+func TestAnyAnswerIsReadToItsEndOrNotAtAll(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sent := append([]byte("k8s\x00"), rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 4, 8, 0x0a, 0x12, 0x1a, 0x22, 0x78, 0x7b, 0x80, 0xff}), 0, 500).Draw(rt, "sent")...)
+		for _, watch := range []bool{false, true} {
+			for _, encoding := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
+				whole := readOf(t, encoding, ofMiB, watch, sent, len(sent))
+				if single := readOf(t, encoding, ofMiB, watch, sent, 1); errors.Is(single, errNoAnswer) != errors.Is(whole, errNoAnswer) {
+					rt.Fatalf("%s: %v at once, %v byte by byte", encoding, whole, single)
+				}
+			}
+		}
+	})
+}

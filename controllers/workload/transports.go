@@ -1,0 +1,260 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
+const scheme = "workload"
+
+// Transports carry the requests to workload clusters, each by the cluster's own kubeconfig, and cut off answers that are too long.
+//
+// ClusterCache makes its clients of a kubeconfig alone, and reads each answer to its end, however long that is. So it is given one that names no server
+// but a Transport, by an address of a scheme of its own. What client-go makes of that it sends by http.DefaultTransport, which knows who carries that
+// scheme. (client-go, transport/cache.go; net/http, Transport.RegisterProtocol.) Transports is safe for concurrent use.
+type Transports struct {
+	// Limit is how long an answer may be, in bytes, as it is after decompression.
+	Limit int64
+	Clock clock.PassiveClock
+	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload cluster
+	// that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
+	Self    types.NamespacedName
+	SelfUID types.UID
+	Local   func() (*rest.Config, error)
+
+	mu sync.RWMutex
+	of map[string]*route // by host
+}
+
+// MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
+func (t *Transports) MostNodes() int64 { return t.Limit / bytesPerItem }
+
+// Register makes t carry what http.DefaultTransport is asked for. Once in the life of a process there may be one that does.
+func (t *Transports) Register() error {
+	transport, is := http.DefaultTransport.(*http.Transport)
+	if !is {
+		return fmt.Errorf("register the transports of workload clusters: http.DefaultTransport is a %T", http.DefaultTransport)
+	}
+	transport.RegisterProtocol(scheme, t)
+	return nil
+}
+
+// hostOf is the host in the address of a cluster. A namespace has no dot.
+func hostOf(cluster client.ObjectKey) string { return cluster.Namespace + "." + cluster.Name }
+
+// route takes note of the kubeconfig of a cluster, and returns the one by which its requests come here.
+func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte, error) {
+	config, err := RESTConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	host := hostOf(cluster)
+	t.mu.Lock()
+	if was := t.of[host]; was == nil || was.kubeconfig != string(kubeconfig) {
+		if t.of == nil {
+			t.of = map[string]*route{}
+		}
+		is := &route{kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{}}
+		if was != nil {
+			is.pauses, is.pages = was.pauses, was.pages
+		}
+		t.of[host] = is
+	}
+	t.mu.Unlock()
+	address := url.URL{Scheme: scheme, Host: host}
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: address.String()}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	})
+}
+
+// forget lets go of the kubeconfig of a cluster.
+func (t *Transports) forget(cluster client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, hostOf(cluster))
+}
+
+// RoundTrip sends a request to the cluster that its address names.
+func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.mu.RLock()
+	to := t.of[r.URL.Host]
+	t.mu.RUnlock()
+	if to == nil {
+		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
+	}
+	path := r.URL.Path
+	if to.pauses.rests(path, t.Clock.Now()) {
+		return unsent(r, errRests)
+	}
+	server, transport, err := to.open(r.Context(), t)
+	if err != nil {
+		return unsent(r, err)
+	}
+	answer, err := t.send(r, server, transport)
+	noted := func(err error) {
+		if errors.Is(err, errNoAnswer) {
+			to.pauses.cutOff(path, t.Clock.Now())
+		}
+	}
+	noted(err)
+	if err != nil {
+		return nil, err
+	}
+	answer.Body = &noting{ReadCloser: to.pages.counted(r, answer.Body, t.Limit), note: noted}
+	return answer, nil
+}
+
+// rests reports whether the nodes of a cluster are not asked for at now, because the last list of them, or watch, was cut off.
+func (t *Transports) rests(cluster client.ObjectKey, now time.Time) bool {
+	t.mu.RLock()
+	to := t.of[hostOf(cluster)]
+	t.mu.RUnlock()
+	return to != nil && to.pauses.rests(nodesPath, now)
+}
+
+// nodesPath is where the nodes of a cluster are.
+const nodesPath = "/api/v1/nodes"
+
+// unsent is how a RoundTripper ends a request that it does not send.
+func unsent(r *http.Request, err error) (*http.Response, error) {
+	if r.Body != nil {
+		_ = r.Body.Close() // it was not read
+	}
+	return nil, err
+}
+
+// send sends a request to a server, and bounds its answer. An API server sends nobody elsewhere, and it would be without these bounds.
+func (t *Transports) send(r *http.Request, server *url.URL, transport http.RoundTripper) (*http.Response, error) {
+	there, address := r.WithContext(r.Context()), *r.URL
+	address.Scheme, address.Host = server.Scheme, server.Host
+	if address.RawPath != "" {
+		address.RawPath = strings.TrimSuffix(server.EscapedPath(), "/") + address.RawPath
+	}
+	address.Path = strings.TrimSuffix(server.Path, "/") + address.Path
+	if r.Method == http.MethodGet {
+		address.RawQuery = inPages(r.URL)
+	}
+	there.URL, there.Host = &address, ""
+	answer, err := transport.RoundTrip(there)
+	if err != nil {
+		return nil, err
+	}
+	answer.Request = r
+	if err := bind(answer, t.Limit, t.Clock.Now); err != nil {
+		_ = answer.Body.Close() // nothing of it is wanted
+		return nil, err
+	}
+	return answer, nil
+}
+
+// route is the way to one cluster by one kubeconfig.
+type route struct {
+	kubeconfig string
+	config     *rest.Config
+	pauses     *pauses // whatever its kubeconfig is: it is for the tenant to change
+	pages      *pages  // so are these
+
+	mu        sync.Mutex
+	server    *url.URL
+	transport http.RoundTripper
+}
+
+// open returns where requests go and by what. The first one finds that out.
+func (r *route) open(ctx context.Context, t *Transports) (*url.URL, http.RoundTripper, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.transport != nil {
+		return r.server, r.transport, nil
+	}
+	server, transport, err := dial(r.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.SelfUID != "" {
+		here, err := t.runsIn(ctx, server, transport)
+		if err != nil {
+			return nil, nil, err
+		}
+		if here {
+			if server, transport, err = t.locally(r.config); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	r.server, r.transport = server, transport
+	return server, transport, nil
+}
+
+func dial(config *rest.Config) (*url.URL, http.RoundTripper, error) {
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the address of an API server: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
+	}
+	return server, transport, nil
+}
+
+// runsIn asks a cluster whether it has the pod that this runs in, as ClusterCache does. (runningOnWorkloadCluster)
+func (t *Transports) runsIn(ctx context.Context, server *url.URL, transport http.RoundTripper) (bool, error) {
+	ctx, done := context.WithTimeout(ctx, AnswerWithin)
+	defer done()
+	path := (&url.URL{Scheme: scheme, Host: server.Host}).JoinPath("api", "v1", "namespaces", t.Self.Namespace, "pods", t.Self.Name)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path.String(), http.NoBody)
+	if err != nil {
+		return false, fmt.Errorf("ask for the pod that this runs in: %w", err)
+	}
+	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+	answer, err := t.send(request, server, transport)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var pod struct {
+		Metadata struct {
+			UID types.UID `json:"uid"`
+		} `json:"metadata"`
+	}
+	switch {
+	case answer.StatusCode == http.StatusNotFound:
+		return false, nil
+	case answer.StatusCode != http.StatusOK:
+		return false, fmt.Errorf("ask for the pod that this runs in: %s", answer.Status)
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&pod); err != nil {
+		return false, fmt.Errorf("read the pod that this runs in: %w", err)
+	}
+	return pod.Metadata.UID == t.SelfUID, nil
+}
+
+// locally is the way to the cluster that this runs in, by the credentials of config.
+func (t *Transports) locally(config *rest.Config) (*url.URL, http.RoundTripper, error) {
+	local, err := t.Local()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
+	}
+	here := rest.CopyConfig(config)
+	here.Host, here.CAData, here.CAFile = local.Host, local.CAData, local.CAFile
+	here.ServerName, here.Insecure = local.ServerName, local.Insecure
+	return dial(here)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
+func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters,
+	services *crdgate.Reconciler, o *options,
+) error {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("set up discovery: %w", err)
+	}
+	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
+	requests := &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()}
+	kinds := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, remediationrequest.NewMetadata)
+	recorder := mgr.GetEventRecorder("kubemend")
+	if err := (&machinehealthcheck.Reconciler{
+		Client: writer, Clusters: clusters,
+		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed,
+		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
+	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
+		return err
+	}
+	return (&machinehealthcheck.Releaser{
+		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
+		Discovery: api, WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/simulator"
+)
+
+// fixture is a stage whose machines are on simulated hosts that do at once what they are asked for.
+type fixture struct {
+	*stage
+	near, far client.WithWatch // the clusters of the hosts, and of the nodes
+	hosts     *simulator.Hosts
+	end       context.CancelFunc
+	ended     chan error
+	witness   *witness
+}
+
+// raiseRack starts control planes with that many hosts, all on.
+func raiseFixture(ctx context.Context, hosts int) (*fixture, error) {
+	r := &fixture{stage: &stage{world: world{machines: hosts, clusters: 1}}}
+	since := time.Now()
+	if err := r.fillFixture(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("raise a rack of %d hosts: %w", hosts, err), r.strike())
+	}
+	say("%d hosts with machines and nodes made in %.1fs", hosts, time.Since(since).Seconds())
+	return r, nil
+}
+
+func (r *fixture) fillFixture(ctx context.Context) error {
+	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubemend/kubemend")
+	if err != nil {
+		return err
+	}
+	r.crds = []string{filepath.Join(root, "config", "crd", "bases")}
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	if err := r.startHosts(); err != nil {
+		return err
+	}
+	if err := r.here.Create(ctx, builders.Namespace(namespace)); err != nil {
+		return err
+	}
+	if err := r.fillFixtureCluster(ctx); err != nil {
+		return err
+	}
+	all := r.machines(0, r.world.machines)
+	if err := r.each(ctx, all, r.fillHost); err != nil {
+		return err
+	}
+	if err := r.awaitPower(ctx); err != nil {
+		return err
+	}
+	if err := r.each(ctx, all, r.inspect); err != nil {
+		return err
+	}
+	if r.lookout, err = look(ctx, unlimited(r.management.Config())); err != nil {
+		return err
+	}
+	_, err = r.lookout.await(ctx, r.lookout.all(r.world.machines, ""))
+	return err
+}
+
+func (r *fixture) startHosts() (err error) {
+	scheme := r.here.Scheme()
+	if r.near, err = client.NewWithWatch(unlimited(r.management.Config()), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if r.far, err = client.NewWithWatch(unlimited(r.workload.Config()), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	waits := simulator.Hurried()
+	waits.Poll = time.Hour // nobody looks at hosts that are at rest while it is measured
+	if r.hosts, err = simulator.NewHosts(r.management.Config(), simulator.HostsOptions{Waits: waits}); err != nil {
+		return err
+	}
+	playing, end := context.WithCancel(context.Background())
+	r.end, r.ended = end, make(chan error, 1)
+	go func() { r.ended <- r.hosts.Start(playing) }()
+	return nil
+}
+
+// strike ends all of it.
+func (r *fixture) strike() error {
+	if r.witness != nil {
+		r.witness.close()
+	}
+	var err error
+	if r.end != nil {
+		r.end()
+		err = <-r.ended
+	}
+	return errors.Join(err, r.stage.strike())
+}
+
+var defaultStrategy = infrav1.RemediationStrategy{
+	Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
+}
+
+// fillRackCluster makes the cluster with its check, which has hosts power-cycled.
+func (r *fixture) fillFixtureCluster(ctx context.Context) error {
+	cluster, status := clusterOf(r.world.cluster(0))
+	template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cluster.Name}}
+	template.Spec.Template.Spec.Strategy = builders.HostStrategy(defaultStrategy)
+	check := checkOf(cluster)
+	builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template.Name)(check)
+	for _, object := range []client.Object{cluster, rig.KubeconfigSecret(client.ObjectKeyFromObject(cluster), r.workload), template, check} {
+		if err := r.here.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	cluster.Status = status
+	return r.here.Status().Update(ctx, cluster)
+}
+
+// fillHost makes a machine on a host that nobody has to choose any more.
+func (r *fixture) fillHost(ctx context.Context, i int) error {
+	name := r.world.machine(i)
+	machine, _ := machineOf(r.world, i)
+	between := builders.Metal3Machine(machine)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: namespace + "/" + name})
+	host := builders.BareMetalHost(namespace, name, builders.Deployed, builders.ConsumedBy(name))
+	for _, object := range []client.Object{between, host} {
+		if err := r.here.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return r.fillMachine(ctx, i)
+}
+
+// awaitPower waits until all hosts are on.
+func (r *fixture) awaitPower(ctx context.Context) error {
+	ticks := time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for {
+		lit := 0
+		for i := range r.world.machines {
+			if r.host(i).Powered() {
+				lit++
+			}
+		}
+		if lit == r.world.machines {
+			return nil
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for hosts: %d of %d are on: %w", lit, r.world.machines, ctx.Err())
+		}
+	}
+}
+
+func (r *fixture) host(i int) *simulator.Host {
+	return r.hosts.Host(client.ObjectKey{Namespace: namespace, Name: r.world.machine(i)})
+}
+
+// inspect writes down what a host consists of: that is most of a BareMetalHost.
+func (r *fixture) inspect(ctx context.Context, i int) error {
+	host := &bmov1alpha1.BareMetalHost{}
+	host.Namespace, host.Name = namespace, r.world.machine(i)
+	before := host.DeepCopy()
+	host.Status.HardwareDetails = hardwareOf(i, host.Name)
+	if err := r.here.Status().Patch(ctx, host, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("write the hardware of host %s: %w", host.Name, err)
+	}
+	return nil
+}
+
+func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
+	details := &bmov1alpha1.HardwareDetails{Hostname: name, RAMMebibytes: 512 << 10, CPU: bmov1alpha1.CPU{Arch: "x86_64", Model: "a model", Count: 128}}
+	for n := range 128 {
+		details.CPU.Flags = append(details.CPU.Flags, fmt.Sprintf("flag-%03d", n))
+	}
+	for n := range 24 {
+		details.Storage = append(details.Storage, bmov1alpha1.Storage{
+			Name: fmt.Sprintf("/dev/disk/by-path/pci-0000:18:00.0-scsi-0:0:%d:0", n), Type: bmov1alpha1.NVME, SizeBytes: 3 << 40,
+			Vendor: "vendor", Model: "a model of a disk", SerialNumber: fmt.Sprintf("SERIAL-%08d-%04d", i, n), WWN: fmt.Sprintf("0x5000c500%08x", n),
+		})
+	}
+	for n := range 12 {
+		details.NIC = append(details.NIC, bmov1alpha1.NIC{
+			Name: fmt.Sprintf("ens%df%d", n/2, n%2), Model: "0x8086 0x1572", IP: "10.20.30.40", SpeedGbps: 25,
+			MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i%256, n),
+		})
+	}
+	return details
+}
+
+// carry puts a kubelet on the host of a machine, which reports when the host has booted.
+func (r *fixture) carry(i int) {
+	r.host(i).Mute(1) // what is put on a host that is on boots at once
+	r.host(i).Carry(simulator.NewKubelet(r.far, simulator.KubeletOptions{Node: r.world.machine(i), Every: time.Hour}))
+}
+
+// cycleByHand has the host of a machine power-cycled that is well, and returns when the request is gone.
+func (r *fixture) cycleByHand(ctx context.Context, i int) error {
+	name := r.world.machine(i)
+	r.carry(i)
+	machine, request := &clusterv1.Machine{}, &mendv1.HostRemediation{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if err := r.near.Get(ctx, key, machine); err != nil {
+		return err
+	}
+	seen := r.witness.await(name)
+	request.Namespace, request.Name = namespace, name
+	request.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))}
+	request.Spec.Strategy = builders.HostStrategy(defaultStrategy)
+	if err := r.near.Create(ctx, request); err != nil {
+		return err
+	}
+	late, ticks := time.After(patienceWithContenders), time.NewTicker(lookEvery)
+	defer ticks.Stop()
+	for !conditions.IsTrue(request, nhcv1.SucceededCondition) {
+		select {
+		case <-ticks.C:
+		case <-late:
+			return fmt.Errorf("wait for the power cycle of %s: it says %q after %s", name, request.Status.Message, patienceWithContenders)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := r.near.Get(ctx, key, request); err != nil {
+			return err
+		}
+	}
+	if err := r.near.Delete(ctx, request); err != nil {
+		return err
+	}
+	select {
+	case <-seen:
+		return nil
+	case <-late:
+		return fmt.Errorf("wait for the end of the power cycle of %s: seen of it was %v", name, r.witness.seen(name))
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// cycle hangs the kubelet of a machine, which comes back when its host has booted, and returns what was seen from then on.
+func (r *fixture) cycle(ctx context.Context, i int) (cycle, error) {
+	name := r.world.machine(i)
+	r.carry(i)
+	seen, isWell := r.witness.await(name), r.lookout.turn(name, isGood)
+	if err := r.patchNode(ctx, i, turnedBad(time.Now())); err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	wellAt, err := r.lookout.await(ctx, isWell)
+	if err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(patienceWithContenders)
+	defer late.Stop()
+	select {
+	case c := <-seen:
+		c[turned], c[well] = at, wellAt
+		return c, nil
+	case <-late.C:
+		return nil, fmt.Errorf("wait for the power cycle of %s: not over within %s; seen of it was %v", name, patienceWithContenders, r.witness.seen(name))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

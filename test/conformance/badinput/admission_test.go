@@ -1,0 +1,164 @@
+package badinput
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubemend/kubemend/test/schemas"
+)
+
+// manifest is an object that an API server refuses: a valid one, in which one field is another.
+type manifest struct {
+	kind, field string
+	value       any // nil: the field is missing
+	says        string
+}
+
+// valid are objects that are accepted, by kind and version.
+var valid = map[string]string{
+	"HostRemediation": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}`,
+	"HostRemediationTemplate": `{"apiVersion":"kubemend.io/v1alpha1",
+		"spec":{"template":{"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}}}`,
+	"Metal3Remediation": `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2",
+		"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}`,
+	"Metal3Remediation v1beta1": `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1",
+		"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"300s"}}}`,
+	"Metal3RemediationTemplate": `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2",
+		"spec":{"template":{"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}}}`,
+	"NodeHealthCheck": `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"selector":{"matchLabels":{"a":"b"}},"minHealthy":"51%",
+		"unhealthyConditions":[{"type":"Ready","status":"False","duration":"5m"}],
+		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"ns","name":"reboot"}}}`,
+	"NodeHealthCheck with steps": `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"selector":{"matchLabels":{"a":"b"}},
+		"escalatingRemediations":[{"order":1,"timeout":"5m",
+		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"ns","name":"reboot"}}]}}`,
+}
+
+const (
+	strategy  = "spec.strategy."
+	templated = "spec.template.spec.strategy."
+)
+
+var manifests = []manifest{
+	{"HostRemediation", strategy + "timeoutSeconds", 0, "should be greater than or equal to 100"},
+	{"HostRemediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"HostRemediation", strategy + "timeoutSeconds", 86401, "should be less than or equal to 86400"},
+	{"HostRemediation", strategy + "timeoutSeconds", "5m", "must be of type integer"},
+	{"HostRemediation", strategy + "retryLimit", -1, "should be greater than or equal to 0"},
+	{"HostRemediation", strategy + "retryLimit", 101, "should be less than or equal to 100"},
+	{"HostRemediation", strategy + "retryLimit", "two", "must be of type integer"},
+	{"HostRemediation", strategy + "type", "Shutdown", `supported values: "Reboot"`},
+	{"HostRemediation", strategy + "type", nil, "is only supported remediation strategy"},
+	{"HostRemediation", "spec.strategy", "Reboot", "must be of type object"},
+	{"HostRemediationTemplate", templated + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"HostRemediationTemplate", templated + "timeoutSeconds", 86401, "should be less than or equal to 86400"},
+	{"HostRemediationTemplate", templated + "retryLimit", 101, "should be less than or equal to 100"},
+	{"HostRemediationTemplate", templated + "type", "Shutdown", `supported values: "Reboot"`},
+	{"HostRemediationTemplate", "spec.template", nil, "Required value"},
+	{"Metal3Remediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"Metal3Remediation", strategy + "timeoutSeconds", 3000000000, "must be of type integer with format int32"},
+	{"Metal3Remediation", strategy + "retryLimit", 0, "should be greater than or equal to 1"},
+	{"Metal3Remediation", strategy + "type", "PowerOff", `supported values: "Reboot"`},
+	{"Metal3Remediation", strategy + "type", nil, "is only supported remediation strategy"},
+	{"Metal3Remediation v1beta1", strategy + "timeout", "300", "type conversion error from 'string' to 'google.protobuf.Duration'"},
+	{"Metal3Remediation v1beta1", strategy + "timeout", "five minutes", "type conversion error from 'string' to 'google.protobuf.Duration'"},
+	{"Metal3Remediation v1beta1", strategy + "timeout", "99s", "min duration is 100 seconds"},
+	{"Metal3Remediation v1beta1", strategy + "type", "PowerOff", "is only supported remediation strategy"},
+	{"Metal3Remediation v1beta1", strategy + "retryLimit", 0, "is minimum retrylimit"},
+	{"Metal3RemediationTemplate", templated + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"Metal3RemediationTemplate", templated + "retryLimit", 0, "should be greater than or equal to 1"},
+	{"Metal3RemediationTemplate", templated + "type", nil, "only supported remediation strategy is reboot"},
+	{"Metal3RemediationTemplate", "spec.template", nil, "Required value"},
+	{"NodeHealthCheck", "spec.minHealthy", "150%", "should match"},
+	{"NodeHealthCheck", "spec.minHealthy", "some", "should match"},
+	{"NodeHealthCheck", "spec.minHealthy", -1, "minHealthy must not be negative: -1"},
+	{"NodeHealthCheck", "spec.maxUnhealthy", "40%", "minHealthy and maxUnhealthy cannot be specified at the same time"},
+	{"NodeHealthCheck with steps", "spec.maxUnhealthy", "40 %", "should match"},
+	{"NodeHealthCheck with steps", "spec.maxUnhealthy", 2147483648, "maxUnhealthy must be at most 2147483647"},
+	{"NodeHealthCheck", "spec.unhealthyConditions", []any{}, "unhealthyConditions must not be empty"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.type", "", "should be at least 1 chars long"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.status", "", "should be at least 1 chars long"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.duration", "soon", "should match"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.duration", "-5m", "should match"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.duration", nil, "Required value"},
+	{"NodeHealthCheck", "spec.remediationTemplate", nil, "Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"NodeHealthCheck", "spec.remediationTemplate.kind", "HostRemediation", "must be the kind of the remediation followed by Template: found kind HostRemediation"},
+	{"NodeHealthCheck", "spec.remediationTemplate.kind", nil, "kind of the remediation template must be set"},
+	{"NodeHealthCheck", "spec.remediationTemplate.name", nil, "name of the remediation template must be set"},
+	{"NodeHealthCheck", "spec.remediationTemplate.apiVersion", nil, "apiVersion of the remediation template must be set"},
+	{"NodeHealthCheck", "spec.healthyDelay", "soon", "should match"},
+	{"NodeHealthCheck", "spec.stormCooldownDuration", "-1m", "should match"},
+	{"NodeHealthCheck", "spec.pauseRequests", "maintenance", "must be of type array"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations", []any{}, "Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.timeout", "30s", "EscalatingRemediation Timeout must be at least one minute: found timeout 30s"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.timeout", "soon", "timeout must be a duration such as 5m"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.order", nil, "Required value"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template", "must be the kind of the remediation followed by Template"},
+}
+
+func TestAManifestIsRefusedWithItsFieldUntilItIsPutRight(t *testing.T) {
+	server, err := schemas.Serve("../../../config/crd/bases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range manifests {
+		t.Run(row.kind+" "+row.field+" "+written(row.value), func(t *testing.T) {
+			content := schemas.JSON(valid[row.kind])
+			o := &unstructured.Unstructured{Object: content}
+			o.SetKind(strings.Fields(row.kind)[0])
+			o.SetName("a")
+			if o.GetKind() != "NodeHealthCheck" {
+				o.SetNamespace("ns")
+			}
+			good := o.DeepCopy()
+			change(t, o.Object, strings.Split(row.field, "."), row.value)
+			_, err := server.Create(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), row.says) || !strings.Contains(err.Error(), o.GetKind()) || !names(err.Error(), row.field) {
+				t.Errorf("got %v; want it refused with its kind, with %s, and: %s", err, row.field, row.says)
+			}
+			if _, err := server.Create(t.Context(), good); err != nil {
+				t.Errorf("put right, it is refused: %v", err)
+			}
+		})
+	}
+}
+
+// names reports whether text names a field, or one that it is in: of what is wrong with one field by another, the message is about both.
+func names(text, field string) bool {
+	parts := strings.Split(field, ".")
+	for i, part := range parts {
+		if part == "0" {
+			parts[i-1] += "[0]"
+			parts = append(parts[:i], parts[i+1:]...)
+			break
+		}
+	}
+	for n := len(parts) - 1; n > 0; n-- {
+		if strings.Contains(text, " "+strings.Join(parts[:n], ".")+":") {
+			return true
+		}
+	}
+	return strings.Contains(text, strings.Join(parts, "."))
+}
+
+// change sets a field, or takes it away.
+func change(t *testing.T, in any, path []string, value any) {
+	t.Helper()
+	for _, key := range path[:len(path)-1] {
+		if list, is := in.([]any); is && key == "0" {
+			in = list[0]
+			continue
+		}
+		in = in.(map[string]any)[key]
+	}
+	m, last := in.(map[string]any), path[len(path)-1]
+	if value == nil {
+		delete(m, last)
+		return
+	}
+	if n, is := value.(int); is {
+		value = int64(n)
+	}
+	m[last] = value
+}

@@ -1,0 +1,262 @@
+package badinput
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// saidOf is what a MachineHealthCheck says of one of its fields.
+type saidOf struct {
+	field             string
+	value             any
+	condition, reason string
+	says              string
+	set               func(*clusterv1.MachineHealthCheck)
+}
+
+const (
+	allowed  = clusterv1.MachineHealthCheckRemediationAllowedCondition
+	template = mendv1.RemediationTemplateAvailable
+)
+
+var checks = append(append(append(append(
+	annotated(mendv1.MaxInFlightAnnotation, "must be a number such as 2 or a percentage such as 40%", "", "some", "1.5", "40%%"),
+	annotated(mendv1.MaxInFlightAnnotation, "must not be negative", "-1", "-5%")...),
+	annotated(mendv1.StormCooldownAnnotation, "is no duration of zero or more, such as 10m or 1h30m", "", "soon", "10", "-5m")...),
+	limited()...),
+	naming()...)
+
+// annotated are checks with an annotation.
+func annotated(key, says string, values ...string) []saidOf {
+	rows := make([]saidOf, 0, len(values))
+	for _, value := range values {
+		rows = append(rows, saidOf{"metadata.annotations[" + key + "]", value, allowed, mendv1.InvalidLimitReason, says, func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{key: value}
+		}})
+	}
+	return rows
+}
+
+// limited are checks with limits that cannot be.
+func limited() []saidOf {
+	var rows []saidOf
+	for _, row := range [][2]string{{"some", "must be a number such as 2 or a percentage such as 40%"}, {"-1", "must not be negative"}, {"4O%", "must be a number such as 2 or a percentage such as 40%"}} {
+		value := intstr.FromString(row[0])
+		rows = append(rows, saidOf{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", row[0], allowed, mendv1.InvalidLimitReason, row[1],
+			func(c *clusterv1.MachineHealthCheck) {
+				c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &value
+			}})
+	}
+	for _, row := range [][2]string{{"[5-3]", "its start is greater than its end"}, {"3-5", "must be a range such as [3-5]"}, {"[3-]", "must be a range such as [3-5]"}} {
+		rows = append(rows, saidOf{"spec.remediation.triggerIf.unhealthyInRange", row[0], allowed, mendv1.InvalidLimitReason, row[1],
+			func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = row[0] }})
+	}
+	return rows
+}
+
+// naming are checks that name what is not there, or what can be no template.
+func naming() []saidOf {
+	rows := []saidOf{{"spec.clusterName", "none", allowed, mendv1.ClusterNotFoundReason, "none", func(c *clusterv1.MachineHealthCheck) {
+		c.Spec.ClusterName = "none"
+	}}}
+	for _, row := range []struct{ apiVersion, kind, reason, says string }{
+		{"coordination.k8s.io/v1", "Lease", mendv1.TemplateRefusedReason, `kind "Lease" is none of templates: their names end in Template`},
+		{"v1", "PodTemplate", mendv1.TemplateRefusedReason, `kind "PodTemplate" of group "" belongs to Kubernetes itself`},
+		{"resource.k8s.io/v1", "ResourceClaimTemplate", mendv1.TemplateRefusedReason, `kind "ResourceClaimTemplate" of group "resource.k8s.io" belongs to Kubernetes itself`},
+		{clusterv1.GroupVersion.String(), "Machine", mendv1.TemplateRefusedReason, `kind "Machine" is none of templates: their names end in Template`},
+		{clusterv1.GroupVersion.String(), "ClusterTemplate", mendv1.TemplateRefusedReason, `belongs to Cluster API itself and is no remediation template`},
+		{mendv1.GroupVersion.String(), "HostRemediation", mendv1.TemplateRefusedReason, `kind "HostRemediation" is none of templates: their names end in Template`},
+		{"example.org/v1", "WipeTemplate", mendv1.TemplateNotFoundReason, "the kind WipeTemplate.example.org is not installed"},
+		{mendv1.GroupVersion.String(), "HostRemediationTemplate", mendv1.TemplateNotFoundReason, "HostRemediationTemplate ns/none does not exist"},
+	} {
+		ref := clusterv1.MachineHealthCheckRemediationTemplateReference{APIVersion: row.apiVersion, Kind: row.kind, Name: "none"}
+		rows = append(rows, saidOf{"spec.remediation.templateRef", map[string]any{"apiVersion": row.apiVersion, "kind": row.kind, "name": "none"},
+			template, row.reason, row.says, func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef = ref }})
+	}
+	return rows
+}
+
+func TestACheckSaysWhichFieldCannotBeUntilItIsPutRight(t *testing.T) {
+	for _, row := range checks {
+		t.Run(row.field+" "+written(row.value), func(t *testing.T) {
+			w := newWorld(t)
+			bad, good := w.check("bad"), w.check("good")
+			row.set(bad)
+			w.update(bad)
+			for range 2 {
+				w.reconcile("bad")
+				w.reconcile("good")
+			}
+			field := strings.TrimSuffix(row.field, ".clusterName") // of which the message has the name
+			c := conditions.Get(w.check("bad"), row.condition)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != row.reason || !strings.Contains(c.Message, row.says) ||
+				row.reason == mendv1.InvalidLimitReason && !strings.Contains(c.Message, field) {
+				t.Errorf("the check says %+v, want %s with %s: %s", c, row.reason, field, row.says)
+			}
+			if w.asked("bad") || !w.asked("good") {
+				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", w.asked("bad"), w.asked("good"))
+			}
+			right := w.check("bad")
+			right.Annotations, right.Spec = good.Annotations, *good.Spec.DeepCopy()
+			right.Spec.Selector.MatchLabels["pool"] = "bad"
+			w.update(right)
+			for range 2 {
+				w.reconcile("bad")
+			}
+			if c := conditions.Get(w.check("bad"), row.condition); !w.asked("bad") || c != nil && c.Status != metav1.ConditionTrue {
+				t.Errorf("put right, its machine is remediated: %t, and it says %+v", w.asked("bad"), c)
+			}
+		})
+	}
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// world is the controller of MachineHealthChecks over two checks of one cluster, each with a machine that a person has marked.
+type world struct {
+	t     *testing.T
+	api   client.Client
+	clock *clocktesting.FakePassiveClock
+	*machinehealthcheck.Reconciler
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ready := func(kind string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
+	cluster.Status.Conditions = []metav1.Condition{
+		ready(clusterv1.ClusterControlPlaneInitializedCondition), ready(clusterv1.ClusterInfrastructureReadyCondition),
+	}
+	objects := []client.Object{cluster}
+	for _, name := range []string{"bad", "good"} {
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"pool": name}
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID("m-" + name), Labels: map[string]string{"pool": name}, CreationTimestamp: metav1.NewTime(noon),
+			Annotations:     map[string]string{clusterv1.RemediateMachineAnnotation: ""},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "s", Controller: ptr.To(true)}},
+		}}
+		m.Spec.ClusterName = "c"
+		objects = append(objects, check, m)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
+	if err := machinehealthcheck.AddIndexes(t.Context(), indexer{b}); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
+	w.Reconciler = &machinehealthcheck.Reconciler{
+		Client: w.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: w.api, Live: w.api}, Recorder: events.NewFakeRecorder(1000),
+		Clock: w.clock, Unclaimed: machinehealthcheck.Act,
+	}
+	return w
+}
+
+// indexer adds the indexes of the manager's cache to a client.
+type indexer struct{ *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	i.WithIndex(obj, field, values)
+	return nil
+}
+
+// reachable are workload clusters without nodes.
+type reachable struct{}
+
+func (reachable) Doubt(client.ObjectKey, time.Time) {}
+
+func (reachable) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	return workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)), nil
+}
+
+func (reachable) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
+	return nil, nil
+}
+
+// own are the kinds of kubemend's group; no other is installed.
+type own struct{}
+
+func (own) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	if kind.Group != mendv1.GroupVersion.Group {
+		return false, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}
+	return true, nil
+}
+
+func (own) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error { return nil }
+func (own) InUse() []schema.GroupVersionKind                                              { return nil }
+func (own) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
+}
+
+// reconcile reconciles a check, a second later.
+func (w *world) reconcile(check string) {
+	w.t.Helper()
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	ctx := log.IntoContext(w.t.Context(), logr.Discard())
+	if _, err := w.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}}); err != nil {
+		w.t.Fatalf("reconcile %s: %v", check, err)
+	}
+}
+
+func (w *world) check(name string) *clusterv1.MachineHealthCheck {
+	w.t.Helper()
+	check := &clusterv1.MachineHealthCheck{}
+	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, check); err != nil {
+		w.t.Fatal(err)
+	}
+	return check
+}
+
+func (w *world) update(check *clusterv1.MachineHealthCheck) {
+	w.t.Helper()
+	check.Generation++
+	if err := w.api.Update(w.t.Context(), check); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// asked reports whether the owner of a machine is asked to remediate it.
+func (w *world) asked(machine string) bool {
+	w.t.Helper()
+	m := &clusterv1.Machine{}
+	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: machine}, m); err != nil {
+		w.t.Fatal(err)
+	}
+	return machinehealthcheck.OwnerAsked(m)
+}

@@ -1,0 +1,78 @@
+package badinput
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// kubeconfig is one that is refused.
+type kubeconfig struct{ what, content, says string }
+
+const refused = "the kubeconfig is refused: "
+
+var kubeconfigs = []kubeconfig{
+	{"a text that is no YAML", "{", refused + "it is no kubeconfig: it cannot be parsed"},
+	{"another kind of object", "apiVersion: v1\nkind: Pod\n", refused + "it is no kubeconfig: it cannot be parsed"},
+	{"a user with a token in a file", with("", "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"),
+		refused + "users[u].user.tokenFile names a file, which would be read where this runs"},
+	{"a user with a certificate in a file", with("", "client-certificate: /tls.crt"),
+		refused + "users[u].user.client-certificate names a file, which would be read where this runs"},
+	{"a user with a key in a file", with("", "client-key: /tls.key"), refused + "users[u].user.client-key names a file, which would be read where this runs"},
+	{"a user whose token a program gives", with("", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}"),
+		refused + "users[u].user.exec names a program, which would be run where this runs"},
+	{"a user of an auth provider", with("", "auth-provider: {name: gcp}"), refused + "users[u].user.auth-provider names a program, which would be run where this runs"},
+	{"a CA in a file", with("certificate-authority: /ca.crt", ""), refused + "clusters[c].cluster.certificate-authority names a file, which would be read where this runs"},
+	{"a proxy", with("proxy-url: 'http://192.0.2.2'", ""), refused + "clusters[c].cluster.proxy-url names a proxy, which would be asked from where this runs"},
+	{"a server of another scheme", strings.Replace(with("", ""), "https:", "workload:", 1), refused + "clusters[c].cluster.server names neither an https nor an http address"},
+	{"a current context that is not there", strings.Replace(with("", ""), "current-context: x", "current-context: other", 1),
+		refused + "current-context does not lead to a cluster with a server and to a user with one way to log in"},
+}
+
+// with is a kubeconfig with one more entry of its cluster, and one of its user.
+func with(cluster, user string) string {
+	return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nclusters:\n- name: c\n  cluster:\n" +
+		"    server: https://192.0.2.1\n    " + cluster + "\nusers:\n- name: u\n  user:\n    username: u\n    " + user + "\n"
+}
+
+func TestAKubeconfigIsRefusedWithItsEntryUntilItIsPutRight(t *testing.T) {
+	for _, row := range kubeconfigs {
+		t.Run(row.what, func(t *testing.T) {
+			secretOf := func(name string) *corev1.Secret {
+				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": []byte(with("", ""))}}
+			}
+			bad, good := secretOf("bad"), secretOf("good")
+			bad.Data["value"] = []byte(row.content)
+			c := fake.NewClientBuilder().WithObjects(bad, good).Build()
+			told := map[client.ObjectKey]string{}
+			kubeconfigs := &workload.Kubeconfigs{Reader: c, Tell: func(_ context.Context, cluster client.ObjectKey, refused *workload.RefusedError) {
+				told[cluster] = refused.Error()
+			}}
+			read := func(name string) error {
+				return kubeconfigs.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name + "-kubeconfig"}, &corev1.Secret{})
+			}
+			var why *workload.RefusedError
+			if err := read("bad"); !errors.As(err, &why) || why.Error() != row.says || told[client.ObjectKey{Namespace: "ns", Name: "bad"}] != row.says {
+				t.Errorf("got %v, and the Cluster is told %v; want %s", err, told, row.says)
+			}
+			if err := read("good"); err != nil || len(told) != 1 {
+				t.Errorf("that of another cluster: %v, told %v", err, told)
+			}
+			bad.Data["value"] = good.Data["value"]
+			if err := c.Update(t.Context(), bad); err != nil {
+				t.Fatal(err)
+			}
+			if err := read("bad"); err != nil || kubeconfigs.Refused(client.ObjectKey{Namespace: "ns", Name: "bad"}) != nil {
+				t.Errorf("put right, it is refused: %v", err)
+			}
+		})
+	}
+}
