@@ -33,6 +33,7 @@ var _ = Describe("Requests", func() {
 		Eventually(s.external(ctx, "a")).Should(Equal(asked))
 		Expect(s.health(ctx, "a")()).To(Equal(silent))
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
+		s.made(ctx, "a")
 		r := s.request(ctx, "a")
 		Expect(r.Object["spec"]).To(Equal(map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}}))
 		Expect(r.GetLabels()).To(Equal(map[string]string{
