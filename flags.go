@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
 )
@@ -88,3 +89,33 @@ func address(flag, value string) error {
 	}
 	return nil
 }
+
+// enum is a flag whose value is one of a few words.
+type enum[T ~string] struct {
+	value   *T
+	allowed []T
+}
+
+// oneOf returns a flag that sets value to one of the allowed words and refuses every other one.
+func oneOf[T ~string](value *T, allowed ...T) pflag.Value {
+	return enum[T]{value: value, allowed: allowed}
+}
+
+// Set implements pflag.Value.
+func (e enum[T]) Set(s string) error {
+	if !slices.Contains(e.allowed, T(s)) {
+		var words []string
+		for _, word := range e.allowed {
+			words = append(words, string(word))
+		}
+		return fmt.Errorf("must be one of %s", strings.Join(words, ", "))
+	}
+	*e.value = T(s)
+	return nil
+}
+
+// String implements pflag.Value.
+func (e enum[T]) String() string { return string(*e.value) }
+
+// Type implements pflag.Value.
+func (enum[T]) Type() string { return "string" }

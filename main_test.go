@@ -48,12 +48,32 @@ func flagsDocument() string {
 	return b.String()
 }
 
-func TestAFlagThatCannotBeIsRefusedWithWhatWasExpected(t *testing.T) {
+func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
+	o := defaults()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	defaults().addFlags(fs)
-	err := fs.Parse([]string{"--unclaimed-machine-health-checks=fight"})
-	if err == nil || !strings.Contains(err.Error(), "observe, act, ignore") {
-		t.Errorf("got %v, want an error that names what can be said", err)
+	o.addFlags(fs)
+	for flag, tc := range map[string]struct {
+		words []string
+		now   func() string
+	}{
+		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.unclaimed) }},
+		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.metal3Remediations) }},
+		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.nodeHealthChecks) }},
+		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.fencing) }},
+	} {
+		for _, word := range tc.words {
+			if err := fs.Parse([]string{"--" + flag + "=" + word}); err != nil || tc.now() != word {
+				t.Errorf("--%s=%s: got %q and %v", flag, word, tc.now(), err)
+			}
+		}
+		before := tc.now()
+		err := fs.Parse([]string{"--" + flag + "=fight"})
+		if err == nil || !strings.Contains(err.Error(), "must be one of "+strings.Join(tc.words, ", ")) {
+			t.Errorf("--%s=fight: got %v, want an error that names what can be said", flag, err)
+		}
+		if tc.now() != before {
+			t.Errorf("--%s=fight: refused, and set to %q all the same", flag, tc.now())
+		}
 	}
 }
 

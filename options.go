@@ -97,20 +97,20 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 // addRemediationFlags adds those that say what the controllers do.
 func (o *options) addRemediationFlags(fs *pflag.FlagSet) {
-	fs.Var(&o.unclaimed, "unclaimed-machine-health-checks",
+	fs.Var(oneOf(&o.unclaimed, machinehealthcheck.Observe, machinehealthcheck.Act, machinehealthcheck.Ignore), "unclaimed-machine-health-checks",
 		"What to do with a MachineHealthCheck that is not claimed with the annotation cluster.x-k8s.io/paused: kubemend. "+
 			"observe: judge, export metrics, write nothing. act: remediate; only where Cluster API core leaves MachineHealthChecks alone. ignore: do not look.")
-	fs.Var(&o.metal3Remediations, "metal3-remediations",
+	fs.Var(oneOf(&o.metal3Remediations, crdgate.Auto, crdgate.On, crdgate.Off), "metal3-remediations",
 		"Whether to act on Metal3Remediations. auto: unless their CRD belongs to CAPM3, or CAPM3's controller runs, which acts on them. "+
 			"on, off: whatever the CRD says. "+
 			"HostRemediations are acted on wherever their CRD is installed.")
-	fs.Var(&o.fencing, "fencing",
+	fs.Var(oneOf(&o.fencing, fence.Auto, fence.Taint, fence.Delete), "fencing",
 		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+
 			"auto: by the taint where the workload cluster is of v1.28 or later, else by deleting.")
 	fs.DurationVar(&o.orphanGrace, "orphan-grace-period", 5*time.Minute,
 		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
 	fs.IntVar(&o.remediationConcurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
-	fs.Var(&o.nodeHealthChecks, "node-health-checks",
+	fs.Var(oneOf(&o.nodeHealthChecks, crdgate.Auto, crdgate.On, crdgate.Off), "node-health-checks",
 		"Whether to act on NodeHealthChecks. auto: unless their CRD was installed by the Operator Lifecycle Manager, with whose operator they belong, "+
 			"or medik8s' operator runs. on, off: whatever the CRD says. They belong to no namespace: of several managers in one cluster, all but one need off.")
 	fs.IntVar(&o.nodeCheckConcurrency, "nodehealthcheck-concurrency", 10, "Number of NodeHealthChecks to process at the same time.")

@@ -67,8 +67,8 @@ func announcedAs() (string, error) {
 // announcement is what the manager says of itself.
 func announcement(looked []crdgate.Kind, started metav1.Time, o *options) managerlease.Announcement {
 	return managerlease.Announcement{
-		Version: version, Started: started, Unclaimed: o.unclaimed.String(), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		Fencing: o.fencing.String(), NodeLeaseNamespace: o.nodeLeaseNamespace, Leaving: o.leave, Kinds: kindsOf(looked, o),
+		Version: version, Started: started, Unclaimed: string(o.unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
+		Fencing: string(o.fencing), NodeLeaseNamespace: o.nodeLeaseNamespace, Leaving: o.leave, Kinds: kindsOf(looked, o),
 	}
 }
 

@@ -23,22 +23,6 @@ const (
 	Delete Mode = "delete"
 )
 
-// Set makes Mode the value of a flag: auto, taint or delete.
-func (m *Mode) Set(value string) error {
-	switch v := Mode(value); v {
-	case Auto, Taint, Delete:
-		*m = v
-		return nil
-	}
-	return fmt.Errorf("must be one of %s, %s, %s", Auto, Taint, Delete)
-}
-
-// String makes Mode the value of a flag.
-func (m *Mode) String() string { return string(*m) }
-
-// Type makes Mode the value of a flag.
-func (m *Mode) Type() string { return "string" }
-
 // ModeFor returns the mode for the nodes of a cluster: override, if it is one; else by the version that the cluster's own API server
 // reports (CAPM3 asks the management cluster, once). It is asked for each time, for the cluster may have been upgraded meanwhile.
 //

@@ -41,15 +41,6 @@ func TestModeOf(t *testing.T) {
 	}
 }
 
-func TestModeIsAFlag(t *testing.T) {
-	for value, wanted := range map[string]bool{"auto": true, "taint": true, "delete": true, "": false, "Taint": false, "off": false} {
-		var mode Mode
-		if err := mode.Set(value); (err == nil) != wanted || err == nil && mode.String() != value {
-			t.Errorf("Set(%q): %q, %v", value, mode, err)
-		}
-	}
-}
-
 // What a link asks of an API server is seen by an API server alone.
 func TestALinkAsksTheWorkloadCluster(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -73,22 +73,6 @@ const (
 	Off Choice = "off"
 )
 
-// Set makes Choice a flag value.
-func (c *Choice) Set(s string) error {
-	switch v := Choice(s); v {
-	case Auto, On, Off:
-		*c = v
-		return nil
-	}
-	return fmt.Errorf("must be one of %s, %s, %s", Auto, On, Off)
-}
-
-// String makes Choice a flag value.
-func (c *Choice) String() string { return string(*c) }
-
-// Type makes Choice a flag value.
-func (c *Choice) Type() string { return "string" }
-
 // Service is a controller that may run.
 type Service struct {
 	// CRD is the CustomResourceDefinition of the kind that it serves, Needs are others without which it cannot run.

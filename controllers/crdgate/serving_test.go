@@ -238,15 +238,6 @@ func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAChoiceIsOneOfThree(t *testing.T) {
-	for value, valid := range map[string]bool{"auto": true, "on": true, "off": true, "": false, "yes": false} {
-		var c Choice
-		if err := c.Set(value); (err == nil) != valid {
-			t.Errorf("%q: %v", value, err)
-		}
-	}
-}
-
 func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
 	s := stageOf(t, Auto)
 	var heard [][]Kind

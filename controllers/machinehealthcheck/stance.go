@@ -25,22 +25,6 @@ const (
 	Ignore Unclaimed = "ignore"
 )
 
-// Set makes Unclaimed a flag value.
-func (u *Unclaimed) Set(s string) error {
-	switch v := Unclaimed(s); v {
-	case Observe, Act, Ignore:
-		*u = v
-		return nil
-	}
-	return fmt.Errorf("must be one of %s, %s, %s", Observe, Act, Ignore)
-}
-
-// String makes Unclaimed a flag value.
-func (u *Unclaimed) String() string { return string(*u) }
-
-// Type makes Unclaimed a flag value.
-func (u *Unclaimed) Type() string { return "string" }
-
 // stance is how kubemend stands to one check.
 type stance int
 
