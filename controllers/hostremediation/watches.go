@@ -28,6 +28,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 const (
@@ -187,15 +188,14 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 
 // nodeWatch is the watch on the nodes of one workload cluster. A node's heartbeat is no event.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
-	return clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Node, reconcile.Request]{
-		Name:    r.Kind.name() + "-nodes",
-		Watcher: *r.controller.Load(),
-		Kind:    &corev1.Node{},
-		EventHandler: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
+	return workload.NodeWatch{
+		ID:         r.Kind.name() + "-nodes",
+		Controller: *r.controller.Load(),
+		Hears: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
 			return r.ofNode(ctx, cluster, node.Name)
 		}),
-		Predicates: []predicate.TypedPredicate[*corev1.Node]{nodeChanges()},
-	})
+		Passes: nodeChanges(),
+	}
 }
 
 // ofNode maps a node to the remediations that remember a node of its name, and to those that wait for a turn: a control plane that has one more

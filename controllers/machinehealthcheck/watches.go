@@ -97,15 +97,14 @@ func nodeKey(cluster, node string) string { return cluster + "/" + node }
 
 // nodeWatch is the watch on the nodes of one workload cluster.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
-	return clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Node, reconcile.Request]{
-		Name:    "machinehealthcheck-nodes",
-		Watcher: r.controller,
-		Kind:    &corev1.Node{},
-		EventHandler: enqueue.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
+	return workload.NodeWatch{
+		ID:         "machinehealthcheck-nodes",
+		Controller: r.controller,
+		Hears: enqueue.FirstAtOnce[*corev1.Node](&r.merging, func(ctx context.Context, node client.Object) []reconcile.Request {
 			return r.checksOfNode(ctx, cluster, node.GetName())
 		}),
-		Predicates: []predicate.TypedPredicate[*corev1.Node]{workload.NodeChanges()},
-	})
+		Passes: workload.NodeChanges(),
+	}
 }
 
 // checksOfNode maps a node to the checks of its machine, within its own cluster.

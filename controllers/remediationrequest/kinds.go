@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // Watcher starts watches; every controller is one.
@@ -183,7 +185,7 @@ func (k *Kinds[T]) watch(ctx context.Context, kind schema.GroupVersionKind, begu
 		return nil, begun, err
 	}
 	for ; begun < len(k.watchers); begun++ {
-		if err := k.watchers[begun].Watch(source.TypedKind(k.cache, obj, k.handlers[begun])); err != nil {
+		if err := k.watchers[begun].Watch(enqueue.Informed(informer, k.handlers[begun])); err != nil {
 			return nil, begun, err
 		}
 	}
