@@ -31,7 +31,7 @@ var _ = Describe("What caches do not show", func() {
 
 		p.Refuse(nil)
 		Eventually(s.requested(ctx)).Should(ConsistOf("a"))
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
 	})
 
 	It("W8: a request that the cache does not show yet is found before a second one is made", func(ctx SpecContext) {

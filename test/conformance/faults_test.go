@@ -37,7 +37,7 @@ func calm(ctx context.Context, filter string) *upheaval {
 
 func (u *upheaval) isCalm(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(u.external(ctx, "recovers")).Should(Equal(asked))
+	u.isRequested(ctx, "recovers")
 	Eventually(u.health(ctx, "breaks")).Should(Equal(well))
 	Eventually(u.health(ctx, "wavers")).Should(Equal(well))
 	Eventually(u.counts(ctx, "check")).Should(Equal([]int32{3, 2, 2}))

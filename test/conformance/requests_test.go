@@ -30,7 +30,7 @@ var _ = Describe("Requests", func() {
 		check := s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
 
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
 		Expect(s.health(ctx, "a")()).To(Equal(silent))
 		Expect(s.owner(ctx, "a")()).To(Equal(nothing))
 		s.made(ctx, "a")
@@ -71,7 +71,7 @@ var _ = Describe("Requests", func() {
 		s.worker(ctx, "a")
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
 		uid := s.made(ctx, "a")
 
 		s.changeCheck(ctx, "check", by("reboot-harder"))
@@ -90,8 +90,8 @@ var _ = Describe("Requests", func() {
 		s.workers(ctx, "a", "b", "c")
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a", "b")
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		Eventually(s.external(ctx, "b")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
+		s.isRequested(ctx, "b")
 
 		s.change(ctx, "a", func(m *clusterv1.Machine) {
 			conditions.Set(m, condition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionTrue, 0))
@@ -99,7 +99,7 @@ var _ = Describe("Requests", func() {
 		s.change(ctx, "b", func(m *clusterv1.Machine) { conditions.Delete(m, clusterv1.MachineExternallyRemediatedCondition) })
 		s.fallsSilent(ctx, "c") // so there is one more pass, at least
 
-		Eventually(s.external(ctx, "c")).Should(Equal(asked))
+		s.isRequested(ctx, "c")
 		Consistently(s.external(ctx, "a")).Should(Equal("True/Test"))
 		Expect(s.external(ctx, "b")()).To(Equal("-"))
 	})
@@ -116,7 +116,7 @@ var _ = Describe("Requests", func() {
 
 		Eventually(s.requested(ctx)).Should(ConsistOf("a", "b", "c", "d", "e"))
 		for _, m := range []string{"c", "d", "e"} {
-			Eventually(s.external(ctx, m)).Should(Equal(asked))
+			s.isRequested(ctx, m)
 			Expect(s.health(ctx, m)()).To(Equal(silent))
 		}
 	})
@@ -133,7 +133,7 @@ var _ = Describe("Requests", func() {
 		s.losesNode(ctx, "going")
 		s.fallsSilent(ctx, "b")
 
-		Eventually(s.external(ctx, "b")).Should(Equal(asked))
+		s.isRequested(ctx, "b")
 		Consistently(s.requested(ctx)).Should(ConsistOf("b"))
 		Expect(s.external(ctx, "going")()).To(Equal("-"))
 		Expect(s.health(ctx, "going")()).To(Equal(well), "it is no news that its node goes")
@@ -171,8 +171,8 @@ var _ = Describe("Requests", func() {
 		s.template(ctx, "reboot")
 
 		Eventually(s.requested(ctx)).Should(ConsistOf("a", "b"))
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
-		Eventually(s.external(ctx, "b")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
+		s.isRequested(ctx, "b")
 		Eventually(s.both(ctx, "check", "ExternalRemediationTemplateAvailable")).Should(Equal(nothing))
 		Expect(s.both(ctx, "check", "RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
 		Expect(here.Delete(ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
@@ -199,7 +199,7 @@ var _ = Describe("Requests", func() {
 
 		s.template(ctx, "reboot")
 
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
 		Eventually(s.both(ctx, "check", "ExternalRemediationRequestAvailable")).Should(Equal(nothing))
 		Expect(s.events(ctx, "a", "RemediationFailed")()).To(Equal(1), "however often it was tried")
 	})
@@ -223,7 +223,7 @@ var _ = Describe("Requests", func() {
 		s.worker(ctx, "a")
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
 		uid := s.made(ctx, "a")
 		s.keep(ctx, "a", "test.kubemend.io/keep")
 
@@ -241,7 +241,7 @@ var _ = Describe("Requests", func() {
 		s.worker(ctx, "a")
 		s.check(ctx, "check", by("reboot"))
 		s.fallsSilent(ctx, "a")
-		Eventually(s.external(ctx, "a")).Should(Equal(asked))
+		s.isRequested(ctx, "a")
 		s.keep(ctx, "a", "test.kubemend.io/keep")
 
 		s.comesBack(ctx, "a")

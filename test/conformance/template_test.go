@@ -121,6 +121,14 @@ func (s *environment) made(ctx context.Context, machine string) string {
 	return uid
 }
 
+// isRequested waits until a Metal3Remediation of a machine is announced in its condition, and is there. It is announced first: what is announced and
+// lost is asked for again.
+func (s *environment) isRequested(ctx context.Context, machine string) {
+	GinkgoHelper()
+	Eventually(s.external(ctx, machine)).Should(Equal(asked))
+	s.made(ctx, machine)
+}
+
 // requested returns the names of the machines for which there is a Metal3Remediation that nobody has deleted.
 func (s *environment) requested(ctx context.Context) func() []string {
 	return s.requestedOf(ctx, metal3)
