@@ -40,7 +40,7 @@ type layer struct {
 var layers = []layer{
 	{
 		name:    "pure",
-		folders: []string{"controllers/health", "controllers/budget", "controllers/controlplane", "controllers/escalation", "baremetal/powercycle"},
+		folders: []string{"controllers/decide", "baremetal/powercycle"},
 		may:     []string{"pure"},
 	},
 	{
@@ -200,23 +200,23 @@ func purePackages(pkgs []pkg) []pkg {
 // Without this, a check that sees nothing would find nothing wrong.
 func TestABrokenArrowIsSeen(t *testing.T) {
 	for name, p := range map[string]pkg{
-		"a decision imports the API types":              imports("controllers/health", "api/v1alpha1"),
+		"a decision imports the API types":              imports("controllers/decide/health", "api/v1alpha1"),
 		"a decision imports an adapter":                 imports("baremetal/powercycle", "baremetal/host"),
-		"a decision imports a client library":           imports("controllers/budget", "sigs.k8s.io/controller-runtime"),
-		"a decision imports a context":                  imports("controllers/escalation", "context"),
+		"a decision imports a client library":           imports("controllers/decide/budget", "sigs.k8s.io/controller-runtime"),
+		"a decision imports a context":                  imports("controllers/decide/escalation", "context"),
 		"an adapter imports a controller":               imports("controllers/remediationrequest", "controllers/machinehealthcheck"),
 		"a host adapter imports a controller":           imports("baremetal/host", "controllers/hostremediation"),
 		"a fence adapter imports a controller":          imports("baremetal/fence", "controllers/nodehealthcheck"),
 		"one controller imports another":                imports("controllers/machinehealthcheck", "controllers/nodehealthcheck"),
-		"the API types import a decision":               imports("api/v1alpha1", "controllers/health"),
+		"the API types import a decision":               imports("api/v1alpha1", "controllers/decide/health"),
 		"a command imports main":                        imports("cmd/kubectl-mend", "."),
 		"a command imports the test rig":                imports("cmd/kubectl-mend", "test/rig"),
 		"main imports the test rig":                     imports(".", "test/rig"),
 		"a controller imports test builders":            imports("controllers/machinehealthcheck", "test/builders"),
 		"a test of a controller imports test builders":  {ImportPath: pathOf("controllers/remediationrequest"), TestImports: []string{pathOf("test/builders")}},
-		"an outside test of a decision imports the rig": {ImportPath: pathOf("controllers/health"), XTestImports: []string{pathOf("test/rig")}},
+		"an outside test of a decision imports the rig": {ImportPath: pathOf("controllers/decide/health"), XTestImports: []string{pathOf("test/rig")}},
 		"a controller imports a folder without a layer": imports("controllers/machinehealthcheck", "controllers/helper"),
-		"a decision imports what is for its tests":      imports("controllers/health", "test/golden"),
+		"a decision imports what is for its tests":      imports("controllers/decide/health", "test/golden"),
 		"what is for all tests imports ours":            imports("test/golden", "test/rig"),
 		"a folder nobody has placed":                    imports("baremetal/helper", "fmt"),
 	} {
@@ -260,7 +260,7 @@ func TestNoFolderIsOverlooked(t *testing.T) {
 	if diff := cmp.Diff(foldersWithGoFiles(t), listed); diff != "" {
 		t.Errorf("folders on disk (-) and packages in `go list` (+) differ:\n%s", diff)
 	}
-	for _, folder := range []string{".", "controllers/health", "controllers/budget"} {
+	for _, folder := range []string{".", "controllers/decide/health", "controllers/decide/budget"} {
 		if !slices.Contains(listed, folder) {
 			t.Errorf("%s is not there", folder)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Stance is who acts on a check.

@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/health"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )

@@ -16,7 +16,7 @@ import (
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )

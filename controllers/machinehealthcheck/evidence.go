@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // frozen reports whether what Cluster API says of m is as old as a pause: nobody writes it as long as the Cluster is paused, and after that core

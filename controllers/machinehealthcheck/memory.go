@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/health"
 )
 
 // memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have

@@ -7,8 +7,8 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/health"
 )
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
 // CooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.

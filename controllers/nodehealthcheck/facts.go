@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // policyOf is the one place where the durations in a spec become rules.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
 // A lease on a node is how checks, and the node maintenance of medik8s, keep out of each other's way: who holds it remediates.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
 const us = "NodeHealthCheck-nhc"

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
 // noDelay is a healthy delay that is not set.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/controlplane"
-	"github.com/kubemend/kubemend/controllers/escalation"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 

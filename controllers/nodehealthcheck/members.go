@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {

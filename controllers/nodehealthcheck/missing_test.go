@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 // Machine Deletion Remediation says Succeeded when the Machine is gone, long before its new node is there.

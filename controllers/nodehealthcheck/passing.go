@@ -3,7 +3,7 @@ package nodehealthcheck
 import (
 	"fmt"
 
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
 // A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over: waiting

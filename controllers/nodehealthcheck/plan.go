@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/escalation"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // resumed: the node is not well, so a healthy delay that was begun was begun in vain, and begins anew when it is well again. Of a single remediation that

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 

@@ -29,10 +29,10 @@ type target struct {
 }
 
 var targets = []target{
-	{folder: "controllers/health", least: 95},
-	{folder: "controllers/budget", least: 95},
-	{folder: "controllers/controlplane", least: 95},
-	{folder: "controllers/escalation", least: 95},
+	{folder: "controllers/decide/health", least: 95},
+	{folder: "controllers/decide/budget", least: 95},
+	{folder: "controllers/decide/controlplane", least: 95},
+	{folder: "controllers/decide/escalation", least: 95},
 	{folder: "baremetal/powercycle", least: 95},
 	{folder: "controllers/machinehealthcheck", least: 85, shell: []string{
 		"act.go", "controller.go", "look.go", "metrics.go", "observe.go", "release.go", "remedy.go", "slim.go", "tell.go", "watches.go",

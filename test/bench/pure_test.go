@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // A healthy machine is judged again and again, so this must not allocate.

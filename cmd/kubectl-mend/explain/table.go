@@ -13,7 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )

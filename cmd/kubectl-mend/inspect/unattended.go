@@ -6,7 +6,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"

@@ -13,8 +13,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
 // outlook is what warnings depend on besides the check. The zero value is of what could not be seen in time: it leads to no warning.

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
-	"github.com/kubemend/kubemend/controllers/budget"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/test/builders"
 )
 

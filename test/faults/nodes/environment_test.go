@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Climb returns the next step of a node that is unhealthy now.

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
 const horizon = 6 * time.Hour

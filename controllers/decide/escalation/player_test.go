@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/escalation"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/test/golden"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/test/golden"
 )
 

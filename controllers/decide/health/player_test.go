@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/budget"
-	"github.com/kubemend/kubemend/controllers/health"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
