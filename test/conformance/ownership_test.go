@@ -185,7 +185,7 @@ var _ = Describe("Letting go", func() {
 
 		Eventually(s.requested(ctx)).Should(BeEmpty())
 		Eventually(s.requestedOf(ctx, another)).Should(ConsistOf("a", "b"))
-		s.isRequested(ctx, "a")
+		Eventually(s.external(ctx, "a")).Should(Equal(asked))
 	})
 
 	It("W16: without a template its requests end and the owner is asked", func(ctx SpecContext) {
@@ -283,7 +283,7 @@ var _ = Describe("Letting go", func() {
 		Eventually(s.requested(ctx)).Should(ConsistOf("a", "c"))
 		Eventually(s.requestedOf(ctx, another)).Should(ConsistOf("b"))
 		for _, m := range []string{"a", "b", "c"} {
-			s.isRequested(ctx, m)
+			Eventually(s.external(ctx, m)).Should(Equal(asked))
 		}
 		kept := s.uid(ctx, "c")()
 
