@@ -69,6 +69,14 @@ func saidHealthy(m *clusterv1.Machine) bool {
 	return false
 }
 
+// saidHealthy reports the same of the machine of t.
+func (t *target) saidHealthy() bool {
+	if t.kept != nil {
+		return t.kept.healthy
+	}
+	return saidHealthy(t.machine)
+}
+
 // marked reports whether the machine's conditions say something that a check said and that is not good.
 func marked(m *clusterv1.Machine) bool {
 	return calledBad(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil

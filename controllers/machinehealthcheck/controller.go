@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -59,6 +60,8 @@ type Reconciler struct {
 	Resync time.Duration
 
 	memory     memory
+	judged     judgements
+	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
 	away       away
 	merging    enqueue.Merging

@@ -15,8 +15,10 @@ import (
 // sets the machine's own condition Paused to False before it looks at anything else. (Cluster API, util/paused.) A Cluster's condition
 // Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
 func frozen(w *observed, m *clusterv1.Machine) bool {
-	return ptr.Deref(w.cluster.Spec.Paused, false) || conditionTrue(m, clusterv1.PausedCondition) != nil
+	return clusterPaused(w.cluster) || conditionTrue(m, clusterv1.PausedCondition) != nil
 }
+
+func clusterPaused(c *clusterv1.Cluster) bool { return ptr.Deref(c.Spec.Paused, false) }
 
 // resumed is when Cluster API took m up again after a pause; zero if it never was paused. Core writes Paused=False on every machine when it first
 // sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a backup with its

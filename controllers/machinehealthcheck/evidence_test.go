@@ -71,7 +71,11 @@ func (j *judging) outage(ended time.Duration) *judging {
 
 func (j *judging) verdict() health.Verdict {
 	j.w.starts = clusterStarts(j.w)
-	facts := factsOf(j.w, j.machine, nodes{link: workload.Seen(j.link, j.nodes), gone: map[string]bool{}}, nil)
+	t := target{machine: j.machine}
+	if j.w.link = workload.Seen(j.link, j.nodes); j.link == workload.Up {
+		t.node = j.w.link.Node(j.machine.Status.NodeRef.Name)
+	}
+	facts := factsOf(j.w, j.machine, knownOf(j.w, &t, nil), t.node, nil)
 	return health.Judge(facts, policyOf(j.w.check.Spec.Checks), j.w.now)
 }
 

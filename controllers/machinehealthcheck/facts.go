@@ -45,50 +45,47 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	return p
 }
 
-// nodes answers what is known of a machine's node.
-type nodes struct {
-	link workload.View
-	// gone are the names of nodes that the workload cluster itself says it does not have.
-	gone map[string]bool
-}
-
-// observeNodes looks at the nodes of all targets in the cache, and asks the workload cluster itself about those that are
-// missing there: a cache may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine
-// that is being deleted: it goes with it.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) nodes {
-	n := nodes{link: w.link, gone: map[string]bool{}}
+// observeNodes finds the nodes of all targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
+// may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine that is being deleted: it goes
+// with it. It returns the names of the nodes that the workload cluster itself says it does not have.
+func (r *Reconciler) observeNodes(ctx context.Context, w *observed) (gone map[string]bool) {
 	if w.link.Link != workload.Up {
-		return n
+		return nil
 	}
+	gone = map[string]bool{}
 	var missing []string
 	for i := range w.targets {
-		m := w.targets[i].machine
-		name := m.Status.NodeRef.Name
+		t := &w.targets[i]
+		name := t.machine.Status.NodeRef.Name
+		if name == "" {
+			continue
+		}
+		t.node = w.link.Node(name)
 		switch {
-		case name == "" || w.link.Node(name) != nil || deleting(m):
-		case saidNodeDeleted(m) && !w.mayStart(&w.targets[i]):
-			n.gone[name] = true
+		case t.node != nil || deleting(t.machine):
+		case saidNodeDeleted(t.machine) && !w.mayStart(t):
+			gone[name] = true
 		default:
 			missing = append(missing, name)
 		}
 	}
 	if len(missing) == 0 {
-		return n
+		return gone
 	}
 	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
 	if err != nil {
 		// The machines concerned stay unknown, and all others are judged all the same.
 		w.trouble = append(w.trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
-		return n
+		return gone
 	}
 	for _, name := range missing {
 		if present[name] {
 			w.lookAgainIn(staleCache)
 		} else {
-			n.gone[name] = true
+			gone[name] = true
 		}
 	}
-	return n
+	return gone
 }
 
 // mayStart reports whether a remediation of t may still have to be begun. Before it is, what was confirmed long ago, perhaps by
@@ -104,25 +101,23 @@ func saidNodeDeleted(m *clusterv1.Machine) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, health.NodeDeletedDetail(m.Status.NodeRef.Name))
 }
 
-// of returns what is known of the node called name, and the node if it can be seen.
-func (n nodes) of(name string) (health.Node, *corev1.Node) {
-	if n.link.Link != workload.Up {
-		return health.NodeUnseen, nil
+// knownOf is what is known of the node of t, given the names of those that are gone.
+func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
+	name := t.machine.Status.NodeRef.Name
+	switch {
+	case name == "" && (w.link.Link == workload.Up || !w.initialized):
+		// Before the control plane is initialized nobody can be asked, and nobody needs to be: the first control plane is what is awaited.
+		return health.NodeAwaited
+	case t.node != nil:
+		return health.NodePresent
+	case gone[name]:
+		return health.NodeGone
 	}
-	if name == "" {
-		return health.NodeAwaited, nil
-	}
-	if node := n.link.Node(name); node != nil {
-		return health.NodePresent, node
-	}
-	if n.gone[name] {
-		return health.NodeGone, nil
-	}
-	return health.NodeUnseen, nil
+	return health.NodeUnseen
 }
 
-// factsOf states what is known of m. The signals are appended to scratch, so that one slice serves all machines of a reconcile.
-func factsOf(w *observed, m *clusterv1.Machine, n nodes, scratch []health.Signal) health.Target {
+// factsOf states what is known of m and of its node, which is nil if it cannot be seen. The signals are appended to scratch, so that one slice serves all machines of a reconcile.
+func factsOf(w *observed, m *clusterv1.Machine, known health.Node, node *corev1.Node, scratch []health.Signal) health.Target {
 	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
 	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
 	facts := health.Target{
@@ -132,6 +127,7 @@ func factsOf(w *observed, m *clusterv1.Machine, n nodes, scratch []health.Signal
 		Resumed:      resumed(m),
 		Reached:      w.starts[2].At,
 		NodeName:     m.Status.NodeRef.Name,
+		Node:         known,
 		AwaitedSince: awaitedSince(w, m),
 	}
 	switch {
@@ -139,13 +135,6 @@ func factsOf(w *observed, m *clusterv1.Machine, n nodes, scratch []health.Signal
 		facts.Gate = health.ControlPlaneNotInitialized
 	case !w.infrastructureReady:
 		facts.Gate = health.InfrastructureNotReady
-	}
-	var node *corev1.Node
-	if w.initialized {
-		facts.Node, node = n.of(m.Status.NodeRef.Name)
-	} else if m.Status.NodeRef.Name == "" {
-		// Nobody can be asked yet, and nobody needs to be: the first control plane is what is awaited.
-		facts.Node = health.NodeAwaited
 	}
 	facts.Signals = appendSignals(scratch, w.check.Spec.Checks, m, node)
 	return facts

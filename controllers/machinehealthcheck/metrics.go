@@ -153,6 +153,7 @@ func unix(t time.Time) float64 {
 
 // forget drops what is remembered and exported of a check that is not looked at any more.
 func (r *Reconciler) forget(key types.NamespacedName) {
+	r.judged.forget(key)
 	cluster, known, last := r.memory.forget(key)
 	if !known {
 		return

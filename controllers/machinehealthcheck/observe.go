@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,6 +56,8 @@ type observed struct {
 // target is one machine that the check selects.
 type target struct {
 	machine *clusterv1.Machine // shared with the cache: read only
+	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
+	kept    *kept              // what it came to the last time
 	verdict health.Verdict
 	// request is the one that the provider would act on, whoever made it.
 	request *remediationrequest.Metadata
@@ -169,33 +172,33 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 	if selector.Empty() {
 		selector = labels.Nothing() // as Cluster API has it: an empty selector selects nothing
 	}
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(w.check.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: w.check.Spec.ClusterName}, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return fmt.Errorf("list the machines of cluster %s/%s: %w", w.check.Namespace, w.check.Spec.ClusterName, err)
+	all, err := r.machinesOf(ctx, client.ObjectKeyFromObject(w.cluster))
+	if err != nil {
+		return err
 	}
-	w.targets = make([]target, 0, len(list.Items))
-	for i := range list.Items {
-		m := &list.Items[i]
-		t := target{machine: m, elder: elderOf(w.rivals, m)}
-		if wantedAlone(m) != "" {
-			w.skipped = append(w.skipped, t)
-			continue
+	w.targets, w.skipped = r.judged.of(w).selects(all, selector)
+	for _, those := range [][]target{w.targets, w.skipped} {
+		for i := range those {
+			those[i].elder = elderOf(w.rivals, those[i].machine)
 		}
-		w.targets = append(w.targets, t)
 	}
-	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.machine.Name, b.machine.Name) })
 	return nil
 }
 
 // judge gives every target its verdict.
 func (r *Reconciler) judge(ctx context.Context, w *observed) {
-	nodes := r.observeNodes(ctx, w)
+	gone := r.observeNodes(ctx, w)
 	policy, facts := policyOf(w.check.Spec.Checks), health.Target{}
 	for i := range w.targets {
 		t := &w.targets[i]
-		facts = factsOf(w, t.machine, nodes, facts.Signals[:0])
+		known := knownOf(w, t, gone)
+		if t.kept.holds(t.node, known, w.now) {
+			t.verdict = t.kept.verdict
+			continue
+		}
+		facts = factsOf(w, t.machine, known, t.node, facts.Signals[:0])
 		t.verdict = health.Judge(facts, policy, w.now)
+		t.kept.keep(t.node, known, w.now, t.verdict)
 	}
 }
 

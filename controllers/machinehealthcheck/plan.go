@@ -106,7 +106,7 @@ func healthyStep(w *observed, t *target) step {
 		// Only what is ours is deleted, so what is taken over is deleted by the next reconcile.
 		s.adopt = w.ownership(t) == Adoptable && t.elder == ""
 	}
-	if t.elder == "" && (s.drop || !saidHealthy(t.machine)) {
+	if t.elder == "" && (s.drop || !t.saidHealthy()) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
 		foreignRequest := t.request != nil && w.ownership(t) == Foreign

@@ -58,8 +58,18 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *cluste
 	if sameStatus(w.check.Status, next.Status) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, next, patch); err != nil {
+	was, is := *w.check, *next
+	if slices.Equal(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
+		was.Status.Targets, is.Status.Targets = nil, nil
+	}
+	patch, err := client.MergeFromWithOptions(&was, client.MergeFromWithOptimisticLock{}).Data(&is)
+	if err != nil {
+		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+	}
+	saved := &metav1.PartialObjectMetadata{}
+	saved.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
+	saved.Name, saved.Namespace = w.check.Name, w.check.Namespace
+	if err := r.Client.Status().Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	return nil

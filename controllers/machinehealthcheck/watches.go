@@ -48,6 +48,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	machines, err := machineIndexer(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	r.machines = machines
 	options.ReconciliationTimeout = passTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
