@@ -31,13 +31,14 @@ func SlimMachine(obj any) (any, error) {
 		slim.Labels[workload.Interned(key)] = workload.Interned(value)
 	}
 	slim.Status.NodeRef = m.Status.NodeRef
-	slim.Status.Conditions = m.Status.Conditions
+	slim.Status.Conditions = exact(m.Status.Conditions)
 	for i := range slim.Status.Conditions {
 		c := &slim.Status.Conditions[i]
 		c.Type, c.Status = workload.Interned(c.Type), workload.Interned(c.Status)
 		c.Reason, c.Message = workload.Interned(c.Reason), workload.Interned(c.Message)
 	}
 	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
+		v1beta1 = exact(v1beta1)
 		for i := range v1beta1 {
 			c := &v1beta1[i]
 			c.Type, c.Status, c.Severity = workload.Interned(c.Type), workload.Interned(c.Status), workload.Interned(c.Severity)
@@ -54,6 +55,9 @@ func SlimMachine(obj any) (any, error) {
 	}
 	return slim, nil
 }
+
+// exact is list in no more memory than it needs: a decoder lets lists grow by half, of which as much stays unused.
+func exact[T any](list []T) []T { return append(make([]T, 0, len(list)), list...) }
 
 // SlimMetadata is the transform of caches of metadata and of everything else that is not judged.
 func SlimMetadata(obj any) (any, error) {

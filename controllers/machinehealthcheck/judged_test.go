@@ -1,0 +1,169 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// none is a workload cluster that has no node but those in the cache.
+type none struct{ Clusters }
+
+func (none) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
+	return nil, nil
+}
+
+// fleet are machines and their nodes as caches keep them: a change is another object.
+type fleet struct {
+	machines toolscache.Indexer
+	nodes    toolscache.Store
+}
+
+func newFleet() *fleet {
+	return &fleet{
+		machines: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{byCluster: func(any) ([]string, error) { return []string{"ns/c1"}, nil }}),
+		nodes:    toolscache.NewStore(toolscache.MetaNamespaceKeyFunc),
+	}
+}
+
+// change stores another version of a machine.
+func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(ago(time.Hour))}}
+	m.Labels, m.Status.NodeRef.Name = map[string]string{"pool": "a"}, "node-"+name
+	if was, exists, _ := f.machines.GetByKey("ns/" + name); exists {
+		m = was.(*clusterv1.Machine).DeepCopy()
+	}
+	change(m)
+	_ = f.machines.Update(m)
+}
+
+// ready stores another version of the node of a machine.
+func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Time) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
+	_ = f.nodes.Update(n)
+}
+
+// seen is what a reconcile by r comes to at now.
+func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]health.Verdict {
+	w := aWorld()
+	w.now, w.link = now, workload.Seen(workload.Up, f.nodes)
+	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
+	w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
+	}
+	for _, change := range changes {
+		change(w)
+	}
+	r.Clusters, r.machines = none{}, f.machines
+	if err := r.observeMachines(ctx, w); err != nil {
+		t.Fatal(err)
+	}
+	r.judge(ctx, w)
+	verdicts := map[string]health.Verdict{}
+	for i := range w.targets {
+		verdicts[w.targets[i].machine.Name] = w.targets[i].verdict
+		if w.targets[i].saidHealthy() != saidHealthy(w.targets[i].machine) {
+			t.Fatal("what the conditions of " + w.targets[i].machine.Name + " say was not looked at again")
+		}
+	}
+	for i := range w.skipped {
+		verdicts["skipped "+w.skipped[i].machine.Name] = health.Verdict{}
+	}
+	return verdicts
+}
+
+func TestAVerdictThatIsKeptIsTheOneThatWouldBeGiven(t *testing.T) {
+	ctx := t.Context()
+	rapid.Check(t, func(t *rapid.T) {
+		f, r, now := newFleet(), &Reconciler{}, noon
+		checked := func(*observed) {}
+		nothing := func(*observed) {}
+		steps := map[string]func(name string){
+			"a machine appears, or is as it was": func(name string) { f.change(name, func(*clusterv1.Machine) {}) },
+			"a machine is gone": func(name string) {
+				_ = f.machines.Delete(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
+			},
+			"a machine leaves the pool": func(name string) {
+				f.change(name, func(m *clusterv1.Machine) { m.Labels = map[string]string{"pool": "b"} })
+			},
+			"a machine joins the pool": func(name string) {
+				f.change(name, func(m *clusterv1.Machine) { m.Labels = map[string]string{"pool": "a"} })
+			},
+			"a machine is to be left alone": func(name string) {
+				f.change(name, func(m *clusterv1.Machine) {
+					m.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+				})
+			},
+			"a machine is marked": func(name string) {
+				f.change(name, func(m *clusterv1.Machine) {
+					m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+				})
+			},
+			"a machine is said to be healthy": func(name string) {
+				f.change(name, func(m *clusterv1.Machine) { saidTrue(&target{machine: m}) })
+			},
+			"a machine has no node yet": func(name string) { f.change(name, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }) },
+			"a node is Ready":           func(name string) { f.ready(name, corev1.ConditionTrue, now) },
+			"a node falls silent":       func(name string) { f.ready(name, corev1.ConditionUnknown, now) },
+			"a node is deleted": func(name string) {
+				_ = f.nodes.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}})
+			},
+			"time passes":               func(string) { now = now.Add(time.Minute) },
+			"the Cluster is paused":     func(string) { checked = func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) } },
+			"the cluster is unreached":  func(string) { checked = func(w *observed) { w.link = workload.View{} } },
+			"the cluster is not set up": func(string) { checked = func(w *observed) { w.infrastructureReady = false } },
+			"the timeout is another": func(string) {
+				checked = func(w *observed) {
+					w.check.Generation++
+					w.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](120)
+				}
+			},
+			"the check is as it was": func(string) { checked = nothing },
+		}
+		names := slices.Sorted(maps.Keys(steps))
+		history := []string{}
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			step := rapid.SampledFrom(names).Draw(t, "step")
+			machine := fmt.Sprintf("m%d", rapid.IntRange(1, 3).Draw(t, "machine"))
+			steps[step](machine)
+			history = append(history, step+": "+machine)
+			kept, fresh := f.seen(ctx, t, r, now, checked), f.seen(ctx, t, &Reconciler{}, now, checked)
+			if diff := cmp.Diff(fresh, kept); diff != "" {
+				t.Fatalf("after %q: -judged anew +kept\n%s", history, diff)
+			}
+		}
+	})
+}
+
+func TestAMachineThatHasNotChangedIsNotJudgedAgain(t *testing.T) {
+	f, r := newFleet(), &Reconciler{}
+	for _, name := range []string{"a", "b"} {
+		f.change(name, func(*clusterv1.Machine) {})
+		f.ready(name, corev1.ConditionTrue, noon)
+	}
+	f.seen(t.Context(), t, r, noon)
+	f.ready("b", corev1.ConditionUnknown, noon)
+	f.seen(t.Context(), t, r, noon.Add(time.Second))
+
+	kept := r.judged.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].machines
+	if a, b := kept["a"].at, kept["b"].at; !a.Equal(noon) || !b.Equal(noon.Add(time.Second)) {
+		t.Errorf("a was judged at %v, b at %v; want a at noon, and b a second later", a, b)
+	}
+}
