@@ -82,11 +82,14 @@ func (m *memory) recall(w *observed) {
 	unseen, refused := map[types.UID]begun{}, map[types.UID]time.Time{}
 	for i := range w.targets {
 		t := &w.targets[i]
+		if t.verdict.State == health.Healthy {
+			continue
+		}
 		if at, tried := last.refused[t.machine.UID]; tried && t.verdict.State == health.Unhealthy {
 			refused[t.machine.UID], t.refused = at, at
 		}
 		b, lately := last.begun[t.machine.UID]
-		if lately && b.kind == remediationKind(w) && w.now.Before(b.at.Add(cachesLag)) && t.verdict.State != health.Healthy && !w.inFlight(t) {
+		if lately && b.kind == remediationKind(w) && w.now.Before(b.at.Add(cachesLag)) && !w.inFlight(t) {
 			unseen[t.machine.UID], t.begun = b, true
 			w.recheck = health.Earliest(w.recheck, b.at.Add(cachesLag))
 		}
