@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	machinestatus "github.com/kubemend/kubemend/controllers/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -117,17 +118,16 @@ func (r *Reconciler) appeared(ctx context.Context, w *observed, s step) (step, e
 	if t.request, err = r.Requests.Find(ctx, w.remedy.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
 		return s, err
 	}
-	s.say = unhealthyStep(w, &t, nil, false).say
+	s.say = unhealthyStep(w, &t, machines.Decision{}, false).say
 	return s, nil
 }
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
 func (w *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
-	template, err := w.remedy.template()
-	if err != nil {
-		return nil, err
+	if w.remedy.templateErr != nil {
+		return nil, w.remedy.templateErr
 	}
-	return remediationrequest.For(m, template, maker(w.check))
+	return remediationrequest.For(m, w.remedy.template, maker(w.check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
@@ -146,7 +146,7 @@ func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv
 		return o, true
 	}
 	r.written.begin(m)
-	err := machines.PatchConditions(ctx, r.Client, next)
+	err := machinestatus.PatchConditions(ctx, r.Client, next)
 	o.again = r.written.end(next, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):

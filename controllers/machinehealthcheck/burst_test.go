@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -67,10 +66,9 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 					w.targets = append(w.targets, a(string(rune('a'+j)), state))
 				}
 				m.recall(w)
-				m.awaitBurst(w)
 				s := weigh(w)
 				begun := 0
-				for _, s := range plan(w, s.grant) {
+				for _, s := range plan(w, s) {
 					if s.start {
 						begun++
 					}
@@ -81,7 +79,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 				if begun != pass.begun {
 					t.Errorf("pass %d begins %d remediations, want %d", i, begun, pass.begun)
 				}
-				again, waits := afterBurst(w, s), slices.ContainsFunc(w.targets, func(t target) bool { return !t.sudden.IsZero() })
+				again, waits := s.recheck, s.justSeen()
 				if waits && !s.grant.ShortCircuited() && (!again.After(now) || again.After(now.Add(enqueue.MergeWindow))) {
 					t.Errorf("pass %d: it is looked at again at %s", i, again.Format(time.StampMilli))
 				} else if s.grant.ShortCircuited() && !again.IsZero() {
@@ -105,12 +103,12 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 	for passes := 1; ; passes++ {
 		w := aWorld(a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)).limited("1")
 		w.check.Status, w.now = check.Status, now
-		m.awaitBurst(w)
+		m.recall(w)
 		s := weigh(w)
-		if steps := plan(w, s.grant); len(steps) > 0 && steps[0].start {
+		if steps := plan(w, s); len(steps) > 0 && steps[0].start {
 			break
 		}
-		if now = afterBurst(w, s); passes > 2 || now.IsZero() {
+		if now = s.recheck; passes > 2 || now.IsZero() {
 			t.Fatalf("after %d passes nothing has begun, the next is at %s", passes, now)
 		}
 		m.pass(w, s)

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -99,8 +99,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.measure(w, s, nil)
 		return r.next(ctx, w, nil, nil)
 	}
-	w.recheck = health.Earliest(health.Earliest(w.recheck, s.storm.Recheck), afterBurst(w, s))
-	outcomes := r.act(ctx, w, plan(w, s.grant))
+	w.recheck = health.Earliest(w.recheck, s.recheck)
+	outcomes := r.act(ctx, w, plan(w, s))
 	s.failed, s.refused = failedAndRefused(outcomes)
 	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
 	s.failed = s.failed || len(w.trouble) > 0
@@ -115,20 +115,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(ctx, w, outcomes, err)
 }
 
-// weigh counts the population and grants remediations. Limits that are impossible grant nothing.
+// weigh decides what w comes to: what blocks each machine, and which remediations start.
 func weigh(w *observed) summary {
-	s := summary{population: count(w)}
-	var cooldown *time.Duration
-	if s.limits, s.invalid = limitsOf(w.check, s.population.Total()); s.invalid == nil {
-		cooldown, s.invalid = CooldownOf(w.check)
+	limits, invalid := limitsOf(w.check, len(w.targets))
+	cooldown, unreadable := CooldownOf(w.check)
+	if invalid == nil {
+		invalid = unreadable
 	}
-	if s.invalid != nil {
-		s.storm.Storm = stormOf(w.check) // nobody knows how it goes on
-		return s
+	facts := w.facts(limits, cooldown, invalid)
+	p := machines.Decide(facts)
+	s := summary{
+		population: p.Population, limits: limits, invalid: invalid, grant: p.Grant, storm: p.Storm, recheck: p.Recheck, memory: p.Memory,
+		decisions: make(map[string]machines.Decision, len(facts.Targets)),
 	}
-	s.grant = budget.Decide(s.population, s.limits)
-	if s.storm = stormAfter(w, s, cooldown); s.storm.Blocks && !s.grant.ShortCircuited() {
-		s.grant = budget.Grant{Reason: budget.CoolingDown}
+	for i := range facts.Targets {
+		s.decisions[facts.Targets[i].Name] = p.Decisions[i]
 	}
 	return s
 }

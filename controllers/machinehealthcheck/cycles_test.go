@@ -82,7 +82,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		t.Fatalf("the power cycles are not known: %v", w.trouble)
 	}
 	s := weigh(w)
-	for _, step := range plan(w, s.grant) {
+	for _, step := range plan(w, s) {
 		if step.start {
 			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.target.machine.Name)
 		}
@@ -90,14 +90,14 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	if c := allowed(w, s); !strings.Contains(c.Message, "m to HostRemediation by-hand") {
 		t.Errorf("the check says %q", c.Message)
 	}
-	is := seen(w, s, &w.targets[0], nil)
+	is := seen(w, s, &w.targets[0])
 	if len(is.Holds) == 0 || is.Holds[0].Reason != RemediationUnderWay || is.Begins {
 		t.Errorf("explain says %+v", is.Holds)
 	}
 	if want := "nothing, until HostRemediation by-hand is over"; is.Next.Text != want {
 		t.Errorf("next is %q, want %q", is.Next.Text, want)
 	}
-	if seen(w, s, &w.targets[1], nil).Holds[0].Reason == RemediationUnderWay {
+	if seen(w, s, &w.targets[1]).Holds[0].Reason == RemediationUnderWay {
 		t.Error("the other machine is left to it as well")
 	}
 }
@@ -107,7 +107,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	onItsWayOut(w.targets[0].cycle)
 	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	deadline := ago(time.Second).Add(time.Hour)
-	if h := powerCycled(w, &w.targets[0]); !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
+	if h := holds(w, weigh(w), &w.targets[0])[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
 	if next := nextLook(w); !next.Equal(deadline) {

@@ -13,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
@@ -38,6 +39,7 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 	if err := r.survey(ctx, w); err != nil {
 		return nil, err
 	}
+	r.observeTemplateFor(ctx, w, func(d machines.Decision) bool { return !d.InFlight })
 	tellCheck(is, w)
 	return is, nil
 }
@@ -75,12 +77,8 @@ func tellCheck(is *look.Check, w *observed) {
 	for _, err := range w.trouble {
 		is.Trouble = append(is.Trouble, err.Error())
 	}
-	var starts map[*target]*turn
-	if w.stance == acting {
-		starts = choose(w, s.grant.Start)
-	}
 	for i := range w.targets {
-		is.Targets = append(is.Targets, seen(w, s, &w.targets[i], starts))
+		is.Targets = append(is.Targets, seen(w, s, &w.targets[i]))
 	}
 	for i := range w.skipped {
 		is.Targets = append(is.Targets, leftAlone(&w.skipped[i]))
@@ -90,13 +88,13 @@ func tellCheck(is *look.Check, w *observed) {
 }
 
 // seen is what there is to say about a target.
-func seen(w *observed, s summary, t *target, starts map[*target]*turn) look.Target {
-	m := t.machine
+func seen(w *observed, s summary, t *target) look.Target {
+	m, facts := t.machine, w.factsAbout(t)
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
-		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: classOf(t), Findings: look.Findings(t.verdict, w.now),
+		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: machines.ClassOf(&facts), Findings: look.Findings(t.verdict, w.now),
 		Doubted: look.Doubted(t.verdict),
-		Would:   would(w, m), Begins: starts[t] != nil && starts[t].refused == nil, InFlight: w.inFlight(t),
+		Would:   would(w, m), Begins: s.of(t).Starts(), InFlight: w.inFlight(t),
 	}
 	if t.verdict.State == health.Starting {
 		is.Starts = latestOf(startsOf(w, m))
@@ -113,8 +111,8 @@ func seen(w *observed, s summary, t *target, starts map[*target]*turn) look.Targ
 		}
 		is.UnderwaySince = since(asked)
 	}
-	is.Holds = holds(w, s, t, starts[t] != nil)
-	is.Next = nextOf(w, t, &is)
+	is.Holds = holds(w, s, t)
+	is.Next = nextOf(w, t, s.of(t), &is)
 	return is
 }
 

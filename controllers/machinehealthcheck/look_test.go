@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -97,7 +96,7 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remedy.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
-				w.remedy.template = func() (*unstructured.Unstructured, error) { return nil, errors.New("it is odd") }
+				w.remedy.templateErr = errors.New("it is odd")
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
 		"who is put up with while as many as may be are remediated would have to wait": {
 			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
@@ -280,7 +279,7 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 		s := weigh(w)
 		begins := map[string]bool{}
 		if w.stance == acting {
-			for _, step := range plan(w, s.grant) {
+			for _, step := range plan(w, s) {
 				begins[step.target.machine.Name] = step.start
 			}
 		}

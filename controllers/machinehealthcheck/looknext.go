@@ -3,26 +3,28 @@ package machinehealthcheck
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
-func nextOf(w *observed, t *target, is *look.Target) look.Step {
+func nextOf(w *observed, t *target, d machines.Decision, is *look.Target) look.Step {
 	switch {
 	case (is.State == health.Unhealthy || is.State == health.Unknown) && deleting(t.machine):
-		return look.Step{Text: "nothing, " + until(leaving(t))}
+		return look.Step{Text: "nothing, until it is gone"}
 	case is.Begins || is.InFlight:
 		return begunNext(w, t, is)
 	case is.State == health.Healthy:
 		return look.Step{}
 	}
-	if h := notDue(w, t); h != nil && !h.Until.IsZero() {
-		return comesDue(w, t, is, h)
+	if at := expires(d); !at.IsZero() {
+		return comesDue(w, t, d, is, at)
 	}
 	if who := actsInstead(w, t); who != "" && is.State == health.Unhealthy {
 		return look.Step{Text: who + " acts on it"}
@@ -101,21 +103,31 @@ func actsInstead(w *observed, t *target) string {
 	return ""
 }
 
-// comesDue is what happens when t is put up with no more. That counts whether its node can be seen by then or not.
-func comesDue(w *observed, t *target, is *look.Target, patience *look.Hold) look.Step {
-	next, blind := look.Step{At: patience.Until, Text: "it counts as unhealthy if nothing changes"}, unknown(w, t)
+// expires is when the timeout of a machine expires; zero if none is running.
+func expires(d machines.Decision) time.Time {
+	for _, b := range d.Blockers {
+		if b.Reason == machines.WithinTimeout {
+			return b.Until
+		}
+	}
+	return time.Time{}
+}
+
+// comesDue is what happens when the timeout of t expires. It does whether its node can be seen by then or not.
+func comesDue(w *observed, t *target, d machines.Decision, is *look.Target, at time.Time) look.Step {
+	next := look.Step{At: at, Text: "it counts as unhealthy if nothing changes"}
 	if who := actsInstead(w, t); who != "" {
 		next.Text += ", and " + who + " acts on it"
 		return next
 	}
-	for _, h := range is.Holds {
+	for i, b := range d.Blockers {
 		switch {
-		case h == *patience, blind != nil && h == *blind:
-		case h.Reason == look.NotSeenByYou:
+		case b.Reason == machines.WithinTimeout, t.verdict.State == health.Unknown && b.Reason.Unjudged():
+		case is.Holds[i].Reason == look.NotSeenByYou:
 			next.Text += look.UntoldThen
 			return next
 		default:
-			next.Text += "; as things stand nothing is done about it then, " + until(&h)
+			next.Text += "; as things stand nothing is done about it then, " + until(&is.Holds[i])
 			return next
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
@@ -34,9 +35,7 @@ type remembered struct {
 	failed   int                  // passes in a row that did not get through
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
-	bad      map[types.UID]time.Time // since when machines are not healthy that were not in the last reconcile
-	stormy   bool                    // too many machines were unhealthy in the last reconcile, or too few
-	calm     time.Time               // when that ended; zero if this process has not seen it end
+	decided  machines.Memory
 }
 
 // begun is a remediation that a reconcile of this process began.
@@ -76,7 +75,10 @@ func (m *memory) recall(w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
-	if !found || len(last.begun)+len(last.refused) == 0 {
+	if w.remembers = true; !found {
+		return
+	}
+	if w.memory = last.decided; len(last.begun)+len(last.refused) == 0 {
 		return
 	}
 	unseen, refused := map[types.UID]begun{}, map[types.UID]time.Time{}
@@ -140,7 +142,7 @@ func (m *memory) pass(w *observed, s summary) map[types.UID]string {
 	}
 	was, found := m.checks[key]
 	m.checks[key] = is
-	is.noteBurst(w, s, was)
+	is.decided = s.memory
 	if found {
 		is.begun, is.refused, is.failed, is.inFlight = was.begun, was.refused, was.failed, was.inFlight
 	}

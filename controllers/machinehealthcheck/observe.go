@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -47,6 +48,9 @@ type observed struct {
 	// strays are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	strays []*remediationrequest.Metadata
+	// memory is that of the decision before; remembers says that there can be one, and that this process will see what comes next.
+	memory    machines.Memory
+	remembers bool
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
@@ -67,9 +71,6 @@ type target struct {
 	refused time.Time
 	// begun says that a reconcile of this process began a remediation which the caches do not show yet.
 	begun bool
-	// sudden is until when nothing begins: what was seen may be the first of a burst of changes, of which the limits do not know yet. Zero if
-	// that is over.
-	sudden time.Time
 	// elder is the name of an older check that selects the machine too and acts on it.
 	elder string
 }
@@ -84,7 +85,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, err
 	}
 	r.memory.recall(w)
-	r.memory.awaitBurst(w)
+	r.observeTemplateFor(ctx, w, func(d machines.Decision) bool { return d.Tried })
 	return w, nil
 }
 

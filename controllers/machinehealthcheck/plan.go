@@ -10,6 +10,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // step is what one reconcile does about one machine. It is decided before anything is done.
@@ -32,44 +33,14 @@ func (s step) idle() bool {
 	return !s.create && !s.adopt && !s.drop && !s.letGo && s.say == (saying{})
 }
 
-// count sorts the targets into the classes that the limits are about.
-func count(w *observed) budget.Population {
-	var p budget.Population
-	for i := range w.targets {
-		t := &w.targets[i]
-		if w.occupies(t) {
-			p.InFlight++
-		}
-		if w.startable(t) {
-			p.Waiting++
-		}
-		p.Count(classOf(t))
-	}
-	return p
-}
-
-// classOf is what the limits count t as.
-func classOf(t *target) budget.Class {
-	if deleting(t.machine) {
-		return budget.Deleting
-	}
-	return classes[t.verdict.State]
-}
-
-var classes = map[health.State]budget.Class{
-	health.Healthy: budget.Healthy, health.Unhealthy: budget.Unhealthy, health.Pending: budget.Pending, health.Starting: budget.Starting,
-	health.Unknown: budget.Unknown,
-}
-
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
-// plan decides the step of every target, given how many may start. Steps that change nothing are left out.
-func plan(w *observed, grant budget.Grant) []step {
-	turns := choose(w, grant.Start)
+// plan decides the step of every target. Steps that change nothing are left out.
+func plan(w *observed, s summary) []step {
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]
-		if s := stepFor(w, t, turns[t], grant.ShortCircuited()); !s.idle() {
+		if s := stepFor(w, t, s.of(t), s.grant.ShortCircuited()); !s.idle() {
 			steps = append(steps, s)
 		}
 	}
@@ -85,12 +56,12 @@ func plan(w *observed, grant budget.Grant) []step {
 //
 // A machine of which an older check speaks is not spoken of. A pending or unknown machine keeps what was said of
 // it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
-func stepFor(w *observed, t *target, granted *turn, shortCircuited bool) step {
+func stepFor(w *observed, t *target, d machines.Decision, shortCircuited bool) step {
 	switch t.verdict.State {
 	case health.Healthy:
 		return healthyStep(w, t)
 	case health.Unhealthy:
-		return unhealthyStep(w, t, granted, shortCircuited)
+		return unhealthyStep(w, t, d, shortCircuited)
 	default:
 		return step{target: t}
 	}
@@ -117,7 +88,7 @@ func healthyStep(w *observed, t *target) step {
 	return s
 }
 
-func unhealthyStep(w *observed, t *target, granted *turn, shortCircuited bool) step {
+func unhealthyStep(w *observed, t *target, d machines.Decision, shortCircuited bool) step {
 	s := step{target: t}
 	if t.elder != "" || deleting(t.machine) {
 		return s // what was said of a machine that is being deleted says why; that its node goes is no news
@@ -128,12 +99,12 @@ func unhealthyStep(w *observed, t *target, granted *turn, shortCircuited bool) s
 		return s
 	}
 	s.say.health = failed
-	if granted != nil {
-		s.start, s.request, s.refused = granted.refused == nil, granted.request, granted.refused
+	if s.start = d.Starts(); d.Tried && w.remedy.external {
+		s.request, s.refused = w.requestFor(t.machine)
 	}
 	s.say.forget = !w.inFlight(t) && (leftOver(t.machine) && (w.remedy.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
 	if w.remedy.external {
-		return externalStep(w, s)
+		return externalStep(w, s, d)
 	}
 	s.say.handOver = s.start || (w.inFlight(t) && !shortCircuited)
 	s.say.external = removed // of a template that the check does not name any more
@@ -149,7 +120,7 @@ func leftOver(m *clusterv1.Machine) bool {
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine.
-func externalStep(w *observed, s step) step {
+func externalStep(w *observed, s step, d machines.Decision) step {
 	t := s.target
 	switch {
 	case t.request != nil && w.ownership(t) == Foreign:
@@ -173,7 +144,7 @@ func externalStep(w *observed, s step) step {
 		s.say.external = waiting
 	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
-	case w.remedy.known && t.sudden.IsZero() && saidNoTemplate(t.machine): // it is not its turn yet, and what kept it is over
+	case w.remedy.known && !d.Blocked(machines.JustSeen) && saidNoTemplate(t.machine): // it is not its turn yet, and what kept it is over
 		s.say.external = removed
 	}
 	return s
@@ -184,6 +155,13 @@ func externalStep(w *observed, s step) step {
 func saidNoTemplate(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
 	return c != nil && c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
+}
+
+// limited reports whether more unhealthy machines could forbid to remediate any.
+func limited(check *clusterv1.MachineHealthCheck) bool {
+	trigger := check.Spec.Remediation.TriggerIf
+	most := trigger.UnhealthyLessThanOrEqualTo
+	return trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
 }
 
 // limitsOf turns the spec's limits into numbers. The error names the field.

@@ -40,14 +40,16 @@ func did(s step) string {
 
 func TestStepFor(t *testing.T) {
 	const me, myUID = "check", "check-uid"
-	grants := budget.Grant{Start: 1}
+	grants := func(*observed) {}
+	tooMany := func(w *observed) { w.limited("0") }
+	noneAtOnce := func(w *observed) { w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"} }
 	wellSince := func(t *target) { // its owner has not taken note yet
 		saidTrue(t)
 		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
 	cases := map[string]struct {
 		given *observed
-		grant budget.Grant
+		limit func(*observed)
 		want  string
 	}{
 		"a healthy machine that is said to be healthy needs nothing":  {aWorld(a("m", health.Healthy, saidTrue)), grants, "nothing"},
@@ -58,20 +60,20 @@ func TestStepFor(t *testing.T) {
 		"an unknown machine keeps its request":                        {aWorld(a("m", health.Unknown, requestedBy(me, myUID))).external(), grants, "nothing"},
 
 		"an unhealthy machine is handed to its owner":                         {aWorld(a("m", health.Unhealthy)), grants, "says unhealthy, hands over"},
-		"without a grant it is only marked":                                   {aWorld(a("m", health.Unhealthy)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
-		"one that was handed over stays so":                                   {aWorld(a("m", health.Unhealthy, askedOwner)), budget.Grant{}, "says unhealthy, hands over"},
-		"one that was handed over is not asked again while short-circuited":   {aWorld(a("m", health.Unhealthy, askedOwner)), budget.Grant{Reason: budget.TooMany}, "says unhealthy"},
+		"without a grant it is only marked":                                   {aWorld(a("m", health.Unhealthy)), tooMany, "says unhealthy"},
+		"one that was handed over stays so":                                   {aWorld(a("m", health.Unhealthy, askedOwner)), noneAtOnce, "says unhealthy, hands over"},
+		"one that was handed over is not asked again while short-circuited":   {aWorld(a("m", health.Unhealthy, askedOwner)), tooMany, "says unhealthy"},
 		"one that is being deleted is not spoken of":                          {aWorld(a("m", health.Unhealthy, beingDeleted)), grants, "nothing"},
 		"one that is deleted by its owner keeps the reason for that":          {aWorld(a("m", health.Unhealthy, askedOwner, beingDeleted)), grants, "nothing"},
 		"one that is being updated in place is only marked":                   {aWorld(a("m", health.Unhealthy, beingUpdated)), grants, "says unhealthy"},
 		"unless a person marks it":                                            {aWorld(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, hands over"},
-		"one whose remediation began before its update stays handed over":     {aWorld(a("m", health.Unhealthy, askedOwner, beingUpdated)), budget.Grant{}, "says unhealthy, hands over"},
+		"one whose remediation began before its update stays handed over":     {aWorld(a("m", health.Unhealthy, askedOwner, beingUpdated)), noneAtOnce, "says unhealthy, hands over"},
 		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, elder("old"))), grants, "nothing"},
 		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, elder("old"))), grants, "nothing"},
 		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, elder("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
 
-		"one that was well since its owner was asked is not handed over by being marked":         {aWorld(a("m", health.Unhealthy, wellSince)), budget.Grant{Reason: budget.TooMany}, "says unhealthy, forgets that the owner was asked"},
-		"nor while it waits for its turn":                                                        {aWorld(a("m", health.Unhealthy, wellSince)), budget.Grant{}, "says unhealthy, forgets that the owner was asked"},
+		"one that was well since its owner was asked is not handed over by being marked":         {aWorld(a("m", health.Unhealthy, wellSince)), tooMany, "says unhealthy, forgets that the owner was asked"},
+		"nor while it waits for its turn":                                                        {aWorld(a("m", health.Unhealthy, wellSince)), noneAtOnce, "says unhealthy, forgets that the owner was asked"},
 		"it is handed over as soon as that is granted":                                           {aWorld(a("m", health.Unhealthy, wellSince)), grants, "says unhealthy, hands over"},
 		"one that was well since its owner was asked gets a request and is not handed over":      {aWorld(a("m", health.Unhealthy, wellSince)).external(), grants, "creates a request, says unhealthy, forgets that the owner was asked, says waiting"},
 		"the owner that was asked because a request came to nothing stays asked":                 {aWorld(a("m", health.Unhealthy, askedOwner, requestedBy(me, myUID))).external(), grants, "says unhealthy"},
@@ -104,7 +106,8 @@ func TestStepFor(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := "nothing"
-			if steps := plan(tc.given, tc.grant); len(steps) > 0 {
+			tc.limit(tc.given)
+			if steps := plan(tc.given, weigh(tc.given)); len(steps) > 0 {
 				got = did(steps[0])
 			}
 			if got != tc.want {
@@ -117,7 +120,7 @@ func TestStepFor(t *testing.T) {
 func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
 	w.remedy.missing = "gone"
-	steps := plan(w, weigh(w).grant)
+	steps := plan(w, weigh(w))
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
 		t.Errorf("plan() %s", got)
 	}
@@ -129,7 +132,7 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
 	w.remedy.known = false
-	if got := did(plan(w, weigh(w).grant)[0]); got != "says unhealthy" {
+	if got := did(plan(w, weigh(w))[0]); got != "says unhealthy" {
 		t.Errorf("plan() %s, want it only said", got)
 	}
 }
@@ -140,7 +143,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 		a("c", health.Unhealthy, dueFor(time.Hour)), a("e", health.Unhealthy, byUser, dueFor(time.Second)))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
 	var handed []string
-	for _, s := range plan(w, weigh(w).grant) {
+	for _, s := range plan(w, weigh(w)) {
 		if s.say.handOver {
 			handed = append(handed, s.target.machine.Name)
 		}
@@ -163,8 +166,8 @@ func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
 		a("e", health.Pending), a("f", health.Starting), a("g", health.Unknown))
 	want := budget.Population{Healthy: 1, Unhealthy: 1, Pending: 1, Starting: 1, Deleting: 2, Unknown: 1, Waiting: 1}
-	if got := count(w); got != want {
-		t.Errorf("count() = %+v, want %+v", got, want)
+	if got := weigh(w).population; got != want {
+		t.Errorf("the population is %+v, want %+v", got, want)
 	}
 }
 
@@ -175,7 +178,7 @@ func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
 		a("failed", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 		a("elsewhere", health.Healthy, elder("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 	}
-	steps := plan(w, budget.Grant{})
+	steps := plan(w, weigh(w))
 	if len(steps) != 1 || !steps[0].letGo || steps[0].target.machine.Name != "failed" {
 		t.Errorf("plan() = %d steps, want to let go of failed alone", len(steps))
 	}
@@ -256,7 +259,7 @@ func TestStance(t *testing.T) {
 func TestAProviderMayDeleteItsCondition(t *testing.T) {
 	failedBefore := saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
 	w := aWorld(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
-	s := plan(w, weigh(w).grant)[0]
+	s := plan(w, weigh(w))[0]
 	next := s.say.after(s.target.machine, s.target.verdict.Due(noon), noon)
 	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c != nil {
 		t.Errorf("ExternallyRemediated is back: %s/%s", c.Status, c.Reason)
@@ -290,11 +293,11 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 	w := aWorld(a("m", health.Healthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
 	w.remedy.known = false
-	if say := plan(w, weigh(w).grant)[0].say; say.health != succeeded || say.external != 0 {
+	if say := plan(w, weigh(w))[0].say; say.health != succeeded || say.external != 0 {
 		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", say)
 	}
 	w.remedy.known = true
-	if say := plan(w, weigh(w).grant)[0].say; say.external != removed {
+	if say := plan(w, weigh(w))[0].say; say.external != removed {
 		t.Errorf("it says %+v, want what is said of no request taken back", say)
 	}
 }

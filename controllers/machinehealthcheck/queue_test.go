@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -48,7 +47,7 @@ func putOffByOwner(t *target) {
 }
 
 func badTemplate(w *observed) *observed {
-	w.remedy.template = func() (*unstructured.Unstructured, error) { return nil, errors.New("the template is of no use") }
+	w.remedy.template, w.remedy.templateErr = nil, errors.New("the template is of no use")
 	return w
 }
 
@@ -75,7 +74,7 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := tc.given.oneAtOnce()
 			var begun []string
-			for _, s := range plan(w, weigh(w).grant) {
+			for _, s := range plan(w, weigh(w)) {
 				if s.start {
 					begun = append(begun, s.target.machine.Name)
 				}
@@ -99,15 +98,14 @@ func TestExplainBeginsWhatAPassBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.oneAtOnce()
 			s := weigh(w)
-			turns := choose(w, s.grant.Start)
 			var begun []string
-			for _, s := range plan(w, s.grant) {
+			for _, s := range plan(w, s) {
 				if s.start {
 					begun = append(begun, s.target.machine.Name)
 				}
 			}
 			for i := range w.targets {
-				is := seen(w, s, &w.targets[i], turns)
+				is := seen(w, s, &w.targets[i])
 				if is.Begins != slices.Contains(begun, is.Name) {
 					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.Begins, begun)
 				}
@@ -131,7 +129,7 @@ func TestATemplateThatIsAddedAfterTheOwnerRefusedIsUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(tc.given).external()
-			if got := did(plan(w, weigh(w).grant)[0]); got != tc.want {
+			if got := did(plan(w, weigh(w))[0]); got != tc.want {
 				t.Errorf("plan() %s, want %s", got, tc.want)
 			}
 		})
@@ -180,7 +178,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			}
 			w := aWorld(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			o := r.carryOut(t.Context(), w, plan(w, weigh(w).grant)[0])
+			o := r.carryOut(t.Context(), w, plan(w, weigh(w))[0])
 			found, err := r.Requests.Find(t.Context(), w.remedy.kind, client.ObjectKeyFromObject(m.machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
@@ -202,13 +200,13 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	}
 	w := pass()
 	m.pass(w, summary{})
-	first := plan(w, weigh(w).grant)[0]
+	first := plan(w, weigh(w))[0]
 	if !first.start || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)
 	}
 	m.remember(w, []outcome{{step: first, err: errors.New("refused")}})
 	w = pass()
-	for _, s := range plan(w, weigh(w).grant) {
+	for _, s := range plan(w, weigh(w)) {
 		if s.start && s.target.machine.Name != "b" {
 			t.Errorf("%s is tried again before b", s.target.machine.Name)
 		}

@@ -19,12 +19,11 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
 		w.now = now
 		for j := range w.targets {
-			w.targets[j].sudden, w.targets[j].refused = time.Time{}, time.Time{}
+			w.targets[j].refused = time.Time{}
 		}
 		m.recall(w)
-		m.awaitBurst(w)
 		s := weigh(w)
-		for _, st := range plan(w, s.grant) {
+		for _, st := range plan(w, s) {
 			if st.start && (i == 0 || st.target.machine.Name != "b") {
 				t.Errorf("look %d begins the remediation of %s", i, st.target.machine.Name)
 			}
@@ -44,7 +43,7 @@ func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
 	s := weigh(w)
 	s.refused = errors.New("refused by a webhook")
 	w.check = statusAfter(w, s)
-	w.targets[0].sudden = noon.Add(time.Millisecond)
+	w.remembers = true // and has seen nothing yet
 	if next := statusAfter(w, weigh(w)); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is taken back, although nothing was tried")
 	}

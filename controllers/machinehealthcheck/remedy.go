@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -48,8 +48,10 @@ type remedy struct {
 	// mend is what a person can do about that, as the beginning of a sentence.
 	mend string
 
-	// template reads the template when the first request of a reconcile is made, and once for all of them.
-	template func() (*unstructured.Unstructured, error)
+	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made.
+	read        bool
+	template    *unstructured.Unstructured
+	templateErr error
 }
 
 // lacks is the reason for missing.
@@ -111,9 +113,6 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
 	w.remedy = remedy{external: true, ref: ref, kind: remediationrequest.KindOf(templateKind)}
-	w.remedy.template = sync.OnceValues(func() (*unstructured.Unstructured, error) {
-		return r.Requests.Template(ctx, ref, w.check.Namespace)
-	})
 	if why := remediationrequest.Refusal(templateKind); why != "" {
 		w.remedy.refused, w.remedy.missing = true, "spec.remediation.templateRef: "+why
 		w.remedy.mend = "Name a remediation template there"
@@ -129,7 +128,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 		return err
 	}
 	if !found {
-		if err := confirmMissing(w); err != nil {
+		if err := r.confirmMissing(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -166,14 +165,36 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 }
 
 // confirmMissing asks the API server itself for a template that the cache does not have.
-func confirmMissing(w *observed) error {
-	_, err := w.remedy.template()
+func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
+	err := r.readTemplate(ctx, w)
 	if remediationrequest.Missing(err) {
 		w.remedy.mend = "Make it"
 		w.remedy.missing = fmt.Sprintf("%s %s/%s does not exist", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
 		return nil
 	}
 	return err
+}
+
+// readTemplate reads the template itself, of which the cache has no more than the metadata.
+func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
+	if !w.remedy.read {
+		w.remedy.template, w.remedy.templateErr = r.Requests.Template(ctx, w.remedy.ref, w.check.Namespace)
+		w.remedy.read = true
+	}
+	return w.remedy.templateErr
+}
+
+// observeTemplateFor reads the template if a request may have to be made from it: there is a machine about which the decision is of that kind.
+func (r *Reconciler) observeTemplateFor(ctx context.Context, w *observed, wanted func(machines.Decision) bool) {
+	if !w.remedy.external || !w.remedy.known || w.remedy.missing != "" {
+		return
+	}
+	for _, d := range weigh(w).decisions {
+		if wanted(d) {
+			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
+			return
+		}
+	}
 }
 
 // observeStrays finds the requests of this check that none of its targets needs any more. A request that exists in several

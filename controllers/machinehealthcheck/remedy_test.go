@@ -125,7 +125,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
 				t.Errorf("the machine is held back by %+v, want what the check says", holds)
 			}
-			steps := plan(w, weigh(w).grant)
+			steps := plan(w, weigh(w))
 			if len(steps) != 1 || steps[0].create || steps[0].say.external != templateNotFound || steps[0].say.why != c.Message {
 				t.Errorf("plan() = %+v, want nothing made, and the machine say why", steps)
 			}
@@ -174,7 +174,7 @@ func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			steps := plan(w, weigh(w).grant)
+			steps := plan(w, weigh(w))
 			if len(steps) != 1 || !steps[0].create {
 				t.Fatalf("plan() = %+v, want a request made", steps)
 			}

@@ -24,6 +24,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -37,6 +38,10 @@ type summary struct {
 	limits     budget.Limits
 	grant      budget.Grant
 	storm      budget.StormStep
+	// decisions are those about the machines about which there is one to make, by name.
+	decisions map[string]machines.Decision
+	recheck   time.Time
+	memory    machines.Memory
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid error
 	// refused is the first error for which a request could not be made, started says that one was.
@@ -44,6 +49,19 @@ type summary struct {
 	started bool
 	// failed says that the reconcile did not get through, so the generation does not count as observed.
 	failed bool
+}
+
+// of is the decision about t.
+func (s summary) of(t *target) machines.Decision { return s.decisions[t.machine.Name] }
+
+// justSeen reports whether a remediation waits for the changes that come with the one that was seen first.
+func (s summary) justSeen() bool {
+	for _, d := range s.decisions {
+		if d.Blocked(machines.JustSeen) {
+			return true
+		}
+	}
+	return false
 }
 
 // record brings the stored check up to date: label, owner and status. It writes only what differs.
@@ -309,7 +327,7 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
 }
 
 func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
-	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !anySudden(w)
+	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
 	switch {
 	case s.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,

@@ -39,22 +39,6 @@ func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 	return s
 }
 
-// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines that are not due yet make none: they would in every rollout. While an
-// answer of the workload cluster is awaited, all cannot be judged, and the storm is neither begun nor ended.
-func stormAfter(w *observed, s summary, cooldown *time.Duration) budget.StormStep {
-	was := stormOf(w.check)
-	tooMany := s.grant.Reason == budget.TooMany && (was.Active || s.population.Unhealthy > 0)
-	if !w.settled() && was.CoolingSince.IsZero() {
-		return budget.StormStep{Storm: was, Blocks: was.Active && cooldown != nil}
-	}
-	is := was.Next(cooldown, tooMany && w.settled(), w.now)
-	if is.Turn == budget.StormCooling { // as it is stored, so that the end does not move
-		is.CoolingSince = is.CoolingSince.Truncate(time.Second)
-		is.Recheck = is.CoolingSince.Add(*cooldown)
-	}
-	return is
-}
-
 // sayStorm writes the condition StormCooldown.
 func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
 	c := metav1.Condition{Type: mendv1.StormCooldown, Status: metav1.ConditionFalse, Reason: mendv1.StormReason, LastTransitionTime: metav1.NewTime(w.now)}

@@ -56,7 +56,7 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 					w.link.Link = workload.Unsure
 				}
 				s := weigh(w)
-				if starts := len(choose(w, s.grant.Start)); starts != p.starts {
+				if starts := s.starts(); starts != p.starts {
 					t.Errorf("pass %d: %d begin, want %d", i, starts, p.starts)
 				}
 				if at := s.storm.Recheck; at.IsZero() != (p.recheck == 0) || p.recheck != 0 && !at.Equal(noon.Add(p.recheck)) {
@@ -82,7 +82,7 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 			t.Errorf("%s is %+v, want it to say %s", kind, c, until)
 		}
 	}
-	is := seen(w, s, &w.targets[0], nil)
+	is := seen(w, s, &w.targets[0])
 	if is.Begins || len(is.Holds) == 0 || !is.Holds[0].Until.Equal(noon.Add(9*time.Minute)) || !strings.Contains(is.Next.Text, until) {
 		t.Errorf("explain says %+v, next %+v; want %s", is.Holds, is.Next, until)
 	}
@@ -107,11 +107,11 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
 				t.Errorf("RemediationAllowed is %s/%s: %s; want %s, %s", c.Status, c.Reason, c.Message, tc.reason, tc.want)
 			}
-			begins := len(choose(w, s.grant.Start)) > 0
+			begins := s.starts() > 0
 			if begins != (tc.want == "") {
 				t.Errorf("a remediation begins: %t", begins)
 			}
-			if is := seen(w, s, &w.targets[0], choose(w, s.grant.Start)); !begins && !is.Next.Person {
+			if is := seen(w, s, &w.targets[0]); !begins && !is.Next.Person {
 				t.Errorf("nobody is asked to do something: %+v", is.Next)
 			}
 		})

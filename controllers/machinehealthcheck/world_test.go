@@ -54,9 +54,7 @@ func (w *observed) external() *observed {
 	}
 	w.check.Spec.Remediation.TemplateRef = ref
 	w.remedy = remedy{external: true, known: true, ref: ref, kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	w.remedy.template = func() (*unstructured.Unstructured, error) {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}, nil
-	}
+	w.remedy.read, w.remedy.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return w
 }
 
@@ -64,6 +62,17 @@ func (w *observed) external() *observed {
 func (w *observed) listing() *observed {
 	w.external().remedy.known, w.remedy.syncing = false, true
 	return w
+}
+
+// starts is how many remediations start.
+func (s summary) starts() int {
+	n := 0
+	for _, d := range s.decisions {
+		if d.Starts() {
+			n++
+		}
+	}
+	return n
 }
 
 // a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.

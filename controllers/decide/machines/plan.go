@@ -1,0 +1,117 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+)
+
+// Plan is what follows from the facts.
+type Plan struct {
+	Population budget.Population
+	Grant      budget.Grant
+	Storm      budget.StormStep
+	// Decisions are about Facts.Targets, in the same order.
+	Decisions []Decision
+	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. What time alone changes
+	// about a verdict is in the verdict.
+	Recheck time.Time
+	Memory  Memory
+}
+
+// Decision is the part of a plan that is about one machine.
+type Decision struct {
+	// InFlight says that a remediation was begun and is not over.
+	InFlight bool
+	// Waits says that nothing about the machine itself blocks its remediation: it starts as soon as the limits allow it.
+	Waits bool
+	// Tried says that it is the machine's turn, so that a request is made for it if the template allows that.
+	Tried bool
+	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there are
+	// none and none is in flight.
+	Blockers []Blocker
+}
+
+// Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always tried, so
+// this is more than it takes; a decision that was never made starts nothing.
+func (d Decision) Starts() bool { return d.Tried && len(d.Blockers) == 0 }
+
+// Blocker is one reason why a remediation does not start.
+type Blocker struct {
+	Reason Reason
+	// Until is when time alone ends it; zero if it does not.
+	Until time.Time
+}
+
+// Blocked reports whether d has a blocker of that reason.
+func (d Decision) Blocked(by Reason) bool {
+	for _, b := range d.Blockers {
+		if b.Reason == by {
+			return true
+		}
+	}
+	return false
+}
+
+// Reason names a blocker. Where a condition or an event says the same, it has the same reason.
+type Reason string
+
+// The blockers, in the order in which they are asked for.
+const (
+	// NotUnhealthy is a machine that nothing is held against, or nothing that counts.
+	NotUnhealthy Reason = "NotUnhealthy"
+	// MachineDeleting is a machine that is being deleted: there is nothing left to remediate.
+	MachineDeleting Reason = "MachineBeingDeleted"
+	// OlderCheckActs is a machine that an older check selects too.
+	OlderCheckActs Reason = "OverlappingCheck"
+	// NotActing is a check that kubemend does not act on.
+	NotActing Reason = "NotActing"
+	// ControlPlaneNotInitialized and InfrastructureNotReady are a Cluster whose machines are not judged yet.
+	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
+	InfrastructureNotReady     Reason = "InfrastructureNotReady"
+	// ClusterUnreachable is a workload cluster whose nodes cannot be read.
+	ClusterUnreachable Reason = "WorkloadClusterUnreachable"
+	// AwaitsClusterAPI is a machine that Cluster API has not looked at since a pause.
+	AwaitsClusterAPI Reason = "AwaitsClusterAPI"
+	// NodeNotSeen is a machine whose node the cache does not have, while the workload cluster could not be asked whether it exists.
+	NodeNotSeen Reason = "NodeNotSeen"
+	// WithinTimeout is a machine whose timeout has not expired, or that waits for its first node without one.
+	WithinTimeout Reason = "WithinTimeout"
+	// MachineUpdating is a machine that is being updated in place.
+	MachineUpdating Reason = "MachineBeingUpdated"
+	// PowerCycleInProgress is a machine whose host is power-cycled, which the check did not request.
+	PowerCycleInProgress Reason = "RemediationUnderWay"
+	// PowerCyclesUnread is a machine on a host while it is not known which power cycles are in progress.
+	PowerCyclesUnread Reason = "PowerCyclesUnread"
+	// JustSeen is a machine that may be the first of many that fail, or recover, in the same moment.
+	JustSeen Reason = "JustSeen"
+	// InvalidLimit is a check whose limits or cooldown cannot be read.
+	InvalidLimit Reason = "InvalidLimit"
+	// TooManyUnhealthy and TooFewUnhealthy are what the limits forbid.
+	TooManyUnhealthy Reason = "TooManyUnhealthy"
+	TooFewUnhealthy  Reason = "TooFewUnhealthy"
+	// CoolingDown is the time after too many machines were not healthy.
+	CoolingDown Reason = "CoolingDown"
+	// NoneAtOnce is a check that allows no remediation to be in flight.
+	NoneAtOnce Reason = "NoneAtOnce"
+	// RemediationsInProgress is a machine that waits in the queue, since as many are in flight as may be.
+	RemediationsInProgress Reason = "RemediationsInProgress"
+	// RequestInTheWay is a machine for which there is a request that is not the check's.
+	RequestInTheWay Reason = "RequestInTheWay"
+	// TemplateUnread, TemplateRefused, TemplateMissing and RequestsUnread are checks for which no request can be made.
+	TemplateUnread  Reason = "TemplateUnread"
+	TemplateRefused Reason = "TemplateRefused"
+	TemplateMissing Reason = "TemplateMissing"
+	RequestsUnread  Reason = "RequestsUnread"
+	// TemplateUnusable is a machine for which no request can be made from the template as it is.
+	TemplateUnusable Reason = "TemplateUnusable"
+)
+
+// Unjudged reports whether r says why a machine could not be judged.
+func (r Reason) Unjudged() bool {
+	switch r {
+	case ControlPlaneNotInitialized, InfrastructureNotReady, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
+		return true
+	}
+	return false
+}
