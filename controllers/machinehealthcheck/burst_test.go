@@ -66,9 +66,9 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 					w.targets = append(w.targets, a(string(rune('a'+j)), state))
 				}
 				m.recall(w)
-				s := weigh(w)
+				s := decide(w)
 				begun := 0
-				for _, s := range plan(w, s) {
+				for _, s := range stepsOf(w, s) {
 					if s.start {
 						begun++
 					}
@@ -99,13 +99,13 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 	var m memory
 	stored := aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy), a("c", health.Unhealthy)).limited("1")
-	check, now := statusAfter(stored, weigh(stored)), noon
+	check, now := statusAfter(stored, decide(stored)), noon
 	for passes := 1; ; passes++ {
 		w := aWorld(a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)).limited("1")
 		w.check.Status, w.now = check.Status, now
 		m.recall(w)
-		s := weigh(w)
-		if steps := plan(w, s); len(steps) > 0 && steps[0].start {
+		s := decide(w)
+		if steps := stepsOf(w, s); len(steps) > 0 && steps[0].start {
 			break
 		}
 		if now = s.recheck; passes > 2 || now.IsZero() {

@@ -94,13 +94,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.standBack(ctx, req.NamespacedName, w)
 	}
 
-	s := weigh(w)
+	s := decide(w)
 	if w.stance == observing {
 		r.measure(w, s, nil)
 		return r.next(ctx, w, nil, nil)
 	}
 	w.recheck = health.Earliest(w.recheck, s.recheck)
-	outcomes := r.act(ctx, w, plan(w, s))
+	outcomes := r.act(ctx, w, stepsOf(w, s))
 	s.failed, s.refused = failedAndRefused(outcomes)
 	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
 	s.failed = s.failed || len(w.trouble) > 0
@@ -115,8 +115,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(ctx, w, outcomes, err)
 }
 
-// weigh decides what w comes to: what blocks each machine, and which remediations start.
-func weigh(w *observed) summary {
+// decide decides what w comes to: what blocks each machine, and which remediations start.
+func decide(w *observed) plan {
 	limits, invalid := limitsOf(w.check, len(w.targets))
 	cooldown, unreadable := CooldownOf(w.check)
 	if invalid == nil {
@@ -124,7 +124,7 @@ func weigh(w *observed) summary {
 	}
 	facts := w.facts(limits, cooldown, invalid)
 	p := machines.Decide(facts)
-	s := summary{
+	s := plan{
 		population: p.Population, limits: limits, invalid: invalid, grant: p.Grant, storm: p.Storm, recheck: p.Recheck, memory: p.Memory,
 		decisions: make(map[string]machines.Decision, len(facts.Targets)),
 	}

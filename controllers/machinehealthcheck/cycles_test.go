@@ -81,8 +81,8 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	if len(w.trouble) > 0 || !w.remedy.cyclesUnread.IsZero() {
 		t.Fatalf("the power cycles are not known: %v", w.trouble)
 	}
-	s := weigh(w)
-	for _, step := range plan(w, s) {
+	s := decide(w)
+	for _, step := range stepsOf(w, s) {
 		if step.start {
 			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.target.machine.Name)
 		}
@@ -107,7 +107,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	onItsWayOut(w.targets[0].cycle)
 	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	deadline := ago(time.Second).Add(time.Hour)
-	if h := holds(w, weigh(w), &w.targets[0])[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
+	if h := holds(w, decide(w), &w.targets[0])[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
 	if next := nextLook(w); !next.Equal(deadline) {

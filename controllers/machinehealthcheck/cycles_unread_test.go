@@ -69,7 +69,7 @@ func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
 	w.remedy, w.trouble, w.requests = remedy{known: true}, nil, nil
 	r.observeCycles(t.Context(), w)
 	begins := map[string]bool{}
-	for _, s := range plan(w, weigh(w)) {
+	for _, s := range stepsOf(w, decide(w)) {
 		begins[s.target.machine.Name] = s.start
 	}
 	return begins
@@ -105,7 +105,7 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 	if len(w.trouble) == 0 {
 		t.Error("it is not said what could not be read")
 	}
-	is := seen(w, weigh(w), &w.targets[0])
+	is := seen(w, decide(w), &w.targets[0])
 	if len(is.Holds) == 0 || is.Holds[0].Reason != NotRead || !is.Holds[0].Until.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Holds)
 	}

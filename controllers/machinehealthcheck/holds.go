@@ -40,7 +40,7 @@ const (
 )
 
 // holds renders what blocks the remediation of t.
-func holds(w *observed, s summary, t *target) []look.Hold {
+func holds(w *observed, s plan, t *target) []look.Hold {
 	if t.verdict.State == health.Healthy && !deleting(t.machine) {
 		return nil // nothing is to begin
 	}
@@ -54,7 +54,7 @@ func holds(w *observed, s summary, t *target) []look.Hold {
 }
 
 // rendered are the sentences for blockers.
-var rendered = map[machines.Reason]func(*observed, summary, *target, machines.Blocker) look.Hold{
+var rendered = map[machines.Reason]func(*observed, plan, *target, machines.Blocker) look.Hold{
 	machines.MachineDeleting:            isDeleted,
 	machines.OlderCheckActs:             overlapped,
 	machines.NotActing:                  notActing,
@@ -82,43 +82,43 @@ var rendered = map[machines.Reason]func(*observed, summary, *target, machines.Bl
 	machines.TemplateUnusable:           templateUnusable,
 }
 
-func isDeleted(*observed, summary, *target, machines.Blocker) look.Hold {
+func isDeleted(*observed, plan, *target, machines.Blocker) look.Hold {
 	return look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
 }
 
-func overlapped(_ *observed, _ summary, t *target, _ machines.Blocker) look.Hold {
+func overlapped(_ *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", t.elder),
 		Person: "If this check is to act on it, change the selector of the other one",
 	}
 }
 
-func notActing(w *observed, _ summary, _ *target, _ machines.Blocker) look.Hold {
+func notActing(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	_, because := standing(w)
 	return look.Hold{Reason: NotActing, Text: because, Person: handIt(w)}
 }
 
-func notInitialized(w *observed, _ summary, _ *target, b machines.Blocker) look.Hold {
+func notInitialized(w *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: string(b.Reason), Ends: "the control plane of Cluster " + w.cluster.Name + " is initialized",
 		Text: fmt.Sprintf("The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", w.cluster.Name),
 	}
 }
 
-func infrastructureNotReady(w *observed, _ summary, _ *target, b machines.Blocker) look.Hold {
+func infrastructureNotReady(w *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: string(b.Reason), Ends: "the infrastructure of Cluster " + w.cluster.Name + " is ready",
 		Text: fmt.Sprintf("The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name),
 	}
 }
 
-func outOfReach(w *observed, _ summary, _ *target, _ machines.Blocker) look.Hold {
+func outOfReach(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	return look.Hold{Reason: w.reach.Reason, Text: w.reach.Message, Person: "See to the connection from the management cluster to the workload cluster"}
 }
 
 // awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
 // run nobody knows better, and the machine's node is judged all the same.
-func awaitsClusterAPI(w *observed, _ summary, _ *target, _ machines.Blocker) look.Hold {
+func awaitsClusterAPI(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	h := look.Hold{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
 	if w.stance > paused {
@@ -127,12 +127,12 @@ func awaitsClusterAPI(w *observed, _ summary, _ *target, _ machines.Blocker) loo
 	return h
 }
 
-func nodeNotSeen(_ *observed, _ summary, t *target, _ machines.Blocker) look.Hold {
+func nodeNotSeen(_ *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
 	return look.Hold{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
 		t.machine.Status.NodeRef.Name)}
 }
 
-func withinTimeout(_ *observed, _ summary, t *target, b machines.Blocker) look.Hold {
+func withinTimeout(_ *observed, _ plan, t *target, b machines.Blocker) look.Hold {
 	for _, f := range t.verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
 			return look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", limitOf(f), f.Detail), Until: f.Due}
@@ -149,7 +149,7 @@ func limitOf(f health.Finding) string {
 	return f.Limit.String()
 }
 
-func inPlace(*observed, summary, *target, machines.Blocker) look.Hold {
+func inPlace(*observed, plan, *target, machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: BeingUpdated, Ends: "its update is over",
 		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
@@ -157,7 +157,7 @@ func inPlace(*observed, summary, *target, machines.Blocker) look.Hold {
 	}
 }
 
-func powerCycled(_ *observed, _ summary, t *target, b machines.Blocker) look.Hold {
+func powerCycled(_ *observed, _ plan, t *target, b machines.Blocker) look.Hold {
 	h := look.Hold{Reason: RemediationUnderWay, Text: cycleText(t), Until: b.Until, Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
 	if !t.cycle.DeletionTimestamp.IsZero() {
 		h.Person = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", t.cycle.Kind, t.cycle.Name)
@@ -165,48 +165,48 @@ func powerCycled(_ *observed, _ summary, t *target, b machines.Blocker) look.Hol
 	return h
 }
 
-func cyclesUnread(_ *observed, _ summary, _ *target, b machines.Blocker) look.Hold {
+func cyclesUnread(_ *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: b.Until,
 		Ends: "they can be read, or " + taken.String() + " after that first failed",
 	}
 }
 
-func justSeen(_ *observed, _ summary, _ *target, b machines.Blocker) look.Hold {
+func justSeen(_ *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment", Until: b.Until,
 		Ends: "the changes that come with it have been seen",
 	}
 }
 
-func invalidLimit(w *observed, s summary, _ *target, _ machines.Blocker) look.Hold {
+func invalidLimit(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
 	c := allowed(w, s)
 	field, _, _ := strings.Cut(s.invalid.Error(), ": ") // limitsOf names it first
 	return look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct " + field}
 }
 
-func tooMany(w *observed, s summary, _ *target, _ machines.Blocker) look.Hold {
+func tooMany(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
 	c := allowed(w, s)
 	return look.Hold{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
 }
 
-func tooFew(w *observed, s summary, _ *target, _ machines.Blocker) look.Hold {
+func tooFew(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
 	c := allowed(w, s)
 	return look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
 }
 
-func coolingDown(w *observed, s summary, _ *target, b machines.Blocker) look.Hold {
+func coolingDown(w *observed, s plan, _ *target, b machines.Blocker) look.Hold {
 	c := allowed(w, s)
 	return look.Hold{Reason: c.Reason, Text: c.Message, Until: b.Until, Ends: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
 }
 
-func noneAtOnce(w *observed, s summary, _ *target, _ machines.Blocker) look.Hold {
+func noneAtOnce(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
 	c := allowed(w, s)
 	return look.Hold{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
 		mendv1.MaxInFlightAnnotation)}
 }
 
-func queued(_ *observed, s summary, _ *target, b machines.Blocker) look.Hold {
+func queued(_ *observed, s plan, _ *target, b machines.Blocker) look.Hold {
 	return look.Hold{Reason: string(b.Reason), Text: queue(s), Ends: "a remediation that is under way is over"}
 }
 
@@ -219,35 +219,35 @@ func notHealthy(wanted int, p budget.Population) string {
 	return fmt.Sprintf("%d %s not healthy; %d %s", wanted, targets, p.NotHealthy(), look.Are(p.NotHealthy()))
 }
 
-func inTheWay(w *observed, _ summary, t *target, _ machines.Blocker) look.Hold {
+func inTheWay(w *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
 	return look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),
 		Person: "Find out who made it and whether it is still needed; when it is gone, one is made"}
 }
 
 // templateUnread is what it means that the reader may not read the template or the requests. What the controller makes of them stands in the check.
-func templateUnread(w *observed, _ summary, _ *target, _ machines.Blocker) look.Hold {
+func templateUnread(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	if c := conditionOf(w.check, mendv1.RemediationTemplateAvailable); c != nil && c.Status == metav1.ConditionFalse {
 		return look.Hold{Reason: c.Reason, Text: c.Message, Person: "See to that, or name another template in spec.remediation.templateRef"}
 	}
 	return look.RemedyUnread(w.remedy.kind.Kind)
 }
 
-func templateRefused(w *observed, _ summary, _ *target, _ machines.Blocker) look.Hold {
+func templateRefused(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	return look.Hold{Reason: w.remedy.lacks(), Text: noTemplate(w), Person: w.remedy.mend}
 }
 
-func templateMissing(w *observed, _ summary, _ *target, _ machines.Blocker) look.Hold {
+func templateMissing(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	return look.Hold{
 		Reason: w.remedy.lacks(), Text: noTemplate(w),
 		Person: cmp.Or(w.remedy.mend, "Make it") + ", or name another template in spec.remediation.templateRef",
 	}
 }
 
-func requestsUnread(*observed, summary, *target, machines.Blocker) look.Hold {
+func requestsUnread(*observed, plan, *target, machines.Blocker) look.Hold {
 	return look.Hold{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
 }
 
-func templateUnusable(w *observed, _ summary, t *target, _ machines.Blocker) look.Hold {
+func templateUnusable(w *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
 	_, err := w.requestFor(t.machine)
 	return look.Hold{
 		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: err.Error(),

@@ -68,12 +68,12 @@ func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 func TestAMachineIsNotAheadOfItself(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	if h := holds(w, weigh(w), &w.targets[0]); len(h) > 0 {
+	if h := holds(w, decide(w), &w.targets[0]); len(h) > 0 {
 		t.Errorf("the only unhealthy machine is blocked: %+v", h)
 	}
 	w = aWorld(a("m", health.Unhealthy), a("n", health.Unhealthy, askedOwner))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	if h := holds(w, weigh(w), &w.targets[0]); len(h) != 1 || h[0].Reason != string(budget.AtWork) {
+	if h := holds(w, decide(w), &w.targets[0]); len(h) != 1 || h[0].Reason != string(budget.AtWork) {
 		t.Errorf("a machine beside one in flight is blocked by %+v, want %s", h, budget.AtWork)
 	}
 }

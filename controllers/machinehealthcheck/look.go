@@ -63,7 +63,7 @@ func aloneNext(w *observed) look.Step {
 
 // tellCheck says in is what w comes to.
 func tellCheck(is *look.Check, w *observed) {
-	s := weigh(w)
+	s := decide(w)
 	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
 	if w.stance == acting {
 		is.Conditions = statusAfter(w, s).Status.Conditions
@@ -88,7 +88,7 @@ func tellCheck(is *look.Check, w *observed) {
 }
 
 // seen is what there is to say about a target.
-func seen(w *observed, s summary, t *target) look.Target {
+func seen(w *observed, s plan, t *target) look.Target {
 	m, facts := t.machine, w.factsAbout(t)
 	is := look.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,

@@ -276,10 +276,10 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := aRandomWorld(t)
 		is := looked(w)
-		s := weigh(w)
+		s := decide(w)
 		begins := map[string]bool{}
 		if w.stance == acting {
-			for _, step := range plan(w, s) {
+			for _, step := range stepsOf(w, s) {
 				begins[step.target.machine.Name] = step.start
 			}
 		}

@@ -130,7 +130,7 @@ func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
 }
 
 // pass remembers w, and what it comes to, and returns what was in flight in the reconcile before; nil if that is not known, or if it is not known what is now.
-func (m *memory) pass(w *observed, s summary) map[types.UID]string {
+func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.checks == nil {

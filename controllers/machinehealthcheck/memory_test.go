@@ -46,7 +46,7 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 					w.limited(tc.limits[i])
 				}
 				w.check.Status = check.Status
-				next := statusAfter(w, weigh(w))
+				next := statusAfter(w, decide(w))
 				if i+1 == tc.unsaved {
 					continue
 				}
@@ -78,7 +78,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	}{
 		{"before the first list of requests", unseen}, {"when they are seen", seen}, {"when they cannot be read", unseen}, {"when they are seen again", seen},
 	} {
-		before := m.pass(step.w, summary{})
+		before := m.pass(step.w, plan{})
 		if n := begunUnheard(step.w, before); n != 0 {
 			t.Errorf("%s: %d remediations count as started", step.name, n)
 		}
@@ -113,10 +113,10 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w := aWorld(a("m1", health.Unhealthy)).external()
 		w.remedy.known = known
 		var m memory
-		m.pass(w, summary{})
+		m.pass(w, plan{})
 		m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 		w = aWorld(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
-		if n := begunUnheard(w, m.pass(w, summary{})); n != 0 {
+		if n := begunUnheard(w, m.pass(w, plan{})); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
 	}

@@ -76,7 +76,7 @@ func Metrics() []prometheus.Collector {
 }
 
 // measure exports what a reconcile saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *observed, s summary, outcomes []outcome) {
+func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 	before := r.memory.pass(w, s)
 	results, unheard := ended(w, before), begunUnheard(w, before)
 	r.memory.remember(w, outcomes)
@@ -111,7 +111,7 @@ func (r *Reconciler) measure(w *observed, s summary, outcomes []outcome) {
 }
 
 // measureState exports what the check's status says too.
-func measureState(w *observed, s summary, labels []string) {
+func measureState(w *observed, s plan, labels []string) {
 	p := s.population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,

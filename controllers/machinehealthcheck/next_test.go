@@ -17,7 +17,7 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
 	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
 	for range 20 {
-		r.memory.pass(w, summary{})
+		r.memory.pass(w, plan{})
 		result, err := r.next(t.Context(), w, failing, nil)
 		if err != nil || result.RequeueAfter > 3*time.Second {
 			t.Fatalf("next() = %v, %v; want a look at the deadline in 3s", result, err)
@@ -28,7 +28,7 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 	w := aWorld()
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
-	r.memory.pass(w, summary{})
+	r.memory.pass(w, plan{})
 	var last time.Duration
 	for range 20 {
 		result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil)

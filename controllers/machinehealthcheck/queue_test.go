@@ -74,7 +74,7 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := tc.given.oneAtOnce()
 			var begun []string
-			for _, s := range plan(w, weigh(w)) {
+			for _, s := range stepsOf(w, decide(w)) {
 				if s.start {
 					begun = append(begun, s.target.machine.Name)
 				}
@@ -97,9 +97,9 @@ func TestExplainBeginsWhatAPassBegins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.oneAtOnce()
-			s := weigh(w)
+			s := decide(w)
 			var begun []string
-			for _, s := range plan(w, s) {
+			for _, s := range stepsOf(w, s) {
 				if s.start {
 					begun = append(begun, s.target.machine.Name)
 				}
@@ -129,8 +129,8 @@ func TestATemplateThatIsAddedAfterTheOwnerRefusedIsUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(tc.given).external()
-			if got := did(plan(w, weigh(w))[0]); got != tc.want {
-				t.Errorf("plan() %s, want %s", got, tc.want)
+			if got := did(stepsOf(w, decide(w))[0]); got != tc.want {
+				t.Errorf("stepsOf() %s, want %s", got, tc.want)
 			}
 		})
 	}
@@ -178,7 +178,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			}
 			w := aWorld(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			o := r.carryOut(t.Context(), w, plan(w, weigh(w))[0])
+			o := r.carryOut(t.Context(), w, stepsOf(w, decide(w))[0])
 			found, err := r.Requests.Find(t.Context(), w.remedy.kind, client.ObjectKeyFromObject(m.machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
@@ -199,14 +199,14 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w, summary{})
-	first := plan(w, weigh(w))[0]
+	m.pass(w, plan{})
+	first := stepsOf(w, decide(w))[0]
 	if !first.start || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)
 	}
 	m.remember(w, []outcome{{step: first, err: errors.New("refused")}})
 	w = pass()
-	for _, s := range plan(w, weigh(w)) {
+	for _, s := range stepsOf(w, decide(w)) {
 		if s.start && s.target.machine.Name != "b" {
 			t.Errorf("%s is tried again before b", s.target.machine.Name)
 		}

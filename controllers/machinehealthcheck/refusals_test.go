@@ -22,8 +22,8 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 			w.targets[j].refused = time.Time{}
 		}
 		m.recall(w)
-		s := weigh(w)
-		for _, st := range plan(w, s) {
+		s := decide(w)
+		for _, st := range stepsOf(w, s) {
 			if st.start && (i == 0 || st.target.machine.Name != "b") {
 				t.Errorf("look %d begins the remediation of %s", i, st.target.machine.Name)
 			}
@@ -40,11 +40,11 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 
 func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy)).external().limited("60%")
-	s := weigh(w)
+	s := decide(w)
 	s.refused = errors.New("refused by a webhook")
 	w.check = statusAfter(w, s)
 	w.remembers = true // and has seen nothing yet
-	if next := statusAfter(w, weigh(w)); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
+	if next := statusAfter(w, decide(w)); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is taken back, although nothing was tried")
 	}
 }

@@ -189,7 +189,7 @@ func (r *Reconciler) observeTemplateFor(ctx context.Context, w *observed, wanted
 	if !w.remedy.external || !w.remedy.known || w.remedy.missing != "" {
 		return
 	}
-	for _, d := range weigh(w).decisions {
+	for _, d := range decide(w).decisions {
 		if wanted(d) {
 			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
 			return

@@ -115,7 +115,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
 				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
 			}
-			next := statusAfter(w, weigh(w))
+			next := statusAfter(w, decide(w))
 			c := conditionOf(next, mendv1.RemediationTemplateAvailable)
 			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
@@ -125,9 +125,9 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
 				t.Errorf("the machine is held back by %+v, want what the check says", holds)
 			}
-			steps := plan(w, weigh(w))
+			steps := stepsOf(w, decide(w))
 			if len(steps) != 1 || steps[0].create || steps[0].say.external != templateNotFound || steps[0].say.why != c.Message {
-				t.Errorf("plan() = %+v, want nothing made, and the machine say why", steps)
+				t.Errorf("stepsOf() = %+v, want nothing made, and the machine say why", steps)
 			}
 		})
 	}
@@ -174,9 +174,9 @@ func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			steps := plan(w, weigh(w))
+			steps := stepsOf(w, decide(w))
 			if len(steps) != 1 || !steps[0].create {
-				t.Fatalf("plan() = %+v, want a request made", steps)
+				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
 			o := r.carryOut(t.Context(), w, steps[0])
 			if !o.again || o.said == nil || o.requested || o.refused != nil || o.err != nil {

@@ -32,8 +32,8 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// summary is what a reconcile has to say about the check itself.
-type summary struct {
+// plan is what a reconcile has to say about the check itself.
+type plan struct {
 	population budget.Population
 	limits     budget.Limits
 	grant      budget.Grant
@@ -52,10 +52,10 @@ type summary struct {
 }
 
 // of is the decision about t.
-func (s summary) of(t *target) machines.Decision { return s.decisions[t.machine.Name] }
+func (s plan) of(t *target) machines.Decision { return s.decisions[t.machine.Name] }
 
 // justSeen reports whether a remediation waits for the changes that come with the one that was seen first.
-func (s summary) justSeen() bool {
+func (s plan) justSeen() bool {
 	for _, d := range s.decisions {
 		if d.Blocked(machines.JustSeen) {
 			return true
@@ -136,7 +136,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
 func (w *observed) settled() bool { return !w.initialized || w.link.Link != workload.Unsure }
 
 // statusAfter returns the check with the status that follows from s.
-func statusAfter(w *observed, s summary) *clusterv1.MachineHealthCheck {
+func statusAfter(w *observed, s plan) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	if w.settled() {
 		next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
@@ -195,7 +195,7 @@ func targetNames(w *observed) []string {
 }
 
 // allowed is the condition RemediationAllowed.
-func allowed(w *observed, s summary) metav1.Condition {
+func allowed(w *observed, s plan) metav1.Condition {
 	c := metav1.Condition{
 		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionTrue,
 		Reason: clusterv1.MachineHealthCheckRemediationAllowedReason,
@@ -242,7 +242,7 @@ func leftToCycles(w *observed) string {
 }
 
 // queue says how many wait because of how many are remediated at once.
-func queue(s summary) string {
+func queue(s plan) string {
 	waiting, inFlight := s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start
 	wait := "remediations wait"
 	if waiting == 1 {
@@ -289,7 +289,7 @@ func limitSpelled(check *clusterv1.MachineHealthCheck) string {
 }
 
 // arithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
-func arithmetic(check *clusterv1.MachineHealthCheck, s summary) string {
+func arithmetic(check *clusterv1.MachineHealthCheck, s plan) string {
 	p, trigger := s.population, check.Spec.Remediation.TriggerIf
 	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
 		p.NotHealthy(), p.Total(), p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
@@ -326,7 +326,7 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
 	conditions.Set(next, at(w.now, c))
 }
 
-func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
+func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
 	switch {
 	case s.refused != nil:

@@ -40,7 +40,7 @@ func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 }
 
 // sayStorm writes the condition StormCooldown.
-func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
+func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 	c := metav1.Condition{Type: mendv1.StormCooldown, Status: metav1.ConditionFalse, Reason: mendv1.StormReason, LastTransitionTime: metav1.NewTime(w.now)}
 	switch {
 	case !s.storm.Active:
@@ -56,7 +56,7 @@ func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s summary) {
 }
 
 // cooling says until when nothing begins after a storm.
-func cooling(w *observed, s summary) string {
+func cooling(w *observed, s plan) string {
 	return fmt.Sprintf("Remediation is not allowed before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
 		s.storm.Recheck.UTC().Format(time.RFC3339), s.storm.CoolingSince.UTC().Format(time.RFC3339),
 		w.check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)

@@ -55,7 +55,7 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 				if p.unsure {
 					w.link.Link = workload.Unsure
 				}
-				s := weigh(w)
+				s := decide(w)
 				if starts := s.starts(); starts != p.starts {
 					t.Errorf("pass %d: %d begin, want %d", i, starts, p.starts)
 				}
@@ -75,7 +75,7 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy), a("b", health.Healthy)).limited("1")
 	w.check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
 	w.check.Status.Conditions = []metav1.Condition{{Type: mendv1.StormCooldown, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Minute))}}
-	s := weigh(w)
+	s := decide(w)
 	const until = "2026-01-01T12:09:00Z"
 	for _, kind := range []string{mendv1.StormCooldown, clusterv1.MachineHealthCheckRemediationAllowedCondition} {
 		if c := conditionOf(statusAfter(w, s), kind); c == nil || !strings.Contains(c.Message, until) {
@@ -102,7 +102,7 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(a("a", health.Unhealthy))
 			w.check.Annotations = map[string]string{tc.annotation: tc.value}
-			s := weigh(w)
+			s := decide(w)
 			c := allowed(w, s)
 			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
 				t.Errorf("RemediationAllowed is %s/%s: %s; want %s, %s", c.Status, c.Reason, c.Message, tc.reason, tc.want)

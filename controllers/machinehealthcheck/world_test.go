@@ -65,7 +65,7 @@ func (w *observed) listing() *observed {
 }
 
 // starts is how many remediations start.
-func (s summary) starts() int {
+func (s plan) starts() int {
 	n := 0
 	for _, d := range s.decisions {
 		if d.Starts() {

@@ -107,11 +107,11 @@ func TestStepFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := "nothing"
 			tc.limit(tc.given)
-			if steps := plan(tc.given, weigh(tc.given)); len(steps) > 0 {
+			if steps := stepsOf(tc.given, decide(tc.given)); len(steps) > 0 {
 				got = did(steps[0])
 			}
 			if got != tc.want {
-				t.Errorf("plan() %s, want %s", got, tc.want)
+				t.Errorf("stepsOf() %s, want %s", got, tc.want)
 			}
 		})
 	}
@@ -120,9 +120,9 @@ func TestStepFor(t *testing.T) {
 func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
 	w.remedy.missing = "gone"
-	steps := plan(w, weigh(w))
+	steps := stepsOf(w, decide(w))
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
-		t.Errorf("plan() %s", got)
+		t.Errorf("stepsOf() %s", got)
 	}
 	if want := "Error retrieving remediation template Metal3RemediationTemplate ns/reboot"; steps[0].say.why != want {
 		t.Errorf("it says %q, want %q", steps[0].say.why, want)
@@ -132,8 +132,8 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
 	w.remedy.known = false
-	if got := did(plan(w, weigh(w))[0]); got != "says unhealthy" {
-		t.Errorf("plan() %s, want it only said", got)
+	if got := did(stepsOf(w, decide(w))[0]); got != "says unhealthy" {
+		t.Errorf("stepsOf() %s, want it only said", got)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 		a("c", health.Unhealthy, dueFor(time.Hour)), a("e", health.Unhealthy, byUser, dueFor(time.Second)))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
 	var handed []string
-	for _, s := range plan(w, weigh(w)) {
+	for _, s := range stepsOf(w, decide(w)) {
 		if s.say.handOver {
 			handed = append(handed, s.target.machine.Name)
 		}
@@ -156,7 +156,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 func TestWhatIsInFlightUsesUpTheLimit(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy, askedOwner), a("b", health.Pending, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
-	s := weigh(w)
+	s := decide(w)
 	if s.population.InFlight != 3 || s.grant.Start != 0 || s.grant.Reason != budget.AtWork {
 		t.Errorf("in flight %d, grant %+v; want 3 (the pending one is still the owner's) and nothing granted", s.population.InFlight, s.grant)
 	}
@@ -166,7 +166,7 @@ func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
 		a("e", health.Pending), a("f", health.Starting), a("g", health.Unknown))
 	want := budget.Population{Healthy: 1, Unhealthy: 1, Pending: 1, Starting: 1, Deleting: 2, Unknown: 1, Waiting: 1}
-	if got := weigh(w).population; got != want {
+	if got := decide(w).population; got != want {
 		t.Errorf("the population is %+v, want %+v", got, want)
 	}
 }
@@ -178,9 +178,9 @@ func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
 		a("failed", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 		a("elsewhere", health.Healthy, elder("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 	}
-	steps := plan(w, weigh(w))
+	steps := stepsOf(w, decide(w))
 	if len(steps) != 1 || !steps[0].letGo || steps[0].target.machine.Name != "failed" {
-		t.Errorf("plan() = %d steps, want to let go of failed alone", len(steps))
+		t.Errorf("stepsOf() = %d steps, want to let go of failed alone", len(steps))
 	}
 }
 
@@ -259,7 +259,7 @@ func TestStance(t *testing.T) {
 func TestAProviderMayDeleteItsCondition(t *testing.T) {
 	failedBefore := saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
 	w := aWorld(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
-	s := plan(w, weigh(w))[0]
+	s := stepsOf(w, decide(w))[0]
 	next := s.say.after(s.target.machine, s.target.verdict.Due(noon), noon)
 	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c != nil {
 		t.Errorf("ExternallyRemediated is back: %s/%s", c.Status, c.Reason)
@@ -276,16 +276,16 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w, summary{})
+	m.pass(w, plan{})
 	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 
-	if s := weigh(pass()); s.grant.Start != 0 || s.population.InFlight != 1 {
+	if s := decide(pass()); s.grant.Start != 0 || s.population.InFlight != 1 {
 		t.Errorf("before the caches show it: %d in flight, %d more may start; want 1 and 0", s.population.InFlight, s.grant.Start)
 	}
-	if s := weigh(pass(askedOwner)); s.population.InFlight != 1 {
+	if s := decide(pass(askedOwner)); s.population.InFlight != 1 {
 		t.Errorf("when they show it: %d in flight, want 1", s.population.InFlight)
 	}
-	if s := weigh(pass()); s.population.InFlight != 0 || s.grant.Start != 1 {
+	if s := decide(pass()); s.population.InFlight != 0 || s.grant.Start != 1 {
 		t.Errorf("after they showed it and it went away: %d in flight, %d may start; want 0 and 1", s.population.InFlight, s.grant.Start)
 	}
 }
@@ -293,11 +293,11 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 	w := aWorld(a("m", health.Healthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
 	w.remedy.known = false
-	if say := plan(w, weigh(w))[0].say; say.health != succeeded || say.external != 0 {
+	if say := stepsOf(w, decide(w))[0].say; say.health != succeeded || say.external != 0 {
 		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", say)
 	}
 	w.remedy.known = true
-	if say := plan(w, weigh(w))[0].say; say.external != removed {
+	if say := stepsOf(w, decide(w))[0].say; say.external != removed {
 		t.Errorf("it says %+v, want what is said of no request taken back", say)
 	}
 }
@@ -308,7 +308,7 @@ func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
 		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
 	for _, state := range []health.State{health.Unknown, health.Pending, health.Healthy} {
-		if p := weigh(aWorld(a("m", state, stale))).population; p.InFlight != 0 {
+		if p := decide(aWorld(a("m", state, stale))).population; p.InFlight != 0 {
 			t.Errorf("%v: %d in flight, want none", state, p.InFlight)
 		}
 	}

@@ -35,8 +35,8 @@ func (s step) idle() bool {
 
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
 
-// plan decides the step of every target. Steps that change nothing are left out.
-func plan(w *observed, s summary) []step {
+// stepsOf decides the step of every target. Steps that change nothing are left out.
+func stepsOf(w *observed, s plan) []step {
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]
