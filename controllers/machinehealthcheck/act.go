@@ -38,6 +38,43 @@ type outcome struct {
 	err     error
 }
 
+// applied is what became of a plan.
+type applied struct {
+	outcomes []outcome
+	// status is the check as it was saved; nil if it was not.
+	status *clusterv1.MachineHealthCheck
+	err    error // of that
+}
+
+// result is what the check says about the outcomes.
+type result struct {
+	// failed says that something did not succeed, so the generation does not count as observed.
+	failed bool
+	// refused is the first error for which a request could not be made, started says that one was.
+	refused error
+	started bool
+}
+
+// apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
+func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
+	if w.stance != acting {
+		return applied{}
+	}
+	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
+	is := result{failed: len(w.trouble) > 0}
+	for _, o := range done.outcomes {
+		is.failed, is.started = is.failed || o.err != nil, is.started || o.requested
+		if is.refused == nil {
+			is.refused = o.refused
+		}
+	}
+	next := statusAfter(w, p, is)
+	if done.err = r.record(ctx, w, next); done.err == nil {
+		done.status = next
+	}
+	return done
+}
+
 // act carries out all steps, each on its own: what fails for one machine holds up no other.
 func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outcome {
 	outcomes := make([]outcome, len(steps), len(steps)+len(w.strays))

@@ -85,7 +85,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 				} else if s.grant.ShortCircuited() && !again.IsZero() {
 					t.Errorf("pass %d: it is looked at again and again while too many are unhealthy", i)
 				}
-				check = statusAfter(w, s)
+				check = statusAfter(w, s, result{})
 				m.pass(w, s)
 			}
 			if c := conditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); c == nil {
@@ -99,7 +99,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 	var m memory
 	stored := aWorld(a("a", health.Unhealthy), a("b", health.Unhealthy), a("c", health.Unhealthy)).limited("1")
-	check, now := statusAfter(stored, decide(stored)), noon
+	check, now := statusAfter(stored, decide(stored), result{}), noon
 	for passes := 1; ; passes++ {
 		w := aWorld(a("a", health.Unhealthy), a("b", health.Healthy), a("c", health.Healthy)).limited("1")
 		w.check.Status, w.now = check.Status, now

@@ -1,14 +1,11 @@
 // Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
 // or to an external remediation provider.
 //
-// A reconcile of one check reads from top to bottom: observe, judge every machine, grant remediations, plan a
-// step for each machine, act, record the outcome in the check, tell users. Only observe, act, record and tell do I/O;
-// what is decided is decided in between, by packages health and budget and by plain functions of what was observed.
+// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below controllers/decide.
 package machinehealthcheck
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -83,36 +79,18 @@ type Kinds interface {
 	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
 
-// Reconcile makes one reconcile of the check called req. What it tells users, it tells after it was saved.
+// Reconcile makes what there is of the check called req agree with the plan for it. Users are told what was saved, after it was.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	now := r.Clock.Now()
-	w, err := r.observe(ctx, req.NamespacedName, now)
+	w, err := r.observe(ctx, req.NamespacedName, r.Clock.Now())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if w == nil || w.stance <= paused {
 		return r.standBack(ctx, req.NamespacedName, w)
 	}
-
-	s := decide(w)
-	if w.stance == observing {
-		r.measure(w, s, nil)
-		return r.next(ctx, w, nil, nil)
-	}
-	w.recheck = health.Earliest(w.recheck, s.recheck)
-	outcomes := r.act(ctx, w, stepsOf(w, s))
-	s.failed, s.refused = failedAndRefused(outcomes)
-	s.started = slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
-	s.failed = s.failed || len(w.trouble) > 0
-	next := statusAfter(w, s)
-	err = r.record(ctx, w, next)
-	r.measure(w, s, outcomes)
-	r.tell(ctx, machineNotes(w, outcomes))
-	r.tell(ctx, remediationNotes(w, outcomes))
-	if err == nil {
-		r.tell(ctx, turnNotes(w, next))
-	}
-	return r.next(ctx, w, outcomes, err)
+	p := decide(w)
+	done := r.apply(ctx, w, p)
+	return r.tell(ctx, w, p, done)
 }
 
 // decide decides what w comes to: what blocks each machine, and which remediations start.
@@ -124,14 +102,14 @@ func decide(w *observed) plan {
 	}
 	facts := w.facts(limits, cooldown, invalid)
 	p := machines.Decide(facts)
-	s := plan{
+	decided := plan{
 		population: p.Population, limits: limits, invalid: invalid, grant: p.Grant, storm: p.Storm, recheck: p.Recheck, memory: p.Memory,
 		decisions: make(map[string]machines.Decision, len(facts.Targets)),
 	}
 	for i := range facts.Targets {
-		s.decisions[facts.Targets[i].Name] = p.Decisions[i]
+		decided.decisions[facts.Targets[i].Name] = p.Decisions[i]
 	}
-	return s
+	return decided
 }
 
 // standBack leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it
@@ -159,15 +137,4 @@ func (r *Reconciler) aside(w *observed) *clusterv1.MachineHealthCheck {
 		return pausedStatus(w)
 	}
 	return w.check
-}
-
-// failedAndRefused says whether anything failed, and the first error for which a request could not be made.
-func failedAndRefused(outcomes []outcome) (failed bool, refused error) {
-	for _, o := range outcomes {
-		failed = failed || o.err != nil
-		if refused == nil {
-			refused = o.refused
-		}
-	}
-	return failed, refused
 }

@@ -66,7 +66,7 @@ func tellCheck(is *look.Check, w *observed) {
 	s := decide(w)
 	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
 	if w.stance == acting {
-		is.Conditions = statusAfter(w, s).Status.Conditions
+		is.Conditions = statusAfter(w, s, result{}).Status.Conditions
 	}
 	if c := allowed(w, s); c.Message != "" {
 		is.Reason, is.Text = c.Reason, c.Message

@@ -46,7 +46,7 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 					w.limited(tc.limits[i])
 				}
 				w.check.Status = check.Status
-				next := statusAfter(w, decide(w))
+				next := statusAfter(w, decide(w), result{})
 				if i+1 == tc.unsaved {
 					continue
 				}

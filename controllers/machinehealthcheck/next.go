@@ -17,19 +17,22 @@ import (
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.
-func (r *Reconciler) next(ctx context.Context, w *observed, outcomes []outcome, recordErr error) (ctrl.Result, error) {
+func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
 	errs, retry := append([]error(nil), w.trouble...), false
-	for _, err := range append(errorsOf(outcomes), recordErr) {
+	for _, err := range append(errorsOf(done.outcomes), done.err) {
 		if apierrors.IsConflict(err) {
 			retry = true
 		} else if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	for _, o := range outcomes {
+	for _, o := range done.outcomes {
 		retry = retry || o.again
 	}
 	at := health.Earliest(w.recheck, nextLook(w))
+	if w.stance == acting {
+		at = health.Earliest(at, p.recheck)
+	}
 	if r.Resync > 0 {
 		at = health.Earliest(at, w.now.Add(r.Resync))
 	}

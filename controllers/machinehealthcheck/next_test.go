@@ -18,7 +18,7 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
 	for range 20 {
 		r.memory.pass(w, plan{})
-		result, err := r.next(t.Context(), w, failing, nil)
+		result, err := r.next(t.Context(), w, plan{}, applied{outcomes: failing})
 		if err != nil || result.RequeueAfter > 3*time.Second {
 			t.Fatalf("next() = %v, %v; want a look at the deadline in 3s", result, err)
 		}
@@ -31,7 +31,7 @@ func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 	r.memory.pass(w, plan{})
 	var last time.Duration
 	for range 20 {
-		result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil)
+		result, _ := r.next(t.Context(), w, plan{}, applied{outcomes: []outcome{{again: true}}})
 		if result.RequeueAfter < last || result.RequeueAfter > enqueue.RetryAtMost {
 			t.Fatalf("a try after %s follows one after %s", result.RequeueAfter, last)
 		}
@@ -40,10 +40,10 @@ func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 	if last != enqueue.RetryAtMost {
 		t.Errorf("after 20 tries the next is after %s, want %s", last, enqueue.RetryAtMost)
 	}
-	if result, _ := r.next(t.Context(), w, nil, nil); result.RequeueAfter != 0 {
+	if result, _ := r.next(t.Context(), w, plan{}, applied{outcomes: nil}); result.RequeueAfter != 0 {
 		t.Errorf("a steady check is looked at after %s", result.RequeueAfter)
 	}
-	if result, _ := r.next(t.Context(), w, []outcome{{again: true}}, nil); result.RequeueAfter != enqueue.Conflicted {
+	if result, _ := r.next(t.Context(), w, plan{}, applied{outcomes: []outcome{{again: true}}}); result.RequeueAfter != enqueue.Conflicted {
 		t.Errorf("the first try after that is after %s, want %s", result.RequeueAfter, enqueue.Conflicted)
 	}
 }

@@ -41,10 +41,9 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 func TestACheckTakesNoRefusalBackWhileNothingMayBegin(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy)).external().limited("60%")
 	s := decide(w)
-	s.refused = errors.New("refused by a webhook")
-	w.check = statusAfter(w, s)
+	w.check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
 	w.remembers = true // and has seen nothing yet
-	if next := statusAfter(w, decide(w)); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
+	if next := statusAfter(w, decide(w), result{}); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is taken back, although nothing was tried")
 	}
 }

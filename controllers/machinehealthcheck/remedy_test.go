@@ -115,7 +115,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
 				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
 			}
-			next := statusAfter(w, decide(w))
+			next := statusAfter(w, decide(w), result{})
 			c := conditionOf(next, mendv1.RemediationTemplateAvailable)
 			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {

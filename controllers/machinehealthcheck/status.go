@@ -32,7 +32,7 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// plan is what a reconcile has to say about the check itself.
+// plan is what was decided about the machines of a check, and what its status says of that.
 type plan struct {
 	population budget.Population
 	limits     budget.Limits
@@ -44,11 +44,6 @@ type plan struct {
 	memory    machines.Memory
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid error
-	// refused is the first error for which a request could not be made, started says that one was.
-	refused error
-	started bool
-	// failed says that the reconcile did not get through, so the generation does not count as observed.
-	failed bool
 }
 
 // of is the decision about t.
@@ -135,15 +130,15 @@ func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
 // unknown then, and to say so at every start of the manager, and at every probe that is lost, would look like an outage.
 func (w *observed) settled() bool { return !w.initialized || w.link.Link != workload.Unsure }
 
-// statusAfter returns the check with the status that follows from s.
-func statusAfter(w *observed, s plan) *clusterv1.MachineHealthCheck {
+// statusAfter returns the check with the status that follows from s and from what became of it.
+func statusAfter(w *observed, s plan, is result) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	if w.settled() {
 		next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
 		next.Status.CurrentHealthy = ptr.To(clamp(s.population.Healthy))
 		next.Status.RemediationsAllowed = ptr.To(clamp(s.grant.Remaining))
 		next.Status.Targets = targetNames(w)
-		if !s.failed {
+		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
 		setAllowed(next, at(w.now, allowed(w, s)))
@@ -152,7 +147,7 @@ func statusAfter(w *observed, s plan) *clusterv1.MachineHealthCheck {
 	conditions.Set(next, w.reach)
 	conditions.Set(next, at(w.now, exclusive(w)))
 	sayTemplate(next, w)
-	sayRequests(next, w, s)
+	sayRequests(next, w, s, is)
 	if !claimed(next) {
 		conditions.Set(next, at(w.now, metav1.Condition{
 			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
@@ -326,12 +321,12 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
 	conditions.Set(next, at(w.now, c))
 }
 
-func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
-	allMade := s.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
+func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is result) {
+	allMade := is.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
 	switch {
-	case s.refused != nil:
+	case is.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", s.refused.Error())
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", is.refused.Error())
 	case allMade:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}

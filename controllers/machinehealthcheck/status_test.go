@@ -25,7 +25,7 @@ import (
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
 		a("f", health.Healthy, beingDeleted)).limited("40%")
-	c := conditionOf(statusAfter(w, decide(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
 		"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2"
 	if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
@@ -36,7 +36,7 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy))
 	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
-	c := conditionOf(statusAfter(w, decide(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
 		"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3"
 	if c.Message != want {
@@ -60,7 +60,7 @@ func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(tc.targets...)
 			w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
-			c := conditionOf(statusAfter(w, decide(w)), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
 				t.Errorf("got %s %q, want True %q", c.Status, c.Message, tc.want)
 			}
@@ -71,7 +71,7 @@ func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
 func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 	for limit, want := range map[string]corev1.ConditionStatus{"0": corev1.ConditionFalse, "1": corev1.ConditionTrue} {
 		w := aWorld(a("a", health.Unhealthy)).limited(limit)
-		got := v1beta1conditions.Get(statusAfter(w, decide(w)), clusterv1.RemediationAllowedV1Beta1Condition)
+		got := v1beta1conditions.Get(statusAfter(w, decide(w), result{}), clusterv1.RemediationAllowedV1Beta1Condition)
 		if got == nil || got.Status != want {
 			t.Errorf("unhealthyLessThanOrEqualTo %s: got %v, want %s", limit, got, want)
 		}
@@ -93,7 +93,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 			w := aWorld(a("a", health.Healthy)).external()
 			w.remedy.known, w.remedy.missing = tc.known, tc.missing
 			var got metav1.ConditionStatus
-			if c := conditionOf(statusAfter(w, decide(w)), mendv1.RemediationTemplateAvailable); c != nil {
+			if c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.RemediationTemplateAvailable); c != nil {
 				got = c.Status
 			}
 			if got != tc.want {
@@ -107,11 +107,11 @@ func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
 	w.remedy.missing = "it is gone"
 	w.reach = reachCondition(nil, w)
-	first := statusAfter(w, decide(w))
+	first := statusAfter(w, decide(w), result{})
 	again := *w
 	again.check, again.now = first, noon.Add(time.Hour)
 	again.reach = reachCondition(conditionOf(first, mendv1.WorkloadClusterReachable), &again)
-	if diff := cmp.Diff(first.Status, statusAfter(&again, decide(&again)).Status); diff != "" {
+	if diff := cmp.Diff(first.Status, statusAfter(&again, decide(&again), result{}).Status); diff != "" {
 		t.Errorf("the same world an hour later is said otherwise (-first +second):\n%s", diff)
 	}
 }
@@ -132,11 +132,10 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 			w := aWorld(a("a", health.Unhealthy)).external()
 			w.remedy.missing = "it is gone"
 			s := decide(w)
-			s.refused = errors.New("no rights")
-			w.check, w.remedy.missing = statusAfter(w, s), ""
+			w.check, w.remedy.missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
 			tc.later(w)
 			got := map[clusterv1.ConditionType]bool{}
-			for _, c := range statusAfter(w, decide(w)).GetV1Beta1Conditions() {
+			for _, c := range statusAfter(w, decide(w), result{}).GetV1Beta1Conditions() {
 				if c.Type == template || c.Type == request {
 					got[c.Type] = true
 				}
@@ -152,8 +151,7 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy)).external()
 	w.remedy.missing = "it is gone"
 	s := decide(w)
-	s.refused = errors.New("no rights")
-	w.check = statusAfter(w, s)
+	w.check = statusAfter(w, s, result{refused: errors.New("no rights")})
 	for _, kind := range []clusterv1.ConditionType{
 		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
 	} {
@@ -163,8 +161,7 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 	}
 	w.remedy.missing = ""
 	s = decide(w)
-	s.started = true
-	healed := statusAfter(w, s)
+	healed := statusAfter(w, s, result{started: true})
 	for _, kind := range []clusterv1.ConditionType{
 		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
 	} {
@@ -180,14 +177,14 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 func TestW14NumbersFitTheirFields(t *testing.T) {
 	w := aWorld(a("a", health.Healthy))
 	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[0-99999999999]"
-	if got := statusAfter(w, decide(w)).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
+	if got := statusAfter(w, decide(w), result{}).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
 		t.Errorf("remediationsAllowed is %d", ptr.Deref(got, -1))
 	}
 	many := make([]target, maxTargets+1)
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
-	status := statusAfter(aWorld(many...), plan{population: budget.Population{Healthy: len(many)}}).Status
+	status := statusAfter(aWorld(many...), plan{population: budget.Population{Healthy: len(many)}}, result{}).Status
 	if len(status.Targets) != maxTargets || *status.ExpectedMachines != maxTargets+1 {
 		t.Errorf("%d targets are listed and %d counted, want %d and %d", len(status.Targets), *status.ExpectedMachines, maxTargets, maxTargets+1)
 	}
@@ -195,21 +192,21 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 
 func TestAGenerationIsObservedOnlyByAPassThatGotThrough(t *testing.T) {
 	w := aWorld()
-	if got := statusAfter(w, plan{failed: true}).Status.ObservedGeneration; got != 0 {
+	if got := statusAfter(w, plan{}, result{failed: true}).Status.ObservedGeneration; got != 0 {
 		t.Errorf("a failed pass observed generation %d", got)
 	}
-	if got := statusAfter(w, plan{}).Status.ObservedGeneration; got != w.check.Generation {
+	if got := statusAfter(w, plan{}, result{}).Status.ObservedGeneration; got != w.check.Generation {
 		t.Errorf("observedGeneration is %d, want %d", got, w.check.Generation)
 	}
 }
 
 func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
 	w := aWorld()
-	if c := conditionOf(statusAfter(w, plan{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
+	if c := conditionOf(statusAfter(w, plan{}, result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
 	}
 	w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	if c := conditionOf(statusAfter(w, plan{}), clusterv1.PausedCondition); c != nil {
+	if c := conditionOf(statusAfter(w, plan{}, result{}), clusterv1.PausedCondition); c != nil {
 		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
 	}
 }
@@ -287,13 +284,13 @@ func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, saidTrue)
 		}
 		w := aWorld(targets...)
-		w.check = statusAfter(w, decide(w))
+		w.check = statusAfter(w, decide(w), result{})
 		return testing.AllocsPerRun(20, func() {
 			s := decide(w)
 			if steps := stepsOf(w, s); len(steps) > 0 {
 				t.Fatalf("a steady world needs %d steps", len(steps))
 			}
-			if next := statusAfter(w, s); !sameStatus(w.check.Status, next.Status) {
+			if next := statusAfter(w, s, result{}); !sameStatus(w.check.Status, next.Status) {
 				t.Fatal("a steady world is said otherwise")
 			}
 		})

@@ -62,7 +62,7 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 				if at := s.storm.Recheck; at.IsZero() != (p.recheck == 0) || p.recheck != 0 && !at.Equal(noon.Add(p.recheck)) {
 					t.Errorf("pass %d: it is looked at again at %s, want %s after noon", i, at, p.recheck)
 				}
-				stored = statusAfter(w, s)
+				stored = statusAfter(w, s, result{})
 				if c := conditionOf(stored, clusterv1.MachineHealthCheckRemediationAllowedCondition); p.reason != "" && c.Reason != p.reason {
 					t.Errorf("pass %d: RemediationAllowed is %s/%s, want %s", i, c.Status, c.Reason, p.reason)
 				}
@@ -78,7 +78,7 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 	s := decide(w)
 	const until = "2026-01-01T12:09:00Z"
 	for _, kind := range []string{mendv1.StormCooldown, clusterv1.MachineHealthCheckRemediationAllowedCondition} {
-		if c := conditionOf(statusAfter(w, s), kind); c == nil || !strings.Contains(c.Message, until) {
+		if c := conditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
 			t.Errorf("%s is %+v, want it to say %s", kind, c, until)
 		}
 	}

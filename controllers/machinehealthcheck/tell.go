@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -16,8 +17,19 @@ import (
 	"github.com/kubemend/kubemend/controllers/tell"
 )
 
-// tell sends events about what was saved, and logs one line for each.
-func (r *Reconciler) tell(ctx context.Context, notes []tell.Note) {
+// tell exports metrics and sends events about what was saved, and says when to look again.
+func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
+	r.measure(w, p, done.outcomes)
+	notes := append(machineNotes(w, done.outcomes), remediationNotes(w, done.outcomes)...)
+	if done.status != nil {
+		notes = append(notes, turnNotes(w, done.status)...)
+	}
+	r.send(ctx, notes)
+	return r.next(ctx, w, p, done)
+}
+
+// send sends events, and logs one line for each.
+func (r *Reconciler) send(ctx context.Context, notes []tell.Note) {
 	for _, n := range notes {
 		tell.Send(r.Recorder, n)
 		log.FromContext(ctx).Info("Something changed", "reason", n.Reason, "note", n.Text,
