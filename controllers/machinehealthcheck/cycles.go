@@ -46,10 +46,13 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 		return
 	}
 	cycles := map[types.UID]*remediationrequest.Metadata{}
+	w.unread = map[schema.GroupKind]*unread{}
 	for _, versions := range cycleKinds {
+		kind := versions[0].GroupKind()
 		all, err := r.cyclesOf(ctx, w, versions)
-		if until := r.memory.unreadUntil(versions[0].GroupKind(), err != nil, w.now); err != nil {
-			w.cyclesUnknown(err, until)
+		is := r.memory.unreadBefore(kind).after(err != nil, w.now)
+		if w.unread[kind] = is; err != nil {
+			w.cyclesUnknown(err, is.until())
 		}
 		for _, req := range all {
 			if !underWay(req, w.now) {

@@ -69,9 +69,11 @@ func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
 	w.remedy, w.trouble, w.requests = remedy{known: true}, nil, nil
 	r.observeCycles(t.Context(), w)
 	begins := map[string]bool{}
-	for _, s := range stepsOf(w, decide(w)) {
+	p := decide(w)
+	for _, s := range stepsOf(w, p) {
 		begins[s.target.machine.Name] = s.start
 	}
+	r.memory.pass(w, p)
 	return begins
 }
 

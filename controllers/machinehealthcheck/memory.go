@@ -22,7 +22,7 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]*remembered
-	unread map[schema.GroupKind]unread // kinds of power cycles, of all checks
+	unread map[schema.GroupKind]*unread // kinds of power cycles, of all checks
 }
 
 // unread is that a kind could not be read since then, and at last.
@@ -67,9 +67,7 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 	}
 }
 
-// recall marks the targets of w whose remediation was begun and is not to be seen yet, and those for which it could not be begun, and forgets
-// about the others. What was
-// begun with another kind of requests than the check names now is over. Nothing tells that a request was never
+// recall marks the targets of w whose remediation was begun and is not to be seen yet, and those for which it could not be begun. What was begun with another kind of requests than the check names now is over. Nothing tells that a request was never
 // seen because it was deleted at once, so the check is looked at again when the caches must have caught up.
 func (m *memory) recall(w *observed) {
 	m.mu.Lock()
@@ -81,42 +79,42 @@ func (m *memory) recall(w *observed) {
 	if w.memory = last.decided; len(last.begun)+len(last.refused) == 0 {
 		return
 	}
-	unseen, refused := map[types.UID]begun{}, map[types.UID]time.Time{}
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.verdict.State == health.Healthy {
 			continue
 		}
 		if at, tried := last.refused[t.machine.UID]; tried && t.verdict.State == health.Unhealthy {
-			refused[t.machine.UID], t.refused = at, at
+			t.refused = at
 		}
 		b, lately := last.begun[t.machine.UID]
 		if lately && b.kind == remediationKind(w) && w.now.Before(b.at.Add(cachesLag)) && !w.inFlight(t) {
-			unseen[t.machine.UID], t.begun = b, true
+			t.begun = true
 			w.recheck = health.Earliest(w.recheck, b.at.Add(cachesLag))
 		}
 	}
-	last.begun, last.refused = unseen, refused
 }
 
-// unreadUntil notes whether a kind of power cycles could be read now, and returns until when that holds up machines if it could not. If nobody
-// has tried for longer than the retries of a check are apart, nobody knows since when.
-func (m *memory) unreadUntil(kind schema.GroupKind, failed bool, now time.Time) time.Time {
+// after is what is to be remembered of a kind of power cycles that could not be read, or could, at now; nil if nothing is. If nobody has tried for
+// longer than the retries of a check are apart, nobody knows since when.
+func (is *unread) after(failed bool, now time.Time) *unread {
+	switch {
+	case !failed:
+		return nil
+	case is == nil || now.After(is.last.Add(2*enqueue.RetryAtMost)):
+		return &unread{since: now, last: now}
+	}
+	return &unread{since: is.since, last: now}
+}
+
+// until is until when that blocks machines on hosts.
+func (is *unread) until() time.Time { return is.since.Add(taken) }
+
+// unreadBefore is what is remembered of a kind of power cycles; nil if it could be read.
+func (m *memory) unreadBefore(kind schema.GroupKind) *unread {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	is, before := m.unread[kind]
-	if !failed {
-		delete(m.unread, kind)
-		return time.Time{}
-	}
-	if !before || now.After(is.last.Add(2*enqueue.RetryAtMost)) {
-		is.since = now
-	}
-	if is.last = now; m.unread == nil {
-		m.unread = map[schema.GroupKind]unread{}
-	}
-	m.unread[kind] = is
-	return is.since.Add(taken)
+	return m.unread[kind]
 }
 
 // reach returns the condition WorkloadClusterReachable as of the last reconcile, or as stored; nil if there is none.
@@ -144,8 +142,10 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	m.checks[key] = is
 	is.decided = s.memory
 	if found {
-		is.begun, is.refused, is.failed, is.inFlight = was.begun, was.refused, was.failed, was.inFlight
+		is.failed, is.inFlight = was.failed, was.inFlight
+		is.keep(w, was)
 	}
+	m.keepUnread(w)
 	if !w.remedy.seen() {
 		return nil
 	}
@@ -157,6 +157,35 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 		}
 	}
 	return before
+}
+
+// keep takes over from was what w still shows to be so.
+func (is *remembered) keep(w *observed, was *remembered) {
+	if len(was.begun)+len(was.refused) == 0 {
+		return
+	}
+	for i := range w.targets {
+		t := &w.targets[i]
+		if t.begun {
+			is.begun[t.machine.UID] = was.begun[t.machine.UID]
+		}
+		if !t.refused.IsZero() {
+			is.refused[t.machine.UID] = t.refused
+		}
+	}
+}
+
+func (m *memory) keepUnread(w *observed) {
+	for kind, is := range w.unread {
+		if is == nil {
+			delete(m.unread, kind)
+			continue
+		}
+		if m.unread == nil {
+			m.unread = map[schema.GroupKind]*unread{}
+		}
+		m.unread[kind] = is
+	}
 }
 
 // tries counts the passes in a row that did not get through, with this one.

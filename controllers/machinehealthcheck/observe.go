@@ -51,6 +51,8 @@ type observed struct {
 	// memory is that of the decision before; remembers says that there can be one, and that this process will see what comes next.
 	memory    machines.Memory
 	remembers bool
+	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
+	unread map[schema.GroupKind]*unread
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.

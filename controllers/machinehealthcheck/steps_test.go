@@ -279,13 +279,19 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 	m.pass(w, plan{})
 	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 
-	if s := decide(pass()); s.grant.Start != 0 || s.population.InFlight != 1 {
+	decided := func(changes ...func(*target)) plan {
+		w := pass(changes...)
+		s := decide(w)
+		m.pass(w, s)
+		return s
+	}
+	if s := decided(); s.grant.Start != 0 || s.population.InFlight != 1 {
 		t.Errorf("before the caches show it: %d in flight, %d more may start; want 1 and 0", s.population.InFlight, s.grant.Start)
 	}
-	if s := decide(pass(askedOwner)); s.population.InFlight != 1 {
+	if s := decided(askedOwner); s.population.InFlight != 1 {
 		t.Errorf("when they show it: %d in flight, want 1", s.population.InFlight)
 	}
-	if s := decide(pass()); s.population.InFlight != 0 || s.grant.Start != 1 {
+	if s := decided(); s.population.InFlight != 0 || s.grant.Start != 1 {
 		t.Errorf("after they showed it and it went away: %d in flight, %d may start; want 0 and 1", s.population.InFlight, s.grant.Start)
 	}
 }
