@@ -57,7 +57,7 @@ type result struct {
 
 // apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
 func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
-	if w.stance != acting {
+	if w.mode != acting {
 		return applied{}
 	}
 	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
@@ -77,7 +77,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
 
 // act carries out all steps, each on its own: what fails for one machine holds up no other.
 func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outcome {
-	outcomes := make([]outcome, len(steps), len(steps)+len(w.strays))
+	outcomes := make([]outcome, len(steps), len(steps)+len(w.orphans))
 	var work errgroup.Group
 	work.SetLimit(writers)
 	for i, s := range steps {
@@ -87,7 +87,7 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
-	for _, stray := range w.strays {
+	for _, stray := range w.orphans {
 		err := r.Requests.Delete(ctx, stray)
 		o := outcome{err: err}
 		if err == nil {
@@ -152,7 +152,7 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 func (r *Reconciler) appeared(ctx context.Context, w *observed, s step) (step, error) {
 	t := *s.target
 	var err error
-	if t.request, err = r.Requests.Find(ctx, w.remedy.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
+	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
 		return s, err
 	}
 	s.say = unhealthyStep(w, &t, machines.Decision{}, false).say
@@ -161,10 +161,10 @@ func (r *Reconciler) appeared(ctx context.Context, w *observed, s step) (step, e
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
 func (w *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
-	if w.remedy.templateErr != nil {
-		return nil, w.remedy.templateErr
+	if w.remediation.templateErr != nil {
+		return nil, w.remediation.templateErr
 	}
-	return remediationrequest.For(m, w.remedy.template, maker(w.check))
+	return remediationrequest.For(m, w.remediation.template, maker(w.check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
@@ -174,8 +174,8 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 // speak writes what s has to say into the conditions of m, the machine of s as it was last read or written, and reports whether it stands there.
 func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv1.Machine, o outcome) (outcome, bool) {
 	var next *clusterv1.Machine
-	if s.letGo {
-		next = letGo(m)
+	if s.release {
+		next = releasedCopy(m)
 	} else {
 		next = s.say.after(m, s.target.verdict.Due(w.now), w.now)
 	}
@@ -192,7 +192,7 @@ func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
 	case err == nil:
 		o.said, o.at = next, r.Clock.Now()
-		o.requested = o.requested || (s.start && s.say.handOver)
+		o.requested = o.requested || (s.start && s.say.askOwner)
 	}
 	return o, err == nil
 }

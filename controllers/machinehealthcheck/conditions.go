@@ -19,7 +19,7 @@ import (
 // saying is what a reconcile wants to have said about a machine; a zero part is left as it is.
 type saying struct {
 	health   healthSaying
-	handOver bool // OwnerRemediated=False where it is missing or True; an existing False is the owner's
+	askOwner bool // OwnerRemediated=False where it is missing or True; an existing False is the owner's
 	forget   bool // OwnerRemediated=False, left over from before, goes
 	external externalSaying
 	why      string // the message of an external failure
@@ -45,9 +45,9 @@ const (
 	creationFailed
 )
 
-// saidHealthy reports whether the machine's conditions say already that all is well. It is the steady state of nearly
+// markedHealthy reports whether the machine's conditions say already that all is well. It is the steady state of nearly
 // every machine, so it must cost next to nothing.
-func saidHealthy(m *clusterv1.Machine) bool {
+func markedHealthy(m *clusterv1.Machine) bool {
 	said, external := false, false
 	for i := range m.Status.Conditions {
 		switch c := &m.Status.Conditions[i]; c.Type {
@@ -69,28 +69,28 @@ func saidHealthy(m *clusterv1.Machine) bool {
 	return false
 }
 
-// saidHealthy reports the same of the machine of t.
-func (t *target) saidHealthy() bool {
+// markedHealthy reports the same of the machine of t.
+func (t *target) markedHealthy() bool {
 	if t.kept != nil {
 		return t.kept.healthy
 	}
-	return saidHealthy(t.machine)
+	return markedHealthy(t.machine)
 }
 
 // marked reports whether the machine's conditions say something that a check said and that is not good.
 func marked(m *clusterv1.Machine) bool {
-	return calledBad(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
+	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
 }
 
-// calledBad reports whether a check has called m bad.
-func calledBad(m *clusterv1.Machine) bool {
+// markedUnhealthy reports whether a check has called m bad.
+func markedUnhealthy(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && !handedOver(m)
+	return c != nil && c.Status == metav1.ConditionFalse && !askedByPowerCycle(m)
 }
 
-// handedOver reports whether m, which no check judged, was called bad and handed over to its owner by the controller of host remediations,
+// askedByPowerCycle reports whether m, which no check judged, was called bad and handed over to its owner by the controller of host remediations,
 // which also takes that back.
-func handedOver(m *clusterv1.Machine) bool {
+func askedByPowerCycle(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
 }
@@ -114,8 +114,8 @@ func (s saying) after(m *clusterv1.Machine, due []health.Finding, now time.Time)
 			Severity: clusterv1.ConditionSeverityWarning, Reason: f.v1beta1Reason, Message: f.v1beta1Message,
 		})
 	}
-	if s.handOver {
-		handOver(next, now)
+	if s.askOwner {
+		askOwner(next, now)
 	}
 	if s.forget {
 		dropOwnerRemediated(next)
@@ -127,9 +127,9 @@ func (s saying) after(m *clusterv1.Machine, due []health.Finding, now time.Time)
 	return next
 }
 
-// handOver asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
+// askOwner asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
 // Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
-func handOver(m *clusterv1.Machine, now time.Time) {
+func askOwner(m *clusterv1.Machine, now time.Time) {
 	if c := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status == metav1.ConditionTrue {
 		conditions.Set(m, at(now, metav1.Condition{
 			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
@@ -175,15 +175,15 @@ func failureOfOurs(external *metav1.Condition) bool {
 		external.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 }
 
-// letGo returns a copy of m, status alone, without what checks had said of it: a failed health check, a request to its
+// releasedCopy returns a copy of m, status alone, without what checks had said of it: a failed health check, a request to its
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
-func letGo(m *clusterv1.Machine) *clusterv1.Machine {
+func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(m)
-	if calledBad(m) {
+	if markedUnhealthy(m) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !handedOver(m) && c.Status == metav1.ConditionFalse &&
+	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !askedByPowerCycle(m) && c.Status == metav1.ConditionFalse &&
 		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		dropOwnerRemediated(next)
 	}

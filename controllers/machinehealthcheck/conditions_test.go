@@ -60,7 +60,7 @@ func TestFailureOf(t *testing.T) {
 
 func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
 	deferred := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
-	next := saying{health: failed, handOver: true}.after(deferred, nil, noon)
+	next := saying{health: failed, askOwner: true}.after(deferred, nil, noon)
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Reason != "RemediationDeferred" {
 		t.Errorf("OwnerRemediated is %s/%s, want it left as it was", c.Status, c.Reason)
 	}
@@ -71,7 +71,7 @@ func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
 
 func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
 	done := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Done")).machine
-	next := saying{health: failed, handOver: true}.after(done, nil, noon)
+	next := saying{health: failed, askOwner: true}.after(done, nil, noon)
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Status != metav1.ConditionFalse {
 		t.Errorf("OwnerRemediated is %s, want False", c.Status)
 	}
@@ -79,7 +79,7 @@ func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
 
 func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 	m := a("m", health.Unhealthy).machine
-	m = saying{health: failed, handOver: true}.after(m, nil, noon)
+	m = saying{health: failed, askOwner: true}.after(m, nil, noon)
 	m = saying{health: succeeded}.after(m, nil, noon)
 	next := saying{health: failed, forget: true}.after(m, nil, noon)
 	if conditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
@@ -106,7 +106,7 @@ func TestW4AFailureOfOursIsReplacedWhenItWorks(t *testing.T) {
 func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
 	for name, s := range map[string]saying{
-		"healthy": {health: succeeded, external: removed}, "unhealthy": {health: failed, handOver: true}, "requested": {health: failed, external: waiting},
+		"healthy": {health: succeeded, external: removed}, "unhealthy": {health: failed, askOwner: true}, "requested": {health: failed, external: waiting},
 		"refused": {health: failed, external: creationFailed, why: "no rights"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,13 +136,13 @@ func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 		"another generation was meant": a("m", health.Healthy, saidTrue, func(t *target) { t.machine.Generation++ }).machine,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if writes := s.after(m, nil, noon) != nil; writes == saidHealthy(m) {
-				t.Errorf("saidHealthy() = %t, and writing it changes something: %t", saidHealthy(m), writes)
+			if writes := s.after(m, nil, noon) != nil; writes == markedHealthy(m) {
+				t.Errorf("markedHealthy() = %t, and writing it changes something: %t", markedHealthy(m), writes)
 			}
 		})
 	}
-	if n := testing.AllocsPerRun(100, func() { saidHealthy(a1) }); n != 0 {
-		t.Errorf("saidHealthy() allocates %v times; it is called for every machine of every pass", n)
+	if n := testing.AllocsPerRun(100, func() { markedHealthy(a1) }); n != 0 {
+		t.Errorf("markedHealthy() allocates %v times; it is called for every machine of every pass", n)
 	}
 }
 
@@ -152,16 +152,16 @@ func TestReleasingTakesBackOnlyWhatAChecksSaid(t *testing.T) {
 	m := a("m", health.Unhealthy, saysOf(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
 		saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
 		saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine
-	next := letGo(m)
+	next := releasedCopy(m)
 	if len(next.Status.Conditions) != 1 || next.Status.Conditions[0].Type != clusterv1.ReadyCondition {
 		t.Errorf("left are %v, want Ready alone", next.Status.Conditions)
 	}
 	answered := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
-	if letGo(answered) != nil {
+	if releasedCopy(answered) != nil {
 		t.Error("the owner's own answer was taken back")
 	}
 	cycled := a("m", health.Unhealthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).machine
-	if marked(cycled) || letGo(cycled) != nil {
+	if marked(cycled) || releasedCopy(cycled) != nil {
 		t.Error("what a power cycle said, without any check, was taken back")
 	}
 }
@@ -181,7 +181,7 @@ func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 		if tc.before != nil {
 			m.SetV1Beta1Conditions(clusterv1.Conditions{*tc.before})
 		}
-		handOver(m, noon)
+		askOwner(m, noon)
 		if c := v1beta1conditions.Get(m, kind); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.want {
 			t.Errorf("%s: got %v, want False %s", name, c, tc.want)
 		}

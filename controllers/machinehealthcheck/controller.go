@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if w == nil || w.stance <= paused {
+	if w == nil || w.mode <= paused {
 		return r.standBack(ctx, req.NamespacedName, w)
 	}
 	p := decide(w)
@@ -100,7 +100,7 @@ func decide(w *observed) plan {
 	if invalid == nil {
 		invalid = unreadable
 	}
-	facts := w.facts(limits, cooldown, invalid)
+	facts := w.facts(limits, cooldown, invalid != nil)
 	p := machines.Decide(facts)
 	decided := plan{
 		population: p.Population, limits: limits, invalid: invalid, grant: p.Grant, storm: p.Storm, recheck: p.Recheck, memory: p.Memory,
@@ -131,9 +131,9 @@ func (r *Reconciler) standBack(ctx context.Context, key types.NamespacedName, w 
 // aside returns the check with what it says while it is left alone: as it is, if it is not ours to write.
 func (r *Reconciler) aside(w *observed) *clusterv1.MachineHealthCheck {
 	switch {
-	case w.stance == orphaned && (claimed(w.check) || r.Unclaimed == Act):
+	case w.mode == orphaned && (claimed(w.check) || r.Unclaimed == Act):
 		return orphanedStatus(w)
-	case w.stance == paused && !claimed(w.check) && r.Unclaimed == Act:
+	case w.mode == paused && !claimed(w.check) && r.Unclaimed == Act:
 		return pausedStatus(w)
 	}
 	return w.check

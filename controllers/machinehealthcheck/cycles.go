@@ -84,7 +84,7 @@ func onHost(m *clusterv1.Machine) bool {
 
 // cyclesUnread reports whether nothing is begun for t, as it cannot be told whether a power cycle of it is under way.
 func (w *observed) cyclesUnread(t *target) bool {
-	return !w.remedy.cyclesUnread.IsZero() && onHost(t.machine)
+	return !w.remediation.cyclesUnread.IsZero() && onHost(t.machine)
 }
 
 // cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
@@ -96,7 +96,7 @@ func (w *observed) cyclesUnknown(err error, until time.Time) {
 	}
 	if w.now.Before(until) {
 		w.recheck = health.Earliest(w.recheck, until)
-		w.remedy.cyclesUnread = later(w.remedy.cyclesUnread, until)
+		w.remediation.cyclesUnread = later(w.remediation.cyclesUnread, until)
 	}
 }
 
@@ -110,8 +110,8 @@ func later(a, b time.Time) time.Time {
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or may not
 // be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
 func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	for _, kind := range append([]schema.GroupVersionKind{w.remedy.kind}, r.Kinds.InUse()...) {
-		if w.remedy.known && kind.GroupKind() == versions[0].GroupKind() {
+	for _, kind := range append([]schema.GroupVersionKind{w.remediation.kind}, r.Kinds.InUse()...) {
+		if w.remediation.known && kind.GroupKind() == versions[0].GroupKind() {
 			return r.requestsOf(ctx, w, kind) // it is read already: not in two versions
 		}
 	}

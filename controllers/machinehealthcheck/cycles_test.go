@@ -21,10 +21,10 @@ func beingCycled(t *target) {
 	t.cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
-// rivalWith gives the observed state another check that selects everything and names a template.
-func rivalWith(template string) func(*observed) {
+// otherCheckWith gives the observed state another check that selects everything and names a template.
+func otherCheckWith(template string) func(*observed) {
 	return func(w *observed) {
-		w.rivals = append(w.rivals, rival{name: "rival", selector: labels.Everything(), template: template})
+		w.others = append(w.others, otherCheck{name: "otherCheck", selector: labels.Everything(), template: template})
 	}
 }
 
@@ -76,9 +76,9 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		Kinds:    remediationrequest.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", remediationrequest.NewMetadata),
 	}
 	w := aWorld(m, other).oneAtOnce()
-	r.observeRemedy(t.Context(), w)
+	r.observeRemediation(t.Context(), w)
 	r.observeCycles(t.Context(), w)
-	if len(w.trouble) > 0 || !w.remedy.cyclesUnread.IsZero() {
+	if len(w.trouble) > 0 || !w.remediation.cyclesUnread.IsZero() {
 		t.Fatalf("the power cycles are not known: %v", w.trouble)
 	}
 	s := decide(w)

@@ -66,7 +66,7 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 // lookForCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
 func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
-	w.remedy, w.trouble, w.requests = remedy{known: true}, nil, nil
+	w.remediation, w.trouble, w.requests = remediation{known: true}, nil, nil
 	r.observeCycles(t.Context(), w)
 	begins := map[string]bool{}
 	p := decide(w)

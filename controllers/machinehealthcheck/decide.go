@@ -15,15 +15,15 @@ import (
 
 // plain reports whether nothing is to be decided about t: it is healthy, and nothing was begun for it. Nearly all machines are.
 func (w *observed) plain(t *target) bool {
-	return t.verdict.State == health.Healthy && !deleting(t.machine) && t.request == nil && !t.begun && t.cycle == nil && !w.remedy.unread
+	return t.verdict.State == health.Healthy && !deleting(t.machine) && t.request == nil && !t.begun && t.cycle == nil && !w.remediation.unread
 }
 
 // facts are those that are decided on.
-func (w *observed) facts(limits budget.Limits, cooldown *time.Duration, invalid error) machines.Facts {
+func (w *observed) facts(limits budget.Limits, cooldown *time.Duration, invalid bool) machines.Facts {
 	f := machines.Facts{
-		Now: w.now, Acts: w.stance == acting, Settled: w.settled(), Reachable: w.reach.Status == metav1.ConditionTrue,
-		Limits: limits, Invalid: invalid != nil, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
-		Template: w.remedy.facts(), CyclesUnread: w.remedy.cyclesUnread, Memory: w.memory,
+		Now: w.now, Acts: w.mode == acting, Settled: w.settled(), Reachable: w.reach.Status == metav1.ConditionTrue,
+		Limits: limits, Invalid: invalid, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
+		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Memory: w.memory,
 	}
 	for i := range w.targets {
 		if t := &w.targets[i]; w.plain(t) {
@@ -40,7 +40,7 @@ func (w *observed) factsAbout(t *target) machines.Target {
 	m := t.machine
 	is := machines.Target{
 		ID: string(m.UID), Name: m.Name, Verdict: t.verdict, Deleting: deleting(m), Updating: updating(t), OnHost: onHost(m), Owned: owned(m),
-		Older: t.elder != "", Announced: saidRequested(m), Begun: t.begun, Refused: t.refused,
+		Older: t.older != "", Announced: markedRequested(m), Begun: t.begun, Refused: t.refused,
 	}
 	if OwnerAsked(m) {
 		is.Owner = machines.Asked
@@ -61,7 +61,7 @@ func (w *observed) factsAbout(t *target) machines.Target {
 	if t.cycle != nil {
 		is.Cycle = &machines.Cycle{Until: takenBy(t.cycle)}
 	}
-	if w.remedy.read && w.remedy.known && w.remedy.missing == "" && t.request == nil {
+	if w.remediation.read && w.remediation.known && w.remediation.missing == "" && t.request == nil {
 		_, err := w.requestFor(m)
 		is.Unusable = err != nil
 	}
@@ -69,7 +69,7 @@ func (w *observed) factsAbout(t *target) machines.Target {
 }
 
 // facts are those about the template.
-func (r remedy) facts() machines.Template {
+func (r remediation) facts() machines.Template {
 	return machines.Template{External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread}
 }
 
@@ -79,7 +79,7 @@ func (w *observed) inFlight(t *target) bool {
 		return false
 	}
 	is := w.factsAbout(t)
-	return machines.InFlight(w.remedy.facts(), &is)
+	return machines.InFlight(w.remediation.facts(), &is)
 }
 
 // ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
@@ -101,8 +101,8 @@ func OwnerAsked(m *clusterv1.Machine) bool {
 	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
 }
 
-// saidRequested reports whether m says that there is a request for it, which a check made: for whoever may not read requests.
-func saidRequested(m *clusterv1.Machine) bool {
+// markedRequested reports whether m says that there is a request for it, which a check made: for whoever may not read requests.
+func markedRequested(m *clusterv1.Machine) bool {
 	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
 	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
 }

@@ -63,7 +63,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) (gone map[st
 		t.node = w.link.Node(name)
 		switch {
 		case t.node != nil || deleting(t.machine):
-		case saidNodeDeleted(t.machine) && !w.mayStart(t):
+		case markedNodeDeleted(t.machine) && !w.mayStart(t):
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -92,13 +92,13 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) (gone map[st
 // somebody else, is confirmed again.
 func (w *observed) mayStart(t *target) bool {
 	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return !deleting(t.machine) && t.request == nil && (w.remedy.external || asked == nil || asked.Status != metav1.ConditionFalse)
+	return !deleting(t.machine) && t.request == nil && (w.remediation.external || asked == nil || asked.Status != metav1.ConditionFalse)
 }
 
-// saidNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
-func saidNodeDeleted(m *clusterv1.Machine) bool {
+// markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
+func markedNodeDeleted(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, health.NodeDeletedDetail(m.Status.NodeRef.Name))
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
 }
 
 // knownOf is what is known of the node of t, given the names of those that are gone.

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,13 +87,13 @@ func isDeleted(*observed, plan, *target, machines.Blocker) look.Hold {
 
 func overlapped(_ *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
 	return look.Hold{
-		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", t.elder),
+		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", t.older),
 		Person: "If this check is to act on it, change the selector of the other one",
 	}
 }
 
 func notActing(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
-	_, because := standing(w)
+	_, because := actor(w)
 	return look.Hold{Reason: NotActing, Text: because, Person: handIt(w)}
 }
 
@@ -121,7 +120,7 @@ func outOfReach(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 func awaitsClusterAPI(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	h := look.Hold{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
-	if w.stance > paused {
+	if w.mode > paused {
 		h.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
 	}
 	return h
@@ -181,8 +180,7 @@ func justSeen(_ *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
 
 func invalidLimit(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
 	c := allowed(w, s)
-	field, _, _ := strings.Cut(s.invalid.Error(), ": ") // limitsOf names it first
-	return look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct " + field}
+	return look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct " + s.invalid.Field}
 }
 
 func tooMany(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
@@ -229,17 +227,17 @@ func templateUnread(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hol
 	if c := conditionOf(w.check, mendv1.RemediationTemplateAvailable); c != nil && c.Status == metav1.ConditionFalse {
 		return look.Hold{Reason: c.Reason, Text: c.Message, Person: "See to that, or name another template in spec.remediation.templateRef"}
 	}
-	return look.RemedyUnread(w.remedy.kind.Kind)
+	return look.RemedyUnread(w.remediation.kind.Kind)
 }
 
 func templateRefused(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
-	return look.Hold{Reason: w.remedy.lacks(), Text: noTemplate(w), Person: w.remedy.mend}
+	return look.Hold{Reason: w.remediation.lacks(), Text: noTemplate(w), Person: w.remediation.mend}
 }
 
 func templateMissing(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
 	return look.Hold{
-		Reason: w.remedy.lacks(), Text: noTemplate(w),
-		Person: cmp.Or(w.remedy.mend, "Make it") + ", or name another template in spec.remediation.templateRef",
+		Reason: w.remediation.lacks(), Text: noTemplate(w),
+		Person: cmp.Or(w.remediation.mend, "Make it") + ", or name another template in spec.remediation.templateRef",
 	}
 }
 
@@ -263,11 +261,11 @@ func handIt(w *observed) string {
 	switch {
 	case actsInCore(w):
 		return fmt.Sprintf("Hand it to kubemend, if it is to act: kubectl mend claim mhc/%s -n %s", w.check.Name, w.check.Namespace)
-	case w.stance == paused && annotated && ptr.Deref(w.cluster.Spec.Paused, false):
+	case w.mode == paused && annotated && ptr.Deref(w.cluster.Spec.Paused, false):
 		return fmt.Sprintf("When it is to go on, take the annotation %s off the check, and %s", clusterv1.PausedAnnotation, unpause)
-	case w.stance == paused && annotated:
+	case w.mode == paused && annotated:
 		return fmt.Sprintf("When it is to go on, take the annotation %s off the check", clusterv1.PausedAnnotation)
-	case w.stance == paused:
+	case w.mode == paused:
 		return "When it is to go on, " + unpause
 	}
 	return ""

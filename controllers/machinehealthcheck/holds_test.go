@@ -16,9 +16,9 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 	annotated := func(w *observed) { w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: "maintenance"} }
 	clusterPaused := func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) }
 	for name, tc := range map[string]struct {
-		stance stance
-		given  []func(*observed)
-		want   string
+		mode  mode
+		given []func(*observed)
+		want  string
 	}{
 		"an active check needs nothing, whatever its annotation was": {acting, []func(*observed){annotated, clusterPaused}, ""},
 		"the annotation of a paused check must go": {paused, []func(*observed){annotated},
@@ -30,7 +30,7 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld()
-			w.stance = tc.stance
+			w.mode = tc.mode
 			for _, change := range tc.given {
 				change(w)
 			}
@@ -43,7 +43,7 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 
 func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 	for name, tc := range map[string]struct {
-		stance  stance
+		mode    mode
 		want    look.Stance
 		because string
 	}{
@@ -56,8 +56,8 @@ func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld()
-			w.stance = tc.stance
-			if got, because := standing(w); got != tc.want || because != tc.because {
+			w.mode = tc.mode
+			if got, because := actor(w); got != tc.want || because != tc.because {
 				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
 			}
 		})

@@ -107,7 +107,7 @@ func (j *judgement) selects(all []*clusterv1.Machine, selector labels.Selector) 
 		}
 		was := *is
 		*is = kept{
-			machine: m, round: j.round, selected: selector.Matches(labels.Set(m.Labels)), skipped: wantedAlone(m) != "", healthy: saidHealthy(m),
+			machine: m, round: j.round, selected: selector.Matches(labels.Set(m.Labels)), skipped: wantedAlone(m) != "", healthy: markedHealthy(m),
 		}
 		other = other || !known || is.selected != was.selected
 	}

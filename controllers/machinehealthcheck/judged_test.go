@@ -79,7 +79,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	verdicts := map[string]health.Verdict{}
 	for i := range w.targets {
 		verdicts[w.targets[i].machine.Name] = w.targets[i].verdict
-		if w.targets[i].saidHealthy() != saidHealthy(w.targets[i].machine) {
+		if w.targets[i].markedHealthy() != markedHealthy(w.targets[i].machine) {
 			t.Fatal("what the conditions of " + w.targets[i].machine.Name + " say was not looked at again")
 		}
 	}

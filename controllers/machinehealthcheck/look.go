@@ -27,10 +27,10 @@ func (r *Reconciler) Look(ctx context.Context, key client.ObjectKey, now time.Ti
 		return nil, err
 	}
 	is := &look.Check{Ref: refTo("MachineHealthCheck", w.check), Cluster: w.check.Spec.ClusterName, Limit: limitSpelled(w.check)}
-	is.Stance, is.Because = standing(w)
+	is.Stance, is.Because = actor(w)
 	is.Conditions = r.aside(w).Status.Conditions
 	if w.cluster.UID == "" { // gone, or not looked for: there is nothing to judge
-		if w.stance == orphaned {
+		if w.mode == orphaned {
 			is.Reason, is.Text = mendv1.ClusterNotFoundReason, orphanedMessage(w.check)
 		}
 		is.Next = aloneNext(w)
@@ -51,7 +51,7 @@ func aloneNext(w *observed) look.Step {
 		return look.Step{Text: "nothing, until the check is gone"}
 	case w.filtered != "":
 		return look.Step{}
-	case w.stance == orphaned:
+	case w.mode == orphaned:
 		return look.Step{Person: true, Text: fmt.Sprintf("make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed",
 			w.check.Spec.ClusterName)}
 	}
@@ -65,7 +65,7 @@ func aloneNext(w *observed) look.Step {
 func tellCheck(is *look.Check, w *observed) {
 	s := decide(w)
 	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
-	if w.stance == acting {
+	if w.mode == acting {
 		is.Conditions = statusAfter(w, s, result{}).Status.Conditions
 	}
 	if c := allowed(w, s); c.Message != "" {
@@ -100,13 +100,13 @@ func seen(w *observed, s plan, t *target) look.Target {
 		is.Starts = latestOf(startsOf(w, m))
 	}
 	if t.request != nil {
-		is.Underway = []look.Ref{{Kind: w.remedy.kind.Kind, Namespace: t.request.Namespace, Name: t.request.Name}}
+		is.Underway = []look.Ref{{Kind: w.remediation.kind.Kind, Namespace: t.request.Namespace, Name: t.request.Name}}
 		is.UnderwaySince = t.request.CreationTimestamp.Time
 	}
 	is.Answer = answer(w, t)
 	if is.InFlight && t.request == nil {
 		asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
-		if w.remedy.unread && asked == nil {
+		if w.remediation.unread && asked == nil {
 			asked = conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
 		}
 		is.UnderwaySince = since(asked)
@@ -132,8 +132,8 @@ func leftAlone(t *target) look.Target {
 
 // would is what is done about m when it is unhealthy.
 func would(w *observed, m *clusterv1.Machine) string {
-	if w.remedy.external {
-		return fmt.Sprintf("requests a %s from %s %s/%s", w.remedy.kind.Kind, w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+	if w.remediation.external {
+		return fmt.Sprintf("requests a %s from %s %s/%s", w.remediation.kind.Kind, w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
 	}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		return fmt.Sprintf("asks its owner, %s %s, to remediate it", owner.Kind, owner.Name)
@@ -144,7 +144,7 @@ func would(w *observed, m *clusterv1.Machine) string {
 // answer is what those who remediate the machine have said: whoever serves the requests, and the owner, which it may have been handed over to.
 func answer(w *observed, t *target) string {
 	kinds := []string{clusterv1.MachineExternallyRemediatedCondition, clusterv1.MachineOwnerRemediatedCondition}
-	if !w.remedy.external {
+	if !w.remediation.external {
 		kinds = kinds[1:]
 	}
 	var all []string

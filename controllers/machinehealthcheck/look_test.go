@@ -22,7 +22,7 @@ import (
 func looked(w *observed) *look.Check {
 	w.reach = reachCondition(w.reachBefore(), w)
 	is := &look.Check{}
-	is.Stance, is.Because = standing(w)
+	is.Stance, is.Because = actor(w)
 	tellCheck(is, w)
 	return is
 }
@@ -57,7 +57,7 @@ func dueIn(d time.Duration) func(*target) {
 }
 
 // barred is the look of somebody who may read neither templates nor requests.
-func barred(w *observed) { w.remedy.known, w.remedy.unread = false, true }
+func barred(w *observed) { w.remediation.known, w.remediation.unread = false, true }
 
 func TestWhatHoldsAMachineBack(t *testing.T) {
 	const me, myUID = "check", "check-uid"
@@ -75,7 +75,7 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
 		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
 		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
-		"an older check acts":                    {aWorld(a("m", health.Unhealthy, elder("other"))), []string{mendv1.OverlapReason}},
+		"an older check acts":                    {aWorld(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
 		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{BeingDeleted}},
 		"one whose remediation has begun is not": {aWorld(a("m", health.Unhealthy, askedOwner)), nil},
 		"one behind the control plane is not judged": {
@@ -86,17 +86,17 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 			aWorld(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
 		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unknown)).limited("100%"), []string{NodeNotSeen}},
 		"an unclaimed check is not acted on": {
-			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.stance = observing }), []string{NotActing}},
+			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{NotActing}},
 		"a paused check is not acted on, and would be short-circuited": {
-			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.stance = paused }), []string{NotActing, tooMany}},
+			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{NotActing, tooMany}},
 		"a request of somebody else is in the way": {
 			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{RequestInTheWay}},
 		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remedy.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
-				w.remedy.templateErr = errors.New("it is odd")
+				w.remediation.templateErr = errors.New("it is odd")
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
 		"who is put up with while as many as may be are remediated would have to wait": {
 			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
@@ -114,7 +114,7 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remedy.known = false }), []string{NotRead}},
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -155,9 +155,9 @@ func answered(reason, message string) func(*target) {
 
 func TestWhatComesNextForAMachine(t *testing.T) {
 	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
-	unclaimed := func(w *observed) { w.stance = observing }
+	unclaimed := func(w *observed) { w.mode = observing }
 	claimedAndPaused := func(w *observed) {
-		w.stance, w.cluster.Spec.Paused = paused, ptr.To(true)
+		w.mode, w.cluster.Spec.Paused = paused, ptr.To(true)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	}
 	for name, tc := range map[string]struct {
@@ -183,8 +183,8 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 		"it is core's":         {aWorld(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
 		"it will be core's": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(unclaimed),
 			"it counts as unhealthy if nothing changes, and Cluster API core acts on it", false},
-		"it is another check's": {aWorld(a("m", health.Unhealthy, owner, elder("older"))), "MachineHealthCheck older acts on it", false},
-		"it will be another check's": {aWorld(a("m", health.Pending, owner, elder("older"), dueIn(time.Minute))),
+		"it is another check's": {aWorld(a("m", health.Unhealthy, owner, olderCheck("older"))), "MachineHealthCheck older acts on it", false},
+		"it will be another check's": {aWorld(a("m", health.Pending, owner, olderCheck("older"), dueIn(time.Minute))),
 			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
 		"its cluster is paused": {aWorld(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
 			"When it is to go on, set spec.paused of Cluster c1 to false", true},
@@ -211,9 +211,9 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 
 func TestWhatTheOwnerSaysIsToldBesideTheProvider(t *testing.T) {
 	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
-	handedOver := aWorld(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
+	askedByPowerCycle := aWorld(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
 	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
-	if got := looked(handedOver).Targets[0].Answer; got != want {
+	if got := looked(askedByPowerCycle).Targets[0].Answer; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -229,7 +229,7 @@ func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
 		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
 	} {
 		w := aWorld(a("m", health.Unhealthy))
-		w.stance, w.cluster.Spec.Paused = paused, ptr.To(tc.cluster)
+		w.mode, w.cluster.Spec.Paused = paused, ptr.To(tc.cluster)
 		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
 		if is := looked(w); is.Because != tc.want || is.Targets[0].Holds[0].Text != tc.want {
 			t.Errorf("%s: because %q, held back by %q, want %q", name, is.Because, is.Targets[0].Holds[0].Text, tc.want)
@@ -278,7 +278,7 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 		is := looked(w)
 		s := decide(w)
 		begins := map[string]bool{}
-		if w.stance == acting {
+		if w.mode == acting {
 			for _, step := range stepsOf(w, s) {
 				begins[step.target.machine.Name] = step.start
 			}
@@ -302,7 +302,7 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 
 func aRandomWorld(t *rapid.T) *observed {
 	changes := []func(*target){
-		nil, nil, nil, beingDeleted, elder("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
+		nil, nil, nil, beingDeleted, olderCheck("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
 	}
 	var targets []target
 	for i := range rapid.IntRange(0, 6).Draw(t, "targets") {
@@ -317,12 +317,12 @@ func aRandomWorld(t *rapid.T) *observed {
 		targets = append(targets, one)
 	}
 	w := aWorld(targets...)
-	w.stance = rapid.SampledFrom([]stance{paused, observing, acting, acting, acting}).Draw(t, "stance")
+	w.mode = rapid.SampledFrom([]mode{paused, observing, acting, acting, acting}).Draw(t, "mode")
 	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
 	if rapid.Bool().Draw(t, "external") {
 		w.external()
-		w.remedy.known = rapid.Bool().Draw(t, "known")
-		w.remedy.missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
+		w.remediation.known = rapid.Bool().Draw(t, "known")
+		w.remediation.missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
 	} else {
 		for i := range w.targets {
 			w.targets[i].request = nil

@@ -48,12 +48,12 @@ func nothingUntil(holds []look.Hold) look.Step {
 // begunNext is what happens next to t, whose remediation begins or has begun.
 func begunNext(w *observed, t *target, is *look.Target) look.Step {
 	switch {
-	case is.Begins && !w.remedy.external && metav1.GetControllerOf(t.machine) == nil:
+	case is.Begins && !w.remediation.external && metav1.GetControllerOf(t.machine) == nil:
 		return ownerless
 	case is.Begins:
 		return look.Step{At: w.now, Text: "kubemend " + is.Would}
-	case w.remedy.unread && !OwnerAsked(t.machine):
-		return look.Step{Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", w.remedy.kind.Kind)}
+	case w.remediation.unread && !OwnerAsked(t.machine):
+		return look.Step{Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", w.remediation.kind.Kind)}
 	case t.request == nil || OwnerAsked(t.machine): // if there is a request, the machine was handed over
 		return byOwner(t.machine)
 	}
@@ -89,14 +89,14 @@ func byOwner(m *clusterv1.Machine) look.Step {
 
 // actsInCore reports whether it is Cluster API core that acts on the check.
 func actsInCore(w *observed) bool {
-	return w.stance == observing || w.stance == ignoring && w.cluster.DeletionTimestamp.IsZero()
+	return w.mode == observing || w.mode == ignoring && w.cluster.DeletionTimestamp.IsZero()
 }
 
 // actsInstead is who else acts on t when it is unhealthy; empty if nobody does.
 func actsInstead(w *observed, t *target) string {
 	switch {
-	case t.elder != "":
-		return "MachineHealthCheck " + t.elder
+	case t.older != "":
+		return "MachineHealthCheck " + t.older
 	case actsInCore(w):
 		return "Cluster API core"
 	}

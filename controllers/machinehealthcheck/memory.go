@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,6 +37,7 @@ type remembered struct {
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
 	decided  machines.Memory
+	warned   *string // see observed.warned
 }
 
 // begun is a remediation that a reconcile of this process began.
@@ -76,6 +78,7 @@ func (m *memory) recall(w *observed) {
 	if w.remembers = true; !found {
 		return
 	}
+	w.warned = last.warned
 	if w.memory = last.decided; len(last.begun)+len(last.refused) == 0 {
 		return
 	}
@@ -142,11 +145,11 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	m.checks[key] = is
 	is.decided = s.memory
 	if found {
-		is.failed, is.inFlight = was.failed, was.inFlight
+		is.failed, is.inFlight, is.warned = was.failed, was.inFlight, was.warned
 		is.keep(w, was)
 	}
 	m.keepUnread(w)
-	if !w.remedy.seen() {
+	if !w.remediation.seen() {
 		return nil
 	}
 	before := is.inFlight
@@ -188,6 +191,13 @@ func (m *memory) keepUnread(w *observed) {
 	}
 }
 
+// warn remembers the restriction of which the last event tells.
+func (m *memory) warn(w *observed, p plan, next *clusterv1.MachineHealthCheck) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.checks[client.ObjectKeyFromObject(w.check)].warned = ptr.To(w.warnedAfter(p, next))
+}
+
 // tries counts the passes in a row that did not get through, with this one.
 func (m *memory) tries(key types.NamespacedName, failed bool) int {
 	m.mu.Lock()
@@ -223,8 +233,8 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.
 func remediationKind(w *observed) string {
-	if w.remedy.external {
-		return w.remedy.kind.Kind
+	if w.remediation.external {
+		return w.remediation.kind.Kind
 	}
 	return "Owner"
 }
@@ -232,7 +242,7 @@ func remediationKind(w *observed) string {
 // begunUnheard is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
 func begunUnheard(w *observed, before map[types.UID]string) int {
-	if w.stance != acting {
+	if w.mode != acting {
 		return 0
 	}
 	n := 0

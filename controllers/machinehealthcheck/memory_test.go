@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// A rollout exceeds the limits without a bad machine: no warning, and no all-clear afterwards. Whether somebody was warned is read in
-// what was stored, so a restart, or a status that could not be saved, changes nothing.
+// A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved changes nothing.
 func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
 	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
@@ -39,21 +39,22 @@ func TestThatRemediationIsRestrictedIsToldOnce(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var told []string
-			check := aWorld().check
+			check, warned := aWorld().check, (*string)(nil)
 			for i, seen := range tc.passes {
 				w := aWorld(seen...).limited("0%")
 				if tc.limits != nil {
 					w.limited(tc.limits[i])
 				}
-				w.check.Status = check.Status
-				next := statusAfter(w, decide(w), result{})
+				w.check.Status, w.warned = check.Status, warned
+				p := decide(w)
+				next := statusAfter(w, p, result{})
 				if i+1 == tc.unsaved {
 					continue
 				}
-				for _, n := range turnNotes(w, next) {
+				for _, n := range turnNotes(w, p, next) {
 					told = append(told, n.Reason)
 				}
-				check = next
+				check, warned = next, ptr.To(w.warnedAfter(p, next))
 			}
 			if !slices.Equal(told, tc.want) {
 				t.Errorf("told %v, want %v", told, tc.want)
@@ -69,7 +70,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	}
 	seen := aWorld(a("m1", health.Unhealthy, asked)).external()
 	unseen := aWorld(a("m1", health.Unhealthy)).external()
-	unseen.remedy.known = false
+	unseen.remediation.known = false
 
 	var m memory
 	for _, step := range []struct {
@@ -92,7 +93,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	w := aWorld(a("m1", health.Unhealthy, askedOwner))
 	uid := w.targets[0].machine.UID
 	for name, tc := range map[string]struct {
-		stance stance
+		mode   mode
 		before map[types.UID]string
 		want   int
 	}{
@@ -101,7 +102,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 		"nothing is known of before":            {acting, nil, 0},
 		"one that another controller has begun": {observing, map[types.UID]string{}, 0},
 	} {
-		w.stance = tc.stance
+		w.mode = tc.mode
 		if got := begunUnheard(w, tc.before); got != tc.want {
 			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
 		}
@@ -111,7 +112,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
 		w := aWorld(a("m1", health.Unhealthy)).external()
-		w.remedy.known = known
+		w.remediation.known = known
 		var m memory
 		m.pass(w, plan{})
 		m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
@@ -135,6 +136,25 @@ func TestHowARemediationEnded(t *testing.T) {
 	} {
 		if got := ended(aWorld(tc.targets...), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestAfterARestartARestrictionIsNotToldAgain(t *testing.T) {
+	w := aWorld(a("m1", health.Unhealthy), a("m2", health.Healthy)).limited("0")
+	p := decide(w)
+	w.check.Status = statusAfter(w, p, result{}).Status
+	for name, machines := range map[string][]target{"it goes on": w.targets, "it is over": {a("m1", health.Healthy), a("m2", health.Healthy)}} {
+		again := aWorld(machines...).limited("0")
+		again.check.Status = w.check.Status
+		p := decide(again)
+		var told []string
+		for _, n := range turnNotes(again, p, statusAfter(again, p, result{})) {
+			told = append(told, n.Reason)
+		}
+		want := map[string][]string{"it is over": {mendv1.EventRemediationAllowed}}[name]
+		if !slices.Equal(told, want) {
+			t.Errorf("%s: told %v, want %v", name, told, want)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	if w.remedy.seen() {
+	if w.remediation.seen() {
 		inFlight.WithLabelValues(labels...).Set(float64(s.population.InFlight + begun))
 		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets)))
 	}

@@ -30,7 +30,7 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied
 		retry = retry || o.again
 	}
 	at := health.Earliest(w.recheck, nextLook(w))
-	if w.stance == acting {
+	if w.mode == acting {
 		at = health.Earliest(at, p.recheck)
 	}
 	if r.Resync > 0 {
@@ -41,7 +41,7 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied
 		at = health.Earliest(at, w.now.Add(enqueue.Backoff(tries)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		log.FromContext(ctx).Error(err, "A pass did not get through; it is repeated", "tries", tries)
+		log.FromContext(ctx).Error(err, "Reconcile failed, retrying", "tries", tries)
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
 }

@@ -28,10 +28,10 @@ type observed struct {
 	now     time.Time
 	check   *clusterv1.MachineHealthCheck
 	cluster *clusterv1.Cluster
-	stance  stance
+	mode    mode
 	// filtered is why the check is none of this manager's; empty if it is.
 	filtered string
-	rivals   []rival
+	others   []otherCheck
 
 	initialized         bool // the Cluster's ControlPlaneInitialized
 	infrastructureReady bool // the Cluster's InfrastructureReady
@@ -42,15 +42,17 @@ type observed struct {
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone
 
-	remedy remedy
+	remediation remediation
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
-	// strays are requests that this check made and that none of its targets needs:
+	// orphans are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
-	strays []*remediationrequest.Metadata
+	orphans []*remediationrequest.Metadata
 	// memory is that of the decision before; remembers says that there can be one, and that this process will see what comes next.
 	memory    machines.Memory
 	remembers bool
+	// warned is the restriction of which the last event told; nil if that is not remembered.
+	warned *string
 	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
 	unread map[schema.GroupKind]*unread
 	// trouble is what could not be observed, of what a reconcile can do without.
@@ -73,14 +75,14 @@ type target struct {
 	refused time.Time
 	// begun says that a reconcile of this process began a remediation which the caches do not show yet.
 	begun bool
-	// elder is the name of an older check that selects the machine too and acts on it.
-	elder string
+	// older is the name of an older check that selects the machine too and acts on it.
+	older string
 }
 
 // observe reads what is observed of check. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
 	w, err := r.find(ctx, key, now)
-	if err != nil || w == nil || w.stance <= paused {
+	if err != nil || w == nil || w.mode <= paused {
 		return w, err
 	}
 	if err := r.survey(ctx, w); err != nil {
@@ -110,9 +112,9 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
-	w.stance = stanceTo(w.check, w.cluster, r.Unclaimed)
-	if err != nil && w.stance > paused {
-		w.stance = orphaned
+	w.mode = modeFor(w.check, w.cluster, r.Unclaimed)
+	if err != nil && w.mode > paused {
+		w.mode = orphaned
 	}
 	return w, nil
 }
@@ -126,13 +128,13 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) error {
 	if err := r.observeLink(asking, w); err != nil {
 		return err
 	}
-	if err := r.observeRivals(ctx, w); err != nil {
+	if err := r.observeOtherChecks(ctx, w); err != nil {
 		return err
 	}
 	if err := r.observeMachines(ctx, w); err != nil {
 		return err
 	}
-	r.observeRemedy(ctx, w)
+	r.observeRemediation(ctx, w)
 	r.judge(asking, w)
 	r.observeCycles(ctx, w)
 	return nil
@@ -182,7 +184,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 	w.targets, w.skipped = r.judged.of(w).selects(all, selector)
 	for _, those := range [][]target{w.targets, w.skipped} {
 		for i := range those {
-			those[i].elder = elderOf(w.rivals, those[i].machine)
+			those[i].older = olderCheckOf(w.others, those[i].machine)
 		}
 	}
 	return nil
@@ -241,16 +243,16 @@ func conditionOf(obj conditions.Getter, kind string) *metav1.Condition {
 	return nil
 }
 
-// rival is another check of the same cluster that is not paused.
-type rival struct {
+// otherCheck is another check of the same cluster that is not paused.
+type otherCheck struct {
 	name     string
 	selector labels.Selector
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
-	elder    bool   // older than the check whose reconcile this is
+	older    bool   // older than the check whose reconcile this is
 }
 
-// observeRivals reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
-func (r *Reconciler) observeRivals(ctx context.Context, w *observed) error {
+// observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
+func (r *Reconciler) observeOtherChecks(ctx context.Context, w *observed) error {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(w.check.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{clusterIndex: w.check.Spec.ClusterName}); err != nil {
@@ -258,18 +260,18 @@ func (r *Reconciler) observeRivals(ctx context.Context, w *observed) error {
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == w.check.Name || !other.DeletionTimestamp.IsZero() || stanceTo(other, w.cluster, Act) == paused {
+		if other.Name == w.check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, w.cluster, Act) == paused {
 			continue
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(&other.Spec.Selector); err == nil && !selector.Empty() {
-			is := rival{name: other.Name, selector: selector, elder: older(other, w.check)}
+			is := otherCheck{name: other.Name, selector: selector, older: older(other, w.check)}
 			if is.template = other.Spec.Remediation.TemplateRef.Name; other.Spec.Remediation.TemplateRef.Kind != w.check.Spec.Remediation.TemplateRef.Kind {
 				is.template = ""
 			}
-			w.rivals = append(w.rivals, is)
+			w.others = append(w.others, is)
 		}
 	}
-	slices.SortFunc(w.rivals, func(a, b rival) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(w.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })
 	return nil
 }
 
@@ -281,10 +283,10 @@ func older(a, b *clusterv1.MachineHealthCheck) bool {
 	return a.Name < b.Name
 }
 
-// elderOf returns the name of an older check that selects m too, or "".
-func elderOf(rivals []rival, m *clusterv1.Machine) string {
-	for _, other := range rivals {
-		if other.elder && other.selector.Matches(labels.Set(m.Labels)) {
+// olderCheckOf returns the name of an older check that selects m too, or "".
+func olderCheckOf(others []otherCheck, m *clusterv1.Machine) string {
+	for _, other := range others {
+		if other.older && other.selector.Matches(labels.Set(m.Labels)) {
 			return other.name
 		}
 	}

@@ -13,9 +13,9 @@ import (
 func foreignRequest(w *observed, t *target) string {
 	if !remediationrequest.IsFor(t.request, t.machine) {
 		return fmt.Sprintf("%s %s exists and is for another Machine: it does not name the UID %s of this one",
-			w.remedy.kind.Kind, t.request.Name, t.machine.UID)
+			w.remediation.kind.Kind, t.request.Name, t.machine.UID)
 	}
-	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remedy.kind.Kind, t.request.Name)
+	return fmt.Sprintf("%s %s exists and was not made by this MachineHealthCheck", w.remediation.kind.Kind, t.request.Name)
 }
 
 // Ownership is how a request relates to a check.
@@ -36,7 +36,7 @@ func (w *observed) ownership(t *target) Ownership {
 	is := OwnershipOf(w.check, t.machine, t.request)
 	template := t.request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
 	if is == Adoptable && template != w.check.Spec.Remediation.TemplateRef.Name {
-		for _, other := range w.rivals {
+		for _, other := range w.others {
 			if other.template == template && other.selector.Matches(labels.Set(t.machine.Labels)) {
 				return Foreign
 			}

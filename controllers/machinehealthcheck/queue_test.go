@@ -47,7 +47,7 @@ func putOffByOwner(t *target) {
 }
 
 func badTemplate(w *observed) *observed {
-	w.remedy.template, w.remedy.templateErr = nil, errors.New("the template is of no use")
+	w.remediation.template, w.remediation.templateErr = nil, errors.New("the template is of no use")
 	return w
 }
 
@@ -179,7 +179,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			w := aWorld(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			o := r.carryOut(t.Context(), w, stepsOf(w, decide(w))[0])
-			found, err := r.Requests.Find(t.Context(), w.remedy.kind, client.ObjectKeyFromObject(m.machine))
+			found, err := r.Requests.Find(t.Context(), w.remediation.kind, client.ObjectKeyFromObject(m.machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
 			}

@@ -71,7 +71,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if len(checks) > 0 || !marked(m) {
 		return ctrl.Result{}, err
 	}
-	result, takeBackErr := r.takeBack(ctx, m)
+	result, takeBackErr := r.removeConditions(ctx, m)
 	return result, errors.Join(err, takeBackErr)
 }
 
@@ -129,14 +129,14 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 	return errors.Join(errs...)
 }
 
-// takeBack removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold.
-func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Result, error) {
+// removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold.
+func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	next := letGo(live)
-	if next == nil || !saidByUs(live) {
+	next := releasedCopy(live)
+	if next == nil || !writtenByUs(live) {
 		return ctrl.Result{}, nil
 	}
 	err := machines.PatchConditions(ctx, r.Client, next)
@@ -152,8 +152,8 @@ func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Res
 	return ctrl.Result{}, nil
 }
 
-// saidByUs reports whether it was kubemend that last wrote one of the conditions a check writes.
-func saidByUs(m *clusterv1.Machine) bool {
+// writtenByUs reports whether it was kubemend that last wrote one of the conditions a check writes.
+func writtenByUs(m *clusterv1.Machine) bool {
 	for _, f := range m.ManagedFields {
 		if f.Manager != mendv1.FieldOwner || f.FieldsV1 == nil {
 			continue
@@ -169,7 +169,7 @@ func saidByUs(m *clusterv1.Machine) bool {
 
 func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
 	tell.Send(r.Recorder, tell.Note{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
-	log.FromContext(ctx).Info("Something changed", "reason", mendv1.EventRequestReleased, "note", text)
+	log.FromContext(ctx).Info("Released a machine", "reason", mendv1.EventRequestReleased, "note", text)
 }
 
 // SetupWithManager makes r a controller of mgr.

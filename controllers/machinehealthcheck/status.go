@@ -43,7 +43,7 @@ type plan struct {
 	recheck   time.Time
 	memory    machines.Memory
 	// invalid is the error in the spec's limits; nil if they are possible.
-	invalid error
+	invalid *InvalidField
 }
 
 // of is the decision about t.
@@ -301,28 +301,28 @@ func arithmetic(check *clusterv1.MachineHealthCheck, s plan) string {
 
 // sayTemplate writes what became of the template, and sayRequests of the requests made from it.
 func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
-	if !w.remedy.external {
+	if !w.remediation.external {
 		conditions.Delete(next, mendv1.RemediationTemplateAvailable)
 	}
 	switch {
-	case w.remedy.missing == "" && w.remedy.seen():
+	case w.remediation.missing == "" && w.remediation.seen():
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
-	case w.remedy.missing != "":
+	case w.remediation.missing != "":
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remedy.missing)
+			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.remediation.missing)
 	}
-	if !w.remedy.external || !w.remedy.known && w.remedy.missing == "" {
+	if !w.remediation.external || !w.remediation.known && w.remediation.missing == "" {
 		return
 	}
 	c := metav1.Condition{Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionTrue, Reason: mendv1.TemplateFoundReason}
-	if w.remedy.missing != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, w.remedy.lacks(), noTemplate(w)
+	if w.remediation.missing != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, w.remediation.lacks(), noTemplate(w)
 	}
 	conditions.Set(next, at(w.now, c))
 }
 
 func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is result) {
-	allMade := is.started || w.remedy.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
+	allMade := is.started || w.remediation.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
 	switch {
 	case is.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
@@ -332,7 +332,7 @@ func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is res
 	}
 }
 
-func noTemplate(w *observed) string { return "No request can be made: " + w.remedy.missing }
+func noTemplate(w *observed) string { return "No request can be made: " + w.remediation.missing }
 
 // reachCondition says whether nodes can be judged, and since when they cannot. was is the condition
 // until now; while the first connection is being made it stands as it was.
@@ -390,7 +390,7 @@ func reachableReason(was *metav1.Condition) string {
 func exclusive(w *observed) metav1.Condition {
 	c := metav1.Condition{Type: mendv1.TargetsExclusive, Status: metav1.ConditionTrue, Reason: mendv1.ExclusiveReason}
 	var lines []string
-	for _, other := range w.rivals {
+	for _, other := range w.others {
 		shared := 0
 		for i := range w.targets {
 			if other.selector.Matches(labels.Set(w.targets[i].machine.Labels)) {
@@ -401,7 +401,7 @@ func exclusive(w *observed) metav1.Condition {
 			continue
 		}
 		who := "this check is older and acts on them"
-		if other.elder {
+		if other.older {
 			who = "that check is older and acts on them"
 		}
 		lines = append(lines, fmt.Sprintf("* %d of %d targets are selected by MachineHealthCheck %s too: %s", shared, len(w.targets), other.name, who))

@@ -91,7 +91,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(a("a", health.Healthy)).external()
-			w.remedy.known, w.remedy.missing = tc.known, tc.missing
+			w.remediation.known, w.remediation.missing = tc.known, tc.missing
 			var got metav1.ConditionStatus
 			if c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.RemediationTemplateAvailable); c != nil {
 				got = c.Status
@@ -105,7 +105,7 @@ func TestATemplateThatWasNotReadIsNotReported(t *testing.T) {
 
 func TestAStatusIsTheSameAfterASecondPass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
-	w.remedy.missing = "it is gone"
+	w.remediation.missing = "it is gone"
 	w.reach = reachCondition(nil, w)
 	first := statusAfter(w, decide(w), result{})
 	again := *w
@@ -123,16 +123,16 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 		later func(*observed)
 		want  map[clusterv1.ConditionType]bool
 	}{
-		"requests cannot be read":              {func(w *observed) { w.remedy.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"requests cannot be read":              {func(w *observed) { w.remediation.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
 		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
 		"nobody waits any more":                {func(w *observed) { w.targets = []target{a("a", health.Healthy)} }, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(a("a", health.Unhealthy)).external()
-			w.remedy.missing = "it is gone"
+			w.remediation.missing = "it is gone"
 			s := decide(w)
-			w.check, w.remedy.missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
+			w.check, w.remediation.missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
 			tc.later(w)
 			got := map[clusterv1.ConditionType]bool{}
 			for _, c := range statusAfter(w, decide(w), result{}).GetV1Beta1Conditions() {
@@ -149,7 +149,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 
 func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy)).external()
-	w.remedy.missing = "it is gone"
+	w.remediation.missing = "it is gone"
 	s := decide(w)
 	w.check = statusAfter(w, s, result{refused: errors.New("no rights")})
 	for _, kind := range []clusterv1.ConditionType{
@@ -159,7 +159,7 @@ func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
 			t.Errorf("%s is %v, want False", kind, c)
 		}
 	}
-	w.remedy.missing = ""
+	w.remediation.missing = ""
 	s = decide(w)
 	healed := statusAfter(w, s, result{started: true})
 	for _, kind := range []clusterv1.ConditionType{
@@ -251,7 +251,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Healthy))
 	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
-	w.rivals = []rival{{name: "newer", selector: selector}, {name: "older", selector: selector, elder: true}, {name: "elsewhere", selector: labels.Nothing()}}
+	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
 	c := exclusive(w)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
 		"* 1 of 2 targets are selected by MachineHealthCheck older too: that check is older and acts on them"

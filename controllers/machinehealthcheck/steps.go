@@ -24,13 +24,13 @@ type step struct {
 	refused error
 	// create, adopt and drop say what happens to the machine's request; at most one of them is set.
 	create, adopt, drop bool
-	// letGo says that the machine is not to be judged any more, and that what was said of it is taken back.
-	letGo bool
+	// release says that the machine is not to be judged any more, and that what was said of it is taken back.
+	release bool
 }
 
 // idle reports whether s changes nothing. The conditions are compared later, when they are made.
 func (s step) idle() bool {
-	return !s.create && !s.adopt && !s.drop && !s.letGo && s.say == (saying{})
+	return !s.create && !s.adopt && !s.drop && !s.release && s.say == (saying{})
 }
 
 func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
@@ -45,8 +45,8 @@ func stepsOf(w *observed, s plan) []step {
 		}
 	}
 	for i := range w.skipped {
-		if t := &w.skipped[i]; t.elder == "" && !deleting(t.machine) && marked(t.machine) {
-			steps = append(steps, step{target: t, letGo: true})
+		if t := &w.skipped[i]; t.older == "" && !deleting(t.machine) && marked(t.machine) {
+			steps = append(steps, step{target: t, release: true})
 		}
 	}
 	return steps
@@ -75,13 +75,13 @@ func healthyStep(w *observed, t *target) step {
 	if t.request != nil && t.request.DeletionTimestamp.IsZero() {
 		s.drop = w.ownership(t) == Own
 		// Only what is ours is deleted, so what is taken over is deleted by the next reconcile.
-		s.adopt = w.ownership(t) == Adoptable && t.elder == ""
+		s.adopt = w.ownership(t) == Adoptable && t.older == ""
 	}
-	if t.elder == "" && (s.drop || !t.saidHealthy()) {
+	if t.older == "" && (s.drop || !t.markedHealthy()) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
 		foreignRequest := t.request != nil && w.ownership(t) == Foreign
-		if (foreignRequest || !w.remedy.seen()) && external != nil && !failureOfOurs(external) {
+		if (foreignRequest || !w.remediation.seen()) && external != nil && !failureOfOurs(external) {
 			s.say.external = 0 // what is said of somebody else's request is not ours; that it was in our way is
 		}
 	}
@@ -90,23 +90,23 @@ func healthyStep(w *observed, t *target) step {
 
 func unhealthyStep(w *observed, t *target, d machines.Decision, shortCircuited bool) step {
 	s := step{target: t}
-	if t.elder != "" || deleting(t.machine) {
+	if t.older != "" || deleting(t.machine) {
 		return s // what was said of a machine that is being deleted says why; that its node goes is no news
 	}
-	if w.remedy.syncing && !failedBefore(t.machine) {
+	if w.remediation.syncing && !failedBefore(t.machine) {
 		// A manager that crashed may have made a request and said nothing. Called bad before that request is seen, the machine would
 		// look as if the provider had removed what is said of it.
 		return s
 	}
 	s.say.health = failed
-	if s.start = d.Starts(); d.Tried && w.remedy.external {
+	if s.start = d.Starts(); d.Tried && w.remediation.external {
 		s.request, s.refused = w.requestFor(t.machine)
 	}
-	s.say.forget = !w.inFlight(t) && (leftOver(t.machine) && (w.remedy.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
-	if w.remedy.external {
+	s.say.forget = !w.inFlight(t) && (leftOver(t.machine) && (w.remediation.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
+	if w.remediation.external {
 		return externalStep(w, s, d)
 	}
-	s.say.handOver = s.start || (w.inFlight(t) && !shortCircuited)
+	s.say.askOwner = s.start || (w.inFlight(t) && !shortCircuited)
 	s.say.external = removed // of a template that the check does not name any more
 	return s
 }
@@ -132,11 +132,11 @@ func externalStep(w *observed, s step, d machines.Decision) step {
 		if s.adopt || !failedBefore(t.machine) { // taken over, or made by a reconcile that ended before it could say so
 			s.say.external = waiting
 		}
-	case w.remedy.refused:
+	case w.remediation.refused:
 		s.say.external, s.say.why = templateNotFound, noTemplate(w)
-	case w.remedy.missing != "": // a request that exists needs its template no more
+	case w.remediation.missing != "": // a request that exists needs its template no more
 		s.say.external = templateNotFound
-		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+		s.say.why = fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
 	case s.refused != nil:
 		s.say.external, s.say.why = creationFailed, s.refused.Error()
 	case s.start:
@@ -144,15 +144,15 @@ func externalStep(w *observed, s step, d machines.Decision) step {
 		s.say.external = waiting
 	case t.begun: // the caches do not show it yet
 		s.say.external = waiting
-	case w.remedy.known && !d.Blocked(machines.JustSeen) && saidNoTemplate(t.machine): // it is not its turn yet, and what kept it is over
+	case w.remediation.known && !d.Blocked(machines.JustSeen) && markedTemplateNotFound(t.machine): // it is not its turn yet, and what kept it is over
 		s.say.external = removed
 	}
 	return s
 }
 
-// saidNoTemplate reports whether m says that there was no template to make a request from. What says that a request was refused stands until it is
+// markedTemplateNotFound reports whether m says that there was no template to make a request from. What says that a request was refused stands until it is
 // tried again: it is how a refusal outlives a restart.
-func saidNoTemplate(m *clusterv1.Machine) bool {
+func markedTemplateNotFound(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
 	return c != nil && c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 }
@@ -164,30 +164,44 @@ func limited(check *clusterv1.MachineHealthCheck) bool {
 	return trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
 }
 
-// limitsOf turns the spec's limits into numbers. The error names the field.
+// InvalidField is a field of a check that cannot be read.
+type InvalidField struct {
+	Field string // as a path
+	Err   error
+}
+
+// Error names the field.
+func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong with it.
+func (e *InvalidField) Unwrap() error { return e.Err }
+
+func annotation(key string) string { return "metadata.annotations[" + key + "]" }
+
+// limitsOf turns the spec's limits into numbers.
 //
 // The range goes before the number, and without either everything may be remediated. (Cluster API.)
-func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, error) {
+func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *InvalidField) {
 	limits := budget.Limits{AtMost: budget.All.Of(total), InFlight: budget.Unlimited}
 	trigger := check.Spec.Remediation.TriggerIf
 	switch {
 	case trigger.UnhealthyInRange != "":
 		r, err := budget.ParseRange(trigger.UnhealthyInRange)
 		if err != nil {
-			return limits, fmt.Errorf("spec.remediation.triggerIf.unhealthyInRange: %w", err)
+			return limits, &InvalidField{"spec.remediation.triggerIf.unhealthyInRange", err}
 		}
 		limits.AtLeast, limits.AtMost = r.Min, r.Max
 	case trigger.UnhealthyLessThanOrEqualTo != nil:
 		a, err := budget.ParseAmount(trigger.UnhealthyLessThanOrEqualTo.String())
 		if err != nil {
-			return limits, fmt.Errorf("spec.remediation.triggerIf.unhealthyLessThanOrEqualTo: %w", err)
+			return limits, &InvalidField{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", err}
 		}
 		limits.AtMost = a.Of(total)
 	}
 	if value, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
 		a, err := budget.ParseAmount(value)
 		if err != nil {
-			return limits, fmt.Errorf("metadata.annotations[%s]: %w", mendv1.MaxInFlightAnnotation, err)
+			return limits, &InvalidField{annotation(mendv1.MaxInFlightAnnotation), err}
 		}
 		if limits.InFlight = 0; a.Of(100) > 0 { // who asks for none gets none; a small percentage of few is one
 			limits.InFlight = max(a.Of(total), 1)

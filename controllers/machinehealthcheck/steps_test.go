@@ -19,9 +19,9 @@ import (
 func did(s step) string {
 	var words []string
 	for word, holds := range map[string]bool{
-		"1 creates a request": s.create, "1 adopts the request": s.adopt, "1 deletes the request": s.drop, "1 lets go": s.letGo,
+		"1 creates a request": s.create, "1 adopts the request": s.adopt, "1 deletes the request": s.drop, "1 lets go": s.release,
 		"2 says healthy": s.say.health == succeeded, "2 says unhealthy": s.say.health == failed,
-		"3 hands over": s.say.handOver, "3 says waiting": s.say.external == waiting, "3 says no template": s.say.external == templateNotFound,
+		"3 hands over": s.say.askOwner, "3 says waiting": s.say.external == waiting, "3 says no template": s.say.external == templateNotFound,
 		"3 says request failed": s.say.external == creationFailed, "3 forgets that the owner was asked": s.say.forget,
 	} {
 		if holds {
@@ -68,9 +68,9 @@ func TestStepFor(t *testing.T) {
 		"one that is being updated in place is only marked":                   {aWorld(a("m", health.Unhealthy, beingUpdated)), grants, "says unhealthy"},
 		"unless a person marks it":                                            {aWorld(a("m", health.Unhealthy, beingUpdated, byUser)), grants, "says unhealthy, hands over"},
 		"one whose remediation began before its update stays handed over":     {aWorld(a("m", health.Unhealthy, askedOwner, beingUpdated)), noneAtOnce, "says unhealthy, hands over"},
-		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, elder("old"))), grants, "nothing"},
-		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, elder("old"))), grants, "nothing"},
-		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, elder("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
+		"one of which an older check speaks is left to it":                    {aWorld(a("m", health.Unhealthy, olderCheck("old"))), grants, "nothing"},
+		"a healthy one of which an older check speaks is not spoken of":       {aWorld(a("m", health.Healthy, olderCheck("old"))), grants, "nothing"},
+		"a request of ours ends with recovery although an older check speaks": {aWorld(a("m", health.Healthy, olderCheck("old"), requestedBy(me, myUID))).external(), grants, "deletes the request"},
 
 		"one that was well since its owner was asked is not handed over by being marked":         {aWorld(a("m", health.Unhealthy, wellSince)), tooMany, "says unhealthy, forgets that the owner was asked"},
 		"nor while it waits for its turn":                                                        {aWorld(a("m", health.Unhealthy, wellSince)), noneAtOnce, "says unhealthy, forgets that the owner was asked"},
@@ -91,14 +91,14 @@ func TestStepFor(t *testing.T) {
 		"unless it was called bad before":                               {aWorld(a("m", health.Unhealthy, askedOwner)).listing(), grants, "says unhealthy"},
 		"a request that core made from our template is adopted":         {aWorld(a("m", health.Unhealthy, requestedBy("", ""))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"also if the check named another template then":                 {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external(), grants, "adopts the request, says unhealthy, says waiting"},
-		"unless another check of the machine names that one":            {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external().with(rivalWith("another")), grants, "says unhealthy, says request failed"},
+		"unless another check of the machine names that one":            {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplate))).external().with(otherCheckWith("another")), grants, "says unhealthy, says request failed"},
 		"one that somebody made from a template of another kind is not": {aWorld(a("m", health.Unhealthy, requestedBy("", "", otherTemplateKind))).external(), grants, "says unhealthy, says request failed"},
 		"one that a Machine of that name has left is not ours":          {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "says unhealthy, says request failed"},
 		"nor deleted on recovery of this one":                           {aWorld(a("m", health.Healthy, saidTrue, requestedBy(me, myUID, ofAnotherMachine))).external(), grants, "nothing"},
 		"a power cycle that a person asked for is left alone":           {aWorld(a("m", health.Unhealthy, beingCycled)), grants, "says unhealthy"},
 		"also by a check with a template":                               {aWorld(a("m", health.Unhealthy, beingCycled)).external(), grants, "says unhealthy"},
 		"also on recovery, so that the next pass may end it":            {aWorld(a("m", health.Healthy, saidTrue, requestedBy("", ""))).external(), grants, "adopts the request"},
-		"but not by a check that leaves the machine to an older one":    {aWorld(a("m", health.Healthy, saidTrue, elder("old"), requestedBy("", ""))).external(), grants, "nothing"},
+		"but not by a check that leaves the machine to an older one":    {aWorld(a("m", health.Healthy, saidTrue, olderCheck("old"), requestedBy("", ""))).external(), grants, "nothing"},
 		"a request of our predecessor is inherited":                     {aWorld(a("m", health.Unhealthy, requestedBy(me, "old-uid"))).external(), grants, "adopts the request, says unhealthy, says waiting"},
 		"on recovery our request is deleted":                            {aWorld(a("m", health.Healthy, requestedBy(me, myUID))).external(), grants, "deletes the request, says healthy"},
 		"W5: what was said of a request is taken back with recovery":    {aWorld(a("m", health.Healthy, saidTrue, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external(), grants, "says healthy"},
@@ -119,7 +119,7 @@ func TestStepFor(t *testing.T) {
 
 func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
-	w.remedy.missing = "gone"
+	w.remediation.missing = "gone"
 	steps := stepsOf(w, decide(w))
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
 		t.Errorf("stepsOf() %s", got)
@@ -131,7 +131,7 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 
 func TestWhileRequestsAreUnknownNoneIsMade(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
-	w.remedy.known = false
+	w.remediation.known = false
 	if got := did(stepsOf(w, decide(w))[0]); got != "says unhealthy" {
 		t.Errorf("stepsOf() %s, want it only said", got)
 	}
@@ -144,7 +144,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
 	var handed []string
 	for _, s := range stepsOf(w, decide(w)) {
-		if s.say.handOver {
+		if s.say.askOwner {
 			handed = append(handed, s.target.machine.Name)
 		}
 	}
@@ -176,10 +176,10 @@ func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
 	w.skipped = []target{
 		a("quiet", health.Healthy),
 		a("failed", health.Healthy, saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
-		a("elsewhere", health.Healthy, elder("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
+		a("elsewhere", health.Healthy, olderCheck("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 	}
 	steps := stepsOf(w, decide(w))
-	if len(steps) != 1 || !steps[0].letGo || steps[0].target.machine.Name != "failed" {
+	if len(steps) != 1 || !steps[0].release || steps[0].target.machine.Name != "failed" {
 		t.Errorf("stepsOf() = %d steps, want to let go of failed alone", len(steps))
 	}
 }
@@ -229,7 +229,7 @@ func TestStance(t *testing.T) {
 		annotation *string
 		paused     bool
 		unclaimed  Unclaimed
-		want       stance
+		want       mode
 	}{
 		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, acting},
 		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, paused},
@@ -249,8 +249,8 @@ func TestStance(t *testing.T) {
 			if tc.paused {
 				cluster.Spec.Paused = ptr.To(true)
 			}
-			if got := stanceTo(check, cluster, tc.unclaimed); got != tc.want {
-				t.Errorf("stanceTo() = %d, want %d", got, tc.want)
+			if got := modeFor(check, cluster, tc.unclaimed); got != tc.want {
+				t.Errorf("modeFor() = %d, want %d", got, tc.want)
 			}
 		})
 	}
@@ -298,11 +298,11 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 
 func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 	w := aWorld(a("m", health.Healthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
-	w.remedy.known = false
+	w.remediation.known = false
 	if say := stepsOf(w, decide(w))[0].say; say.health != succeeded || say.external != 0 {
 		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", say)
 	}
-	w.remedy.known = true
+	w.remediation.known = true
 	if say := stepsOf(w, decide(w))[0].say; say.external != removed {
 		t.Errorf("it says %+v, want what is said of no request taken back", say)
 	}

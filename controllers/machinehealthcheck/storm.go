@@ -13,14 +13,14 @@ import (
 )
 
 // CooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.
-func CooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, error) {
+func CooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
 	value, set := check.Annotations[mendv1.StormCooldownAnnotation]
 	if !set {
 		return nil, nil
 	}
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 {
-		return nil, fmt.Errorf("metadata.annotations[%s]: %q is no duration of zero or more, such as 10m or 1h30m", mendv1.StormCooldownAnnotation, value)
+		return nil, &InvalidField{annotation(mendv1.StormCooldownAnnotation), fmt.Errorf("%q is no duration of zero or more, such as 10m or 1h30m", value)}
 	}
 	return &d, nil
 }

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/tell"
 )
 
@@ -22,7 +22,8 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied
 	r.measure(w, p, done.outcomes)
 	notes := append(machineNotes(w, done.outcomes), remediationNotes(w, done.outcomes)...)
 	if done.status != nil {
-		notes = append(notes, turnNotes(w, done.status)...)
+		notes = append(notes, turnNotes(w, p, done.status)...)
+		r.memory.warn(w, p, done.status)
 	}
 	r.send(ctx, notes)
 	return r.next(ctx, w, p, done)
@@ -32,7 +33,7 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied
 func (r *Reconciler) send(ctx context.Context, notes []tell.Note) {
 	for _, n := range notes {
 		tell.Send(r.Recorder, n)
-		log.FromContext(ctx).Info("Something changed", "reason", n.Reason, "note", n.Text,
+		log.FromContext(ctx).Info("Reported an event", "reason", n.Reason, "note", n.Text,
 			n.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(n.About))
 	}
 }
@@ -56,7 +57,7 @@ func machineNotes(w *observed, outcomes []outcome) []tell.Note {
 				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.target.verdict.Due(w.now))))
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", fmt.Sprintf("%s healthy again by %s", where, by))
-		case o.letGo && o.said != nil:
+		case o.release && o.said != nil:
 			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
 				fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by))
 		}
@@ -107,16 +108,17 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *observed, next *clusterv1.MachineHealthCheck) []tell.Note {
+func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []tell.Note {
 	var notes []tell.Note
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, tell.Note{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
-	was, is := restriction(w.check), restriction(next)
+	was, is, allowed := w.restricted(), p.restriction(), conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch {
-	case is != nil && (was == nil || was.Reason != is.Reason):
-		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", is.Message)
-	case was != nil && conditionTrue(next, clusterv1.MachineHealthCheckRemediationAllowedCondition) != nil:
+	case allowed == nil || !w.settled():
+	case is != "" && was != is:
+		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
+	case was != "" && allowed.Status == metav1.ConditionTrue:
 		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
@@ -133,30 +135,50 @@ func turnNotes(w *observed, next *clusterv1.MachineHealthCheck) []tell.Note {
 	return notes
 }
 
-// restriction is the condition RemediationAllowed where it is worth a warning: it is False, and keeps a machine from being
-// remediated, or the limits are impossible. It is nil where it is not.
+// restriction is the reason why the limits of a check keep a machine from being remediated, or cannot be read; empty if they do not.
 //
 // The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
-// unhealthy would warn of every rollout. (Cluster API does not warn of those either.) That none was is read in the sum of
-// the message, so that nothing has to be remembered, and a warning that could not be saved is not lost.
-func restriction(check *clusterv1.MachineHealthCheck) *metav1.Condition {
-	c := conditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse {
-		return nil
+// unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
+func (s plan) restriction() string {
+	switch {
+	case s.invalid != nil:
+		return mendv1.InvalidLimitReason
+	case s.grant.ShortCircuited() && s.population.Unhealthy > 0:
+		return clusterv1.MachineHealthCheckTooManyUnhealthyReason
+	case s.grant.Reason == budget.CoolingDown:
+		return mendv1.CoolingDownReason
 	}
-	if c.Reason == mendv1.InvalidLimitReason || c.Reason == mendv1.CoolingDownReason ||
-		c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && !strings.Contains(c.Message, noneUnhealthy) {
-		return c
-	}
-	return nil
+	return ""
 }
 
-// noneUnhealthy stands in the message of a short-circuit, ours or of Cluster API, that keeps nobody from being remediated.
-const noneUnhealthy = "unhealthy: 0,"
+// restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which tells as well of limits
+// that kept no machine from being remediated.
+func (w *observed) restricted() string {
+	if w.warned != nil {
+		return *w.warned
+	}
+	c := conditionOf(w.check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return c.Reason
+}
+
+// warnedAfter is the restriction of which the last event tells after those of turnNotes.
+func (w *observed) warnedAfter(p plan, next *clusterv1.MachineHealthCheck) string {
+	allowed := conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	switch is := p.restriction(); {
+	case allowed == nil || !w.settled():
+		return w.restricted()
+	case is != "" || allowed.Status == metav1.ConditionTrue:
+		return is
+	}
+	return w.restricted()
+}
 
 func remediator(w *observed) string {
-	if w.remedy.external {
-		return "Requested a " + w.remedy.kind.Kind + " for"
+	if w.remediation.external {
+		return "Requested a " + w.remediation.kind.Kind + " for"
 	}
 	return "Asked the owner to remediate"
 }

@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndRivals), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachine),
 			builder.WithPredicates(r.written.ignored(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
@@ -138,8 +138,8 @@ func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object)
 	return r.checksIn(ctx, client.ObjectKeyFromObject(cluster), nil)
 }
 
-// checkAndRivals maps a check to all checks of its cluster: with it, the overlaps of the others change.
-func (r *Reconciler) checkAndRivals(ctx context.Context, check client.Object) []reconcile.Request {
+// checkAndOthers maps a check to all checks of its cluster: with it, the overlaps of the others change.
+func (r *Reconciler) checkAndOthers(ctx context.Context, check client.Object) []reconcile.Request {
 	c, ok := check.(*clusterv1.MachineHealthCheck)
 	if !ok {
 		return nil

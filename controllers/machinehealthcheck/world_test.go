@@ -30,11 +30,11 @@ func aWorld(targets ...target) *observed {
 			Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
 		},
 		cluster:             &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
-		stance:              acting,
+		mode:                acting,
 		initialized:         true,
 		infrastructureReady: true,
 		link:                workload.View{Link: workload.Up},
-		remedy:              remedy{known: true},
+		remediation:         remediation{known: true},
 		targets:             targets,
 	}
 }
@@ -53,14 +53,14 @@ func (w *observed) external() *observed {
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
 	}
 	w.check.Spec.Remediation.TemplateRef = ref
-	w.remedy = remedy{external: true, known: true, ref: ref, kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	w.remedy.read, w.remedy.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
+	w.remediation = remediation{external: true, known: true, ref: ref, kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
+	w.remediation.read, w.remediation.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return w
 }
 
 // listing makes the check remediate by requests that are being listed for the first time.
 func (w *observed) listing() *observed {
-	w.external().remedy.known, w.remedy.syncing = false, true
+	w.external().remediation.known, w.remediation.syncing = false, true
 	return w
 }
 
@@ -111,7 +111,7 @@ func byUser(t *target) {
 	t.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand, Detail: "marked"}}, t.verdict.Findings...)
 }
 
-func elder(name string) func(*target) { return func(t *target) { t.elder = name } }
+func olderCheck(name string) func(*target) { return func(t *target) { t.older = name } }
 
 // saysOf gives the target's machine a condition.
 func saysOf(kind string, status metav1.ConditionStatus, reason string) func(*target) {

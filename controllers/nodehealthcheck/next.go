@@ -35,7 +35,7 @@ func (r *Reconciler) next(ctx context.Context, w *observed, s summary, outcomes 
 		at = health.Earliest(at, w.now.Add(enqueue.Backoff(tries)))
 	}
 	if err := errors.Join(errs...); err != nil {
-		log.FromContext(ctx).Error(err, "A pass did not get through; it is repeated")
+		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
 }

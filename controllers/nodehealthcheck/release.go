@@ -48,7 +48,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 			at = health.Earliest(at, now.Add(enqueue.Conflicted))
 		}
 		for _, f := range o.ended {
-			log.FromContext(ctx).Info("Something changed", "reason", nhcv1.EventRemediationRemoved,
+			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved,
 				"note", fmt.Sprintf("Deleted %s %s: nobody acts on the check that made it", f.obj.GetKind(), client.ObjectKeyFromObject(f.obj)))
 		}
 	}

@@ -27,7 +27,7 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, notes []tell.Note) {
 		text := n.Text
 		n.About, n.Text = about, nhcv1.EventPrefix+text
 		tell.Send(r.Recorder, n)
-		log.FromContext(ctx).Info("Something changed", "reason", n.Reason, "note", text)
+		log.FromContext(ctx).Info("Reported an event", "reason", n.Reason, "note", text)
 	}
 }
 

@@ -25,23 +25,23 @@ const (
 	Ignore Unclaimed = "ignore"
 )
 
-// stance is how kubemend stands to one check.
-type stance int
+// mode is how kubemend stands to one check.
+type mode int
 
 const (
-	ignoring  stance = iota // look away
-	orphaned                // act, but on what: the Cluster does not exist
-	paused                  // the owner of the check or of the cluster asked everybody to stop
-	observing               // judge, and tell nobody but metrics
-	acting                  // judge and act
+	ignoring  mode = iota // look away
+	orphaned              // act, but on what: the Cluster does not exist
+	paused                // the owner of the check or of the cluster asked everybody to stop
+	observing             // judge, and tell nobody but metrics
+	acting                // judge and act
 )
 
-// stanceTo decides how kubemend stands to check.
+// modeFor decides how kubemend stands to check.
 //
 // The annotation cluster.x-k8s.io/paused makes Cluster API core stand back, whatever its value. Its value
 // kubemend claims the check; any other value means pause, for us too. A paused Cluster pauses everything. In a Cluster
 // that is being deleted nothing is worth mending.
-func stanceTo(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) stance {
+func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) mode {
 	value, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	claimed := annotated && value == mendv1.Claim
 	switch {
@@ -56,8 +56,8 @@ func stanceTo(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, u
 	}
 }
 
-// standing says who acts on the check of w, and why it is not us.
-func standing(w *observed) (look.Stance, string) {
+// actor says who acts on the check of w, and why it is not us.
+func actor(w *observed) (look.Stance, string) {
 	switch {
 	case !w.check.DeletionTimestamp.IsZero():
 		return look.Nobody, "The check is being deleted"
@@ -65,13 +65,13 @@ func standing(w *observed) (look.Stance, string) {
 		return look.Core, w.filtered
 	case !w.cluster.DeletionTimestamp.IsZero():
 		return look.Nobody, fmt.Sprintf("Cluster %s is being deleted", w.cluster.Name)
-	case w.stance == orphaned:
+	case w.mode == orphaned:
 		return look.Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace)
-	case w.stance == paused:
+	case w.mode == paused:
 		return look.Paused, pausedBecause(w)
-	case w.stance == ignoring:
+	case w.mode == ignoring:
 		return look.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"
-	case w.stance == observing:
+	case w.mode == observing:
 		return look.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"
 	}
 	return look.Acting, ""

@@ -27,8 +27,8 @@ const (
 	missingKind = 30 * time.Second
 )
 
-// remedy is how the check has its machines remediated: by their owner, or by a request made from a template.
-type remedy struct {
+// remediation is how the check has its machines remediated: by their owner, or by a request made from a template.
+type remediation struct {
 	external bool
 	ref      clusterv1.MachineHealthCheckRemediationTemplateReference
 	kind     schema.GroupVersionKind // of the requests
@@ -55,7 +55,7 @@ type remedy struct {
 }
 
 // lacks is the reason for missing.
-func (r remedy) lacks() string {
+func (r remediation) lacks() string {
 	if r.refused {
 		return mendv1.TemplateRefusedReason
 	}
@@ -63,26 +63,26 @@ func (r remedy) lacks() string {
 }
 
 // seen reports whether it is known what is in flight. To be asked, an owner needs no request.
-func (r remedy) seen() bool { return !r.external || r.known }
+func (r remediation) seen() bool { return !r.external || r.known }
 
-// observeRemedy finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
+// observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
-func (r *Reconciler) observeRemedy(ctx context.Context, w *observed) {
-	w.remedy = remedy{known: true}
+func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
+	w.remediation = remediation{known: true}
 	ref := w.check.Spec.Remediation.TemplateRef
 	if err := r.nameKinds(ctx, w, ref); err != nil {
 		w.trouble = append(w.trouble, err)
 	}
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, w, ref)
-		if w.remedy.unread = errors.Is(err, look.ErrUnread); err != nil {
-			w.remedy.known = false
+		if w.remediation.unread = errors.Is(err, look.ErrUnread); err != nil {
+			w.remediation.known = false
 		}
-		if err != nil && !w.remedy.unread {
+		if err != nil && !w.remediation.unread {
 			w.trouble = append(w.trouble, err)
 		}
 	}
-	r.observeStrays(ctx, w)
+	r.observeOrphans(ctx, w)
 }
 
 // nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
@@ -112,13 +112,13 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
-	w.remedy = remedy{external: true, ref: ref, kind: remediationrequest.KindOf(templateKind)}
+	w.remediation = remediation{external: true, ref: ref, kind: remediationrequest.KindOf(templateKind)}
 	if why := remediationrequest.Refusal(templateKind); why != "" {
-		w.remedy.refused, w.remedy.missing = true, "spec.remediation.templateRef: "+why
-		w.remedy.mend = "Name a remediation template there"
+		w.remediation.refused, w.remediation.missing = true, "spec.remediation.templateRef: "+why
+		w.remediation.mend = "Name a remediation template there"
 		return nil
 	}
-	for _, kind := range []schema.GroupVersionKind{templateKind, w.remedy.kind} {
+	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
 		if ready, err := r.observeKind(ctx, w, kind); !ready {
 			return err
 		}
@@ -132,14 +132,14 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 			return err
 		}
 	}
-	requests, err := r.requestsOf(ctx, w, w.remedy.kind)
+	requests, err := r.requestsOf(ctx, w, w.remediation.kind)
 	if err != nil {
 		return err
 	}
 	for i := range w.targets {
 		w.targets[i].request = requests[w.targets[i].machine.Name]
 	}
-	w.remedy.known = true
+	w.remediation.known = true
 	return nil
 }
 
@@ -148,17 +148,17 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.remedy.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
-		w.remedy.mend = "Install the kind"
+		w.remediation.missing = fmt.Sprintf("the kind %s is not installed", kind.GroupKind())
+		w.remediation.mend = "Install the kind"
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
-		w.remedy.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
-		w.remedy.mend = "Give it that right"
+		w.remediation.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
+		w.remediation.mend = "Give it that right"
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
-		w.remedy.syncing = true
+		w.remediation.syncing = true
 		w.lookAgainIn(syncingRequests)
 	}
 	return ready, err
@@ -168,8 +168,8 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 	err := r.readTemplate(ctx, w)
 	if remediationrequest.Missing(err) {
-		w.remedy.mend = "Make it"
-		w.remedy.missing = fmt.Sprintf("%s %s/%s does not exist", w.remedy.ref.Kind, w.check.Namespace, w.remedy.ref.Name)
+		w.remediation.mend = "Make it"
+		w.remediation.missing = fmt.Sprintf("%s %s/%s does not exist", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
 		return nil
 	}
 	return err
@@ -177,16 +177,16 @@ func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
 func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
-	if !w.remedy.read {
-		w.remedy.template, w.remedy.templateErr = r.Requests.Template(ctx, w.remedy.ref, w.check.Namespace)
-		w.remedy.read = true
+	if !w.remediation.read {
+		w.remediation.template, w.remediation.templateErr = r.Requests.Template(ctx, w.remediation.ref, w.check.Namespace)
+		w.remediation.read = true
 	}
-	return w.remedy.templateErr
+	return w.remediation.templateErr
 }
 
 // observeTemplateFor reads the template if a request may have to be made from it: there is a machine about which the decision is of that kind.
 func (r *Reconciler) observeTemplateFor(ctx context.Context, w *observed, wanted func(machines.Decision) bool) {
-	if !w.remedy.external || !w.remedy.known || w.remedy.missing != "" {
+	if !w.remediation.external || !w.remediation.known || w.remediation.missing != "" {
 		return
 	}
 	for _, d := range decide(w).decisions {
@@ -197,9 +197,9 @@ func (r *Reconciler) observeTemplateFor(ctx context.Context, w *observed, wanted
 	}
 }
 
-// observeStrays finds the requests of this check that none of its targets needs any more. A request that exists in several
+// observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
 // versions of its kind is one request.
-func (r *Reconciler) observeStrays(ctx context.Context, w *observed) {
+func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.requestsOf(ctx, w, kind)
 		if err != nil {
@@ -215,13 +215,13 @@ func (r *Reconciler) observeStrays(ctx context.Context, w *observed) {
 				strays[name] = req
 			}
 		}
-		if w.remedy.external && kind.GroupKind() == w.remedy.kind.GroupKind() {
+		if w.remediation.external && kind.GroupKind() == w.remediation.kind.GroupKind() {
 			for i := range w.targets {
 				delete(strays, w.targets[i].machine.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(strays)) {
-			w.strays = append(w.strays, strays[name])
+			w.orphans = append(w.orphans, strays[name])
 		}
 	}
 }

@@ -27,7 +27,7 @@ import (
 // feet of the provider, and made again, for ever.
 func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy)).external()
-	old, kind := w.remedy.kind, w.remedy.kind.GroupKind().WithVersion("v0old")
+	old, kind := w.remediation.kind, w.remediation.kind.GroupKind().WithVersion("v0old")
 	scheme := runtime.NewScheme()
 	for _, k := range []schema.GroupVersionKind{old, kind} {
 		scheme.AddKnownTypeWithName(k, &metav1.PartialObjectMetadata{})
@@ -54,9 +54,9 @@ func TestARequestKnownInTwoVersionsIsNoStray(t *testing.T) {
 	if n := len(r.Kinds.InUse()); n != 1 {
 		t.Errorf("%d kinds are in use, want one", n)
 	}
-	r.observeStrays(t.Context(), w)
-	if len(w.strays) != 1 || w.strays[0].Name != "left-behind" {
-		t.Errorf("strays are %v, want left-behind alone", w.strays)
+	r.observeOrphans(t.Context(), w)
+	if len(w.orphans) != 1 || w.orphans[0].Name != "left-behind" {
+		t.Errorf("strays are %v, want left-behind alone", w.orphans)
 	}
 }
 
@@ -86,8 +86,8 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(a("m", health.Unhealthy)).external()
-			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemedy(t.Context(), w)
-			if is := w.remedy; is.known || is.unread != tc.unread || !strings.HasPrefix(is.missing, tc.missing) || (tc.missing == "") != (is.missing == "") {
+			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemediation(t.Context(), w)
+			if is := w.remediation; is.known || is.unread != tc.unread || !strings.HasPrefix(is.missing, tc.missing) || (tc.missing == "") != (is.missing == "") {
 				t.Errorf("missing %q, unread %t, known %t; want missing %q, unread %t", is.missing, is.unread, is.known, tc.missing, tc.unread)
 			}
 			if len(w.trouble) > 0 {
@@ -111,7 +111,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			ref := &w.check.Spec.Remediation.TemplateRef
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
 			kinds := &askedKinds{}
-			(&Reconciler{Kinds: kinds}).observeRemedy(t.Context(), w)
+			(&Reconciler{Kinds: kinds}).observeRemediation(t.Context(), w)
 			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
 				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
 			}
