@@ -82,11 +82,6 @@ func onHost(m *clusterv1.Machine) bool {
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// cyclesUnread reports whether nothing is begun for t, as it cannot be told whether a power cycle of it is under way.
-func (w *observed) cyclesUnread(t *target) bool {
-	return !w.remediation.cyclesUnread.IsZero() && onHost(t.machine)
-}
-
 // cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
 func (w *observed) cyclesUnknown(err error, until time.Time) {
 	if listing := errors.Is(err, errListing); listing {

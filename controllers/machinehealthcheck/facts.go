@@ -116,7 +116,8 @@ func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
 	return health.NodeUnseen
 }
 
-// factsOf states what is known of m and of its node, which is nil if it cannot be seen. The signals are appended to scratch, so that one slice serves all machines of a reconcile.
+// factsOf states what is known of m and of its node, which is nil if it cannot be seen. The signals are appended to scratch, so that one slice serves
+// all machines of a reconcile.
 func factsOf(w *observed, m *clusterv1.Machine, known health.Node, node *corev1.Node, scratch []health.Signal) health.Target {
 	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
 	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]

@@ -69,8 +69,9 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 	}
 }
 
-// recall marks the targets of w whose remediation was begun and is not to be seen yet, and those for which it could not be begun. What was begun with another kind of requests than the check names now is over. Nothing tells that a request was never
-// seen because it was deleted at once, so the check is looked at again when the caches must have caught up.
+// recall marks the targets of w whose remediation was begun and is not to be seen yet, and those for which it could not be begun. What was begun
+// with another kind of requests than the check names now is over. Nothing tells that a request was never seen because it was deleted at once, so
+// the check is looked at again when the caches must have caught up.
 func (m *memory) recall(w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,25 +1,19 @@
 package machinehealthcheck
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/secret"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -57,73 +51,6 @@ func (s plan) justSeen() bool {
 		}
 	}
 	return false
-}
-
-// record brings the stored check up to date: label, owner and status. It writes only what differs.
-func (r *Reconciler) record(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
-	if err := r.recordOwner(ctx, w); err != nil {
-		return err
-	}
-	return r.recordStatus(ctx, w, next)
-}
-
-func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
-	if sameStatus(w.check.Status, next.Status) {
-		return nil
-	}
-	was, is := *w.check, *next
-	if slices.Equal(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
-		was.Status.Targets, is.Status.Targets = nil, nil
-	}
-	patch, err := client.MergeFromWithOptions(&was, client.MergeFromWithOptimisticLock{}).Data(&is)
-	if err != nil {
-		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
-	}
-	saved := &metav1.PartialObjectMetadata{}
-	saved.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-	saved.Name, saved.Namespace = w.check.Name, w.check.Namespace
-	if err := r.Client.Status().Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
-	}
-	return nil
-}
-
-// sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
-func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
-	same := slices.Equal(a.Targets, b.Targets)
-	a.Targets, b.Targets = nil, nil
-	return same && equality.Semantic.DeepEqual(a, b)
-}
-
-// recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
-// is what makes `clusterctl move` and the deletion of the cluster take the check along.
-func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
-	owner := metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: w.cluster.Name, UID: w.cluster.UID,
-	}
-	owners := slices.DeleteFunc(slices.Clone(w.check.OwnerReferences), func(o metav1.OwnerReference) bool {
-		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
-	})
-	owners = append(owners, owner)
-	if w.check.Labels[clusterv1.ClusterNameLabel] == w.check.Spec.ClusterName && slices.Contains(w.check.OwnerReferences, owner) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": w.check.ResourceVersion,
-		"labels":          map[string]string{clusterv1.ClusterNameLabel: w.check.Spec.ClusterName},
-		"ownerReferences": owners,
-	}})
-	if err != nil {
-		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
-	}
-	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.check.Name, Namespace: w.check.Namespace}}
-	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
-	}
-	// The status is written next, on top of this.
-	w.check = w.check.DeepCopy()
-	w.check.ResourceVersion = saved.ResourceVersion
-	return nil
 }
 
 // settled reports whether what is seen can be said. While an answer is awaited the numbers stand as they were: all machines are

@@ -34,7 +34,7 @@ func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
 		watch := NodeWatch{
-			ID: "nodes", Controller: running{t.Context(), queue}, Passes: NodeChanges(),
+			ID: "nodes", Controller: running(func(src source.TypedSource[reconcile.Request]) error { return src.Start(t.Context(), queue) }), Passes: NodeChanges(),
 			Hears: handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *corev1.Node) []reconcile.Request { return []reconcile.Request{{}} }),
 		}
 
@@ -56,15 +56,10 @@ func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 }
 
 // running is a controller that runs.
-type running struct {
-	ctx   context.Context
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
+type running func(source.TypedSource[reconcile.Request]) error
 
 // Watch starts src.
-func (c running) Watch(src source.TypedSource[reconcile.Request]) error {
-	return src.Start(c.ctx, c.queue)
-}
+func (start running) Watch(src source.TypedSource[reconcile.Request]) error { return start(src) }
 
 // filled is a cache of which everything was listed. Whoever wants to be told that waits for it a tenth of a second, as for controller-runtime's.
 type filled struct {
@@ -79,7 +74,7 @@ func (c filled) GetInformer(_ context.Context, _ client.Object, options ...cache
 		option(&asked)
 	}
 	if asked.BlockUntilSynced == nil || *asked.BlockUntilSynced {
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	return c.informer, nil
 }

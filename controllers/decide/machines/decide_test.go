@@ -1,8 +1,8 @@
 package machines
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,13 +146,13 @@ func TestWhichMachinesStart(t *testing.T) {
 		"a request that was announced counts if it is not read": {of(is(health.Pending, func(t *Target) { t.Announced = true })).with(func(f *Facts) { f.Template = Template{External: true, Unread: true} }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, got := Decide(tc.given), ""
-			for i, d := range p.Decisions {
+			var names []string
+			for i, d := range Decide(tc.given).Decisions {
 				if d.Starts() {
-					got += tc.given.Targets[i].Name
+					names = append(names, tc.given.Targets[i].Name)
 				}
 			}
-			if got != tc.want {
+			if got := strings.Join(names, ""); got != tc.want {
 				t.Errorf("%q start, want %q", got, tc.want)
 			}
 		})
@@ -292,7 +292,7 @@ func TestWhatIsSeenStartsASettlingTimeLater(t *testing.T) {
 		t.Fatalf("starts at once: %t, is looked at again at %v", p.Decisions[0].Starts(), p.Recheck)
 	}
 	for after, want := range map[time.Duration]bool{Settling - 1: false, Settling: true} {
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
+		t.Run(after.String(), func(t *testing.T) {
 			f.Now, f.Memory = noon.Add(after), p.Memory
 			if got := Decide(f).Decisions[0].Starts(); got != want {
 				t.Errorf("starts: %t", got)

@@ -53,9 +53,6 @@ type Template struct {
 	Unread bool
 }
 
-// seen reports whether it is known which remediations are in flight. To ask an owner needs no request.
-func (t Template) seen() bool { return !t.External || t.Known }
-
 // Request is how the remediation request of a machine relates to the check.
 type Request int
 
