@@ -34,7 +34,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 
 func flagsDocument() string {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	defaults().addFlags(fs)
+	newOptions(fs)
 	var b strings.Builder
 	b.WriteString("# Flags of the manager\n\nGenerated from the program by `make generate`. Durations are written like `90s` or `5m`.\n\n")
 	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
@@ -49,17 +49,16 @@ func flagsDocument() string {
 }
 
 func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
-	o := defaults()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	o.addFlags(fs)
+	o := newOptions(fs)
 	for flag, tc := range map[string]struct {
 		words []string
 		now   func() string
 	}{
-		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.unclaimed) }},
-		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.metal3Remediations) }},
-		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.nodeHealthChecks) }},
-		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.fencing) }},
+		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.machineHealthChecks.Unclaimed) }},
+		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.Metal3Remediations) }},
+		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.NodeHealthChecks) }},
+		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.hostRemediations.Fencing) }},
 	} {
 		for _, word := range tc.words {
 			if err := fs.Parse([]string{"--" + flag + "=" + word}); err != nil || tc.now() != word {

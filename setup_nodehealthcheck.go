@@ -3,15 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -29,27 +33,26 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
 	watched := *mgr.GetHTTPClient() // the same connections
 	watched.Transport = contact.Around(watched.Transport)
-	own, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: &watched, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: nodehealthcheck.Slim,
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:          {Transform: nodehealthcheck.SlimNode},
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.nodeLeaseNamespace: {}}},
-		},
+	// Its reads are of its own cache, unstructured ones as well.
+	own, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
+		c.HTTPClient, c.Scheme = mgr.GetHTTPClient(), mgr.GetScheme()
+		c.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
+		c.Client.Cache = &client.CacheOptions{Unstructured: true}
+		c.Cache = cache.Options{
+			HTTPClient: &watched, DefaultTransform: nodehealthcheck.Slim,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}:          {Transform: nodehealthcheck.SlimNode},
+				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.nodeHealthChecks.LeaseNamespace: {}}},
+			},
+		}
 	})
+	if err == nil {
+		err = mgr.Add(own)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
 	}
-	if err := mgr.Add(nodeCache{own}); err != nil {
-		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
-	}
-	whole, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: own, Unstructured: true},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("set up the client of the NodeHealthCheck controller: %w", err)
-	}
-	writer := client.WithFieldOwner(whole, mendv1.FieldOwner)
+	writer := client.WithFieldOwner(own.GetClient(), mendv1.FieldOwner)
 	// The nodes of this cluster may have their Machines in any namespace. They are read when a node is unhealthy, and for no other.
 	management := client.Reader(mgr.GetClient())
 	if o.namespace != "" {
@@ -59,7 +62,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	kinds := remediationrequest.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds := remediationrequest.NewKinds(own.GetCache(), mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
 	kinds.AskFirst(remediationrequest.AskAPIServer(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
@@ -69,35 +72,24 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 		Discovery: api,
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
-		Contact: contact, Grace: o.nodeGrace,
-		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod, Leaving: o.leave,
+		Contact: contact, Grace: o.nodeHealthChecks.Grace,
+		LeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Resync: o.syncPeriod, Leaving: o.teardown.Leave,
 	}
-	if o.webhookCertDir != "" {
+	if o.endpoints.WebhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
 			return nil, err
 		}
 	}
 	start := func(ctx context.Context) error {
-		if err := o.createDefaultNodeCheck(ctx, writer, mgr.GetAPIReader()); err != nil {
-			return err
+		if template := o.nodeHealthChecks.DefaultTemplate; template.IsSet() && !o.teardown.Leave {
+			if err := nodehealthcheck.CreateDefault(ctx, writer, mgr.GetAPIReader(), template); err != nil {
+				return err
+			}
 		}
-		return r.SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: o.nodeCheckConcurrency})
+		return r.SetupWithManager(mgr, own.GetCache(), controller.Options{MaxConcurrentReconciles: o.nodeHealthChecks.Concurrency})
 	}
-	service := crdgate.NodeHealthChecks(o.nodeHealthChecks)
-	service.Role, service.Rights = crdgate.NodeRights(o.nodeLeaseNamespace)
+	service := crdgate.NodeHealthChecks(o.kinds.NodeHealthChecks)
+	service.Role, service.Rights = crdgate.NodeRights(o.nodeHealthChecks.LeaseNamespace)
 	service.Start, service.Serve = start, r.Serve
 	return service, nil
 }
-
-func (o *options) createDefaultNodeCheck(ctx context.Context, c client.Client, live client.Reader) error {
-	if !o.defaultNodeCheck.IsSet() || o.leave {
-		return nil
-	}
-	return nodehealthcheck.CreateDefault(ctx, c, live, o.defaultNodeCheck)
-}
-
-// nodeCache is started by the manager with its own caches.
-type nodeCache struct{ cache.Cache }
-
-// GetCache makes the manager know it for a cache.
-func (c nodeCache) GetCache() cache.Cache { return c.Cache }

@@ -2,12 +2,19 @@ package teardown
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // prefix begins the identity of a replica that leaves.
@@ -33,6 +40,27 @@ type Lock struct {
 	mu     sync.Mutex
 	holder string
 	quiet  time.Time
+}
+
+// NewLock returns the lock of a replica that leaves: on the lease of the namespace in which podNamespace or the options say that the replicas agree.
+func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity string) (*Lock, error) {
+	lease := o.LeaderLease(podNamespace)
+	if lease.Namespace == "" {
+		return nil, errors.New("set up leader election: --leader-elect-namespace has to be given outside of a cluster")
+	}
+	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leader-election")
+	cfg.Timeout = o.RenewDeadline / 2 // one request that hangs must not lose the lease
+	api, err := coordinationv1client.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("set up leader election: %w", err)
+	}
+	return &Lock{
+		Interface: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}, Client: api,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: Identity(identity)},
+		},
+		Clock: clock.RealClock{}, LeaseDuration: o.LeaseDuration,
+	}, nil
 }
 
 // Get shows a lease that is held by somebody who does not leave as free.
