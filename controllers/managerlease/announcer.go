@@ -29,6 +29,7 @@ const (
 )
 
 // Announcer keeps the lease of the manager that acts. It is a runnable of that manager.
+// It does not use the lease library of Kubernetes: docs/adr/0053-the-manager-lease-has-a-loop-of-its-own.md
 type Announcer struct {
 	// Client writes, Live reads without a cache: one of leases would need rights to all of them.
 	Client client.Client
