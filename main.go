@@ -90,15 +90,15 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := addChecks(mgr, o.teardown.Leave); err != nil {
+	if err := addChecks(mgr, o.teardown.Enabled); err != nil {
 		return err
 	}
 	cc, clusters, err := connect(ctx, mgr, self, o)
 	if err != nil {
 		return err
 	}
-	if o.teardown.Leave {
-		return leave(ctx, mgr, lock, cc, clusters, self, o)
+	if o.teardown.Enabled {
+		return tearDown(ctx, mgr, lock, cc, clusters, self, o)
 	}
 	services, err := servicesOf(mgr, cc, clusters, self, o)
 	if err != nil {
@@ -160,7 +160,7 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 // fixedKinds are those whose service no CustomResourceDefinition changes.
 func fixedKinds(o *options) []managerlease.Kind {
 	var kinds []managerlease.Kind
-	if !o.teardown.Leave {
+	if !o.teardown.Enabled {
 		kinds = append(kinds, managerlease.Kind{CRD: crdgate.MachineCheckCRD})
 		if !o.gates.Enabled(hostRemediation) {
 			kinds = append(kinds, crdgate.Gated(hostRemediation, crdgate.Metal3CRD, crdgate.OwnCRD)...)
@@ -172,9 +172,9 @@ func fixedKinds(o *options) []managerlease.Kind {
 	return kinds
 }
 
-func addChecks(mgr ctrl.Manager, leave bool) error {
+func addChecks(mgr ctrl.Manager, teardown bool) error {
 	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
-	if leave {
+	if teardown {
 		kinds = nil // it waits for what it reads itself
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", endpoints.Filled(mgr.GetCache(), kinds...))); err != nil {

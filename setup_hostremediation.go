@@ -62,7 +62,7 @@ func hostRemediationServices(
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return cc.GetUncachedClient(ctx, cluster)
 			},
-			Self: here, Leaving: o.teardown.Leave || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
+			Self: here, Leaving: o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
 	metal3, own, sweeper := hostServices(o)
@@ -78,7 +78,7 @@ func hostServices(o *options) (metal3, own, sweeper *crdgate.Service) {
 	metal3, own, sweeper = crdgate.Metal3Remediations(o.kinds.Metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
 	for _, s := range []*crdgate.Service{metal3, own, sweeper} {
 		s.Role, s.Rights = crdgate.HostRights(o.namespace)
-		if !o.gates.Enabled(hostRemediation) && !o.teardown.Leave {
+		if !o.gates.Enabled(hostRemediation) && !o.teardown.Enabled {
 			s.Releases, s.Choice = s.Choice, crdgate.Off
 		}
 	}
@@ -104,7 +104,7 @@ func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Re
 // sweep starts the controllers that release orphaned hosts and nodes.
 func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *options) error {
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	if !o.teardown.Leave { // the teardown looks at the nodes of all clusters anyway
+	if !o.teardown.Enabled { // the teardown looks at the nodes of all clusters anyway
 		sweeper := &hostremediation.NodeSweeper{
 			Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Fenced: clusters.Fenced, Nodes: nodes,
 			Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace,
@@ -116,7 +116,7 @@ func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, ho
 	}
 	return (&hostremediation.Sweeper{
 		Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Hosts: hosts,
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Leaving: o.teardown.Leave,
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Leaving: o.teardown.Enabled,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 

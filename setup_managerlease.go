@@ -39,7 +39,7 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
 		Says: func() managerlease.Announcement { return announcement(services.Kinds(), started, o) }, Changed: changed,
 	}
-	if o.teardown.Leave {
+	if o.teardown.Enabled {
 		announcer.Owner = self.Owner(namespace)
 	}
 	if err := mgr.Add(announcer); err != nil {
@@ -52,6 +52,6 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 func announcement(kinds []managerlease.Kind, started metav1.Time, o *options) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Leaving: o.teardown.Leave, Kinds: kinds,
+		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Leaving: o.teardown.Enabled, Kinds: kinds,
 	}
 }

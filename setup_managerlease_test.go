@@ -33,8 +33,8 @@ func TestTheManagerAnnouncesKindsThatNoCRDDecides(t *testing.T) {
 		"every manager serves MachineHealthChecks":         {want: []managerlease.Kind{machines}},
 		"a gate switches off NodeHealthChecks":             {args: []string{"--feature-gates=NodeHealthCheck=false"}, want: []managerlease.Kind{machines, off(crdgate.NodeCheckCRD, "NodeHealthCheck")}},
 		"one gate switches off both kinds of remediations": {args: []string{"--feature-gates=HostRemediation=false"}, want: []managerlease.Kind{machines, off(crdgate.Metal3CRD, "HostRemediation"), off(crdgate.OwnCRD, "HostRemediation")}},
-		"a teardown serves no MachineHealthChecks":         {args: []string{"--leave"}},
-		"a teardown ends power cycles whatever the gate":   {args: []string{"--leave", "--feature-gates=HostRemediation=false"}},
+		"a teardown serves no MachineHealthChecks":         {args: []string{"--teardown"}},
+		"a teardown ends power cycles whatever the gate":   {args: []string{"--teardown", "--feature-gates=HostRemediation=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, fixedKinds(parsed(t, tc.args...))); diff != "" {
@@ -45,7 +45,7 @@ func TestTheManagerAnnouncesKindsThatNoCRDDecides(t *testing.T) {
 }
 
 func TestTheManagerAnnouncesItsSettings(t *testing.T) {
-	o := parsed(t, "--namespace=metal", "--watch-filter=a", "--node-lease-namespace=leases", "--leave")
+	o := parsed(t, "--namespace=metal", "--watch-filter=a", "--node-lease-namespace=leases", "--teardown")
 	started, kinds := metav1.Unix(1, 0), []managerlease.Kind{{CRD: crdgate.OwnCRD}}
 	want := managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Leaving: true,

@@ -73,7 +73,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
 		Contact: contact, Grace: o.nodeHealthChecks.Grace,
-		LeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Resync: o.syncPeriod, Leaving: o.teardown.Leave,
+		LeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Resync: o.syncPeriod, Leaving: o.teardown.Enabled,
 	}
 	if o.endpoints.WebhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
@@ -81,7 +81,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 		}
 	}
 	start := func(ctx context.Context) error {
-		if template := o.nodeHealthChecks.DefaultTemplate; template.IsSet() && !o.teardown.Leave {
+		if template := o.nodeHealthChecks.DefaultTemplate; template.IsSet() && !o.teardown.Enabled {
 			if err := nodehealthcheck.CreateDefault(ctx, writer, mgr.GetAPIReader(), template); err != nil {
 				return err
 			}

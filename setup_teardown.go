@@ -18,9 +18,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// lockOf is the lock of a manager that leaves; nil for one that does not, or that agrees with nobody.
+// lockOf is the lock of a manager that tears down; nil for one that acts, or that agrees with nobody.
 func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
-	if !o.teardown.Leave || !o.election.LeaderElect {
+	if !o.teardown.Enabled || !o.election.LeaderElect {
 		return nil, nil
 	}
 	cfg, err := ctrl.GetConfig()
@@ -34,8 +34,8 @@ func lockOf(self replica.Replica, o *options) (*teardown.Lock, error) {
 	return teardown.NewLock(cfg, &o.election, self.Namespace, identity)
 }
 
-// leave runs a manager that takes everything back. Its webhooks answer, and of its controllers there are those alone that let go.
-func leave(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
+// tearDown runs a manager that removes what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that let go.
+func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
 	self replica.Replica, o *options,
 ) error {
 	services, err := servicesOf(mgr, cc, clusters, self, o)
@@ -49,7 +49,7 @@ func leave(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc cluste
 	if err := announce(mgr, services, self, o); err != nil {
 		return err
 	}
-	leaver := &teardown.Leaver{
+	uninstaller := &teardown.Uninstaller{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
 		Clusters: cc, Nodes: fence.NewNodes(cc, func(client.ObjectKey, string) {}),
 		Discovery: api, Serves: services.Serves, Recorder: mgr.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
@@ -57,10 +57,10 @@ func leave(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc cluste
 		Lock: lock, Elected: mgr.Elected(), Begin: func() error { return services.SetupWithManager(mgr) },
 	}
 	if lease := o.election.LeaderLease(self.Namespace); lock != nil {
-		leaver.Lease, leaver.Pod = &lease, self.Owner(lease.Namespace)
+		uninstaller.Lease, uninstaller.Pod = &lease, self.Owner(lease.Namespace)
 	}
-	if err := errors.Join(mgr.Add(leaver), mgr.AddReadyzCheck("left-behind", leaver.Ready)); err != nil {
-		return fmt.Errorf("set up leaving: %w", err)
+	if err := errors.Join(mgr.Add(uninstaller), mgr.AddReadyzCheck("left-behind", uninstaller.Ready)); err != nil {
+		return fmt.Errorf("set up the teardown: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)

@@ -17,16 +17,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// prefix begins the identity of a replica that leaves.
-const prefix = "leaving_"
+// prefix begins the identity of a replica that tears down.
+const prefix = "teardown_"
 
-// Identity is how a replica that leaves signs the lease by which replicas agree.
+// Identity is how a replica that tears down signs the lease by which replicas agree.
 func Identity(of string) string { return prefix + of }
 
-// Leaves reports whether it is a replica that leaves which signs so.
-func Leaves(identity string) bool { return strings.HasPrefix(identity, prefix) }
+// IsTeardown reports whether an identity is that of a replica that tears down.
+func IsTeardown(identity string) bool { return strings.HasPrefix(identity, prefix) }
 
-// Lock takes the lease from a replica that does not leave. Those are told to go, and none may hold up the others: while a Deployment is
+// Lock takes the lease from a replica that acts. Those are about to be replaced, and none may hold up the others: while a Deployment is
 // being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing is left behind.
 //
 // The replica that it was taken from notices at its next try to renew, gives up after its renew deadline, and ends: that is what leader
@@ -42,7 +42,7 @@ type Lock struct {
 	quiet  time.Time
 }
 
-// NewLock returns the lock of a replica that leaves: on the lease of the namespace in which podNamespace or the options say that the replicas agree.
+// NewLock returns the lock of a replica that tears down: on the lease of the namespace in which podNamespace or the options say that the replicas agree.
 func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity string) (*Lock, error) {
 	lease := o.LeaderLease(podNamespace)
 	if lease.Namespace == "" {
@@ -63,7 +63,7 @@ func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity s
 	}, nil
 }
 
-// Get shows a lease that is held by somebody who does not leave as free.
+// Get shows a lease that is held by a replica that acts as free.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holder = record.HolderIdentity; l.holder != "" && !Leaves(l.holder) {
+	if l.holder = record.HolderIdentity; l.holder != "" && !IsTeardown(l.holder) {
 		l.quiet = l.Clock.Now().Add(l.LeaseDuration)
 		record.HolderIdentity = ""
 	}
