@@ -25,15 +25,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
+// nodeCluster reads the cluster that the manager runs in for the NodeHealthCheck controller.
 //
 // It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
-// of requests it reads more than metadata.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) (*crdgate.Service, error) {
-	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
+// of requests the controller reads more than metadata. Unstructured objects come from that cache as well.
+func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options) (cluster.Cluster, error) {
 	watched := *mgr.GetHTTPClient() // the same connections
 	watched.Transport = contact.Around(watched.Transport)
-	// Its reads are of its own cache, unstructured ones as well.
 	own, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
 		c.HTTPClient, c.Scheme = mgr.GetHTTPClient(), mgr.GetScheme()
 		c.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
@@ -51,6 +49,16 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 	}
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
+	}
+	return own, nil
+}
+
+// nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
+func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) (*crdgate.Service, error) {
+	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
+	own, err := nodeCluster(mgr, contact, o)
+	if err != nil {
+		return nil, err
 	}
 	writer := client.WithFieldOwner(own.GetClient(), mendv1.FieldOwner)
 	// The nodes of this cluster may have their Machines in any namespace. They are read when a node is unhealthy, and for no other.
