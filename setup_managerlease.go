@@ -15,16 +15,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/replica"
 )
 
-// announce has the manager say that it runs, and how, while it is the one that acts. Without a namespace to say it in it does not.
+// announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
 func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Replica, o *options) error {
 	namespace := o.election.LeaderLease(self.Namespace).Namespace
 	if namespace == "" {
-		klog.Background().Info("Not announcing the manager: outside of a cluster --leader-elect-namespace says where to", "lease", managerlease.LeaseName)
+		klog.Background().Info("Not keeping a manager lease: outside of a cluster --leader-elect-namespace says where", "lease", managerlease.LeaseName)
 		return nil
 	}
 	identity, err := self.Identity()
 	if err != nil {
-		return fmt.Errorf("set up the announcement of the manager: %w", err)
+		return fmt.Errorf("set up the manager lease: %w", err)
 	}
 	changed := make(chan struct{}, 1)
 	services.Changed = func() {
@@ -34,16 +34,16 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 		}
 	}
 	started := metav1.NewTime(clock.RealClock{}.Now())
-	announcer := &managerlease.Announcer{
+	keeper := &managerlease.Keeper{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
-		Says: func() managerlease.Announcement { return announcement(services.Kinds(), started, o) }, Changed: changed,
+		State: func() managerlease.Announcement { return announcement(services.Kinds(), started, o) }, Changed: changed,
 	}
 	if o.teardown.Enabled {
-		announcer.Owner = self.Owner(namespace)
+		keeper.Owner = self.Owner(namespace)
 	}
-	if err := mgr.Add(announcer); err != nil {
-		return fmt.Errorf("set up the announcement of the manager: %w", err)
+	if err := mgr.Add(keeper); err != nil {
+		return fmt.Errorf("set up the manager lease: %w", err)
 	}
 	return nil
 }
