@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +75,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting kubemend", "version", version)
-	if err := limitMemory(); err != nil {
+	if err := replica.LimitMemory(); err != nil {
 		return err
 	}
 
@@ -116,20 +114,6 @@ func run(ctx context.Context, o *options) error {
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}
-	return nil
-}
-
-// limitMemory tells Go's runtime to keep within nine tenths of the container's memory, MEMORY_LIMIT in bytes, unless GOMEMLIMIT tells it more.
-func limitMemory() error {
-	limit := os.Getenv("MEMORY_LIMIT")
-	if limit == "" || os.Getenv("GOMEMLIMIT") != "" {
-		return nil
-	}
-	bytes, err := strconv.ParseInt(limit, 10, 64)
-	if err != nil || bytes <= 0 {
-		return fmt.Errorf("MEMORY_LIMIT is %q, and no number of bytes", limit)
-	}
-	debug.SetMemoryLimit(bytes / 10 * 9)
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Package crdgate starts controllers when the kinds that they need are installed and free, also long after the manager has started,
-// and says of those that do not run why.
+// Package crdgate starts a controller once the CustomResourceDefinitions that it needs are installed and no other controller serves them.
+// For each controller that does not run it reports why.
 package crdgate
 
 import (
