@@ -28,8 +28,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/tell"
 )
 
 // Releaser lets go of machines that no check judges any more: because the check was deleted, because it selects other
@@ -168,7 +168,7 @@ func saidByUs(m *clusterv1.Machine) bool {
 }
 
 func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
-	tell.Send(r.Recorder, tell.Note{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
+	recorder.Send(r.Recorder, recorder.Event{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
 	log.FromContext(ctx).Info("Something changed", "reason", mendv1.EventRequestReleased, "note", text)
 }
 

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 var leftBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -37,12 +37,12 @@ func (u *Uninstaller) report(ctx context.Context, s step) {
 		u.told[n.Text] = true
 	}
 	log.FromContext(ctx).Info("Carried out a teardown step", "action", s.do, "object", s.owned.String(), "because", s.why)
-	tell.Send(u.Recorder, n)
+	recorder.Send(u.Recorder, n)
 }
 
 // noteOf is the event about a step.
-func noteOf(s step) tell.Note {
-	n := tell.Note{About: named(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
+func noteOf(s step) recorder.Event {
+	n := recorder.Event{About: named(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
 	switch s.do {
 	case release:
 		n.Reason = mendv1.EventCheckReleased
