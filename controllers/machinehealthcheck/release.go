@@ -27,7 +27,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -139,7 +139,7 @@ func (r *Releaser) takeBack(ctx context.Context, m *clusterv1.Machine) (ctrl.Res
 	if next == nil || !saidByUs(live) {
 		return ctrl.Result{}, nil
 	}
-	err := machines.PatchConditions(ctx, r.Client, next)
+	err := machinestatus.PatchConditions(ctx, r.Client, next)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
