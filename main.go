@@ -7,44 +7,39 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
+	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -56,10 +51,9 @@ var version = "dev"
 const userAgent = "kubemend-controller-manager"
 
 func main() {
-	o := defaults()
 	fs := pflag.CommandLine
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	o.addFlags(fs)
+	o := newOptions(fs)
 	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
 	pflag.Parse()
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
@@ -81,11 +75,12 @@ func run(ctx context.Context, o *options) error {
 	}
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting kubemend", "version", version)
-	if err := limitMemory(); err != nil {
+	if err := replica.LimitMemory(); err != nil {
 		return err
 	}
 
-	lock, err := lockOf(o)
+	self := replica.FromEnvironment()
+	lock, err := lockOf(self, o)
 	if err != nil {
 		return err
 	}
@@ -93,27 +88,27 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := addChecks(mgr, o.leave); err != nil {
+	if err := addChecks(mgr, o.teardown.Enabled); err != nil {
 		return err
 	}
-	cc, clusters, err := connect(ctx, mgr, o)
+	cc, clusters, err := connect(ctx, mgr, self, o)
 	if err != nil {
 		return err
 	}
-	if o.leave {
-		return leave(ctx, mgr, lock, cc, clusters, o)
+	if o.teardown.Enabled {
+		return tearDown(ctx, mgr, lock, cc, clusters, self, o)
 	}
-	services, err := servicesOf(mgr, cc, clusters, o)
+	services, err := servicesOf(mgr, cc, clusters, self, o)
 	if err != nil {
 		return err
 	}
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, o); err != nil {
 		return err
 	}
-	if err := errors.Join(announce(mgr, services, o), services.SetupWithManager(mgr)); err != nil {
+	if err := errors.Join(announce(mgr, services, self, o), services.SetupWithManager(mgr)); err != nil {
 		return err
 	}
-	if err := migration.SetUp(ctx, mgr, o.skipMigration); err != nil {
+	if err := migration.SetUp(ctx, mgr, o.migration.Skip); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -122,24 +117,10 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-// limitMemory tells Go's runtime to keep within nine tenths of the container's memory, MEMORY_LIMIT in bytes, unless GOMEMLIMIT tells it more.
-func limitMemory() error {
-	limit := os.Getenv("MEMORY_LIMIT")
-	if limit == "" || os.Getenv("GOMEMLIMIT") != "" {
-		return nil
-	}
-	bytes, err := strconv.ParseInt(limit, 10, 64)
-	if err != nil || bytes <= 0 {
-		return fmt.Errorf("MEMORY_LIMIT is %q, and no number of bytes", limit)
-	}
-	debug.SetMemoryLimit(bytes / 10 * 9)
-	return nil
-}
-
 // servicesOf are the controllers that start when their kinds are there and free.
-func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, o *options) (*crdgate.Reconciler, error) {
-	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient())}
-	added, err := hostRemediationServices(mgr, cc, clusters, o) // also if the gate is closed: what was begun before is ended
+func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, self replica.Replica, o *options) (*crdgate.Reconciler, error) {
+	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient()), Fixed: fixedKinds(o)}
+	added, err := hostRemediationServices(mgr, cc, clusters, self, o) // also if the gate is closed: what was begun before is ended
 	if err != nil {
 		return nil, err
 	}
@@ -151,13 +132,39 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 		}
 		services.Services = append(services.Services, added)
 	}
-	if o.webhookCertDir != "" {
+	if o.endpoints.WebhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while nobody converts them.
 		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
 			return nil, fmt.Errorf("set up health checks: %w", err)
 		}
 	}
 	return services, nil
+}
+
+// fixedKinds are those whose service no CustomResourceDefinition changes.
+func fixedKinds(o *options) []managerlease.Kind {
+	var kinds []managerlease.Kind
+	if !o.teardown.Enabled {
+		kinds = append(kinds, managerlease.Kind{CRD: crdgate.MachineCheckCRD})
+		if !o.gates.Enabled(hostRemediation) {
+			kinds = append(kinds, crdgate.Gated(hostRemediation, crdgate.Metal3CRD, crdgate.OwnCRD)...)
+		}
+	}
+	if !o.gates.Enabled(nodeHealthCheck) {
+		kinds = append(kinds, crdgate.Gated(nodeHealthCheck, crdgate.NodeCheckCRD)...)
+	}
+	return kinds
+}
+
+func addChecks(mgr ctrl.Manager, teardown bool) error {
+	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
+	if teardown {
+		kinds = nil // it waits for what it reads itself
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", endpoints.Filled(mgr.GetCache(), kinds...))); err != nil {
+		return fmt.Errorf("set up health checks: %w", err)
+	}
+	return nil
 }
 
 // RBAC for replicas that elect a leader in their own namespace, tell who it is, and announce it; and for those who ask for metrics to be known.
@@ -178,7 +185,7 @@ func newManager(o *options, lock *teardown.Lock) (ctrl.Manager, error) {
 	cfg.QPS, cfg.Burst, cfg.UserAgent = o.qps, o.burst, userAgent
 	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
 
-	diagnostics, err := o.diagnosticsOptions()
+	diagnostics, err := o.endpoints.Diagnostics()
 	if err != nil {
 		return nil, err
 	}
@@ -198,19 +205,19 @@ func newManager(o *options, lock *teardown.Lock) (ctrl.Manager, error) {
 		// Requests and templates are read live when they are read whole; Secrets are nobody's business but ClusterCache's.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
-		WebhookServer:          boundedWebhooks{webhook.NewServer(webhook.Options{Host: o.webhookHost, Port: o.webhookPort, CertDir: o.webhookCertDir})},
-		HealthProbeBindAddress: o.healthAddr,
-		PprofBindAddress:       o.profilerAddr,
-		LeaderElection:         o.leaderElection,
-		LeaderElectionID:       leaderLease,
+		WebhookServer:          o.endpoints.Webhooks(),
+		HealthProbeBindAddress: o.endpoints.HealthAddr,
+		PprofBindAddress:       o.endpoints.ProfilerAddr,
+		LeaderElection:         o.election.LeaderElect,
+		LeaderElectionID:       managerlease.LeaderLeaseName,
 
 		LeaderElectionResourceLockInterface: custom,
-		LeaderElectionNamespace:             o.leaseNamespace,
+		LeaderElectionNamespace:             o.election.Namespace,
 		LeaderElectionResourceLock:          resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &o.leaseDuration,
-		RenewDeadline:                       &o.renewDeadline,
-		RetryPeriod:                         &o.retryPeriod,
+		LeaseDuration:                       &o.election.LeaseDuration,
+		RenewDeadline:                       &o.election.RenewDeadline,
+		RetryPeriod:                         &o.election.RetryPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
@@ -235,57 +242,4 @@ func cacheOptions(namespace string) cache.Options {
 		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
 	return o
-}
-
-// RBAC for ClusterCache. Of Secrets it needs kubeconfigs alone, but rules know neither a label nor a part of a name. See docs/rights.md.
-// +kubebuilder:rbac:groups=core,resources=secrets,verbs=list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
-
-// connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, o *options) (clustercache.ClusterCache, *workload.Clusters, error) {
-	secrets, err := setup.CreateSecretCachingClient(mgr)
-	if err != nil {
-		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
-	}
-	transports := &workload.Transports{
-		Limit: o.answerLimit.Value(), Clock: clock.RealClock{}, Local: ctrl.GetConfig, SelfUID: types.UID(os.Getenv("POD_UID")),
-		Self: types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
-	}
-	if err := transports.Register(); err != nil {
-		return nil, nil, err
-	}
-	kubeconfigs := &workload.Kubeconfigs{
-		Reader: secrets, Transports: transports, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache")),
-	}
-	// ClusterCache would look for this pod itself, and go past the transports where it finds it.
-	defer hide("POD_UID")()
-	cc, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient:     kubeconfigs,
-		WatchFilterValue: o.watchFilter,
-		Cache: clustercache.CacheOptions{
-			DefaultTransform: machinehealthcheck.SlimMetadata,
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}: {Transform: workload.SlimNode}, &storagev1.VolumeAttachment{}: {Transform: fence.SlimAttachment},
-			},
-		},
-		Client: clustercache.ClientOptions{QPS: o.clusterQPS, Burst: o.clusterBurst, UserAgent: userAgent},
-	}, controller.Options{MaxConcurrentReconciles: o.cacheConcurrency})
-	if err != nil {
-		return nil, nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
-	}
-	gates := &workload.Gates{ClusterCache: cc, Kubeconfigs: kubeconfigs, Clock: clock.RealClock{}}
-	clusters := workload.NewClusters(gates)
-	clusters.Kubeconfigs, clusters.Gates, clusters.MostNodes = kubeconfigs, gates, transports.MostNodes()
-	err = clusters.ForgetDeleted(ctx, mgr.GetCache())
-	return gates, clusters, err
-}
-
-// hide takes a variable out of the environment until the returned function is called.
-func hide(variable string) (show func()) {
-	value, set := os.LookupEnv(variable)
-	if !set {
-		return func() {}
-	}
-	_ = os.Unsetenv(variable) // it fails for no name of a variable
-	return func() { _ = os.Setenv(variable, value) }
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -34,7 +32,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 
 func flagsDocument() string {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	defaults().addFlags(fs)
+	newOptions(fs)
 	var b strings.Builder
 	b.WriteString("# Flags of the manager\n\nGenerated from the program by `make generate`. Durations are written like `90s` or `5m`.\n\n")
 	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
@@ -49,17 +47,16 @@ func flagsDocument() string {
 }
 
 func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
-	o := defaults()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	o.addFlags(fs)
+	o := newOptions(fs)
 	for flag, tc := range map[string]struct {
 		words []string
 		now   func() string
 	}{
-		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.unclaimed) }},
-		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.metal3Remediations) }},
-		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.nodeHealthChecks) }},
-		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.fencing) }},
+		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.machineHealthChecks.Unclaimed) }},
+		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.Metal3Remediations) }},
+		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.NodeHealthChecks) }},
+		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.hostRemediations.Fencing) }},
 	} {
 		for _, word := range tc.words {
 			if err := fs.Parse([]string{"--" + flag + "=" + word}); err != nil || tc.now() != word {
@@ -74,35 +71,5 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		if tc.now() != before {
 			t.Errorf("--%s=fight: refused, and set to %q all the same", flag, tc.now())
 		}
-	}
-}
-
-func TestGoKeepsWithinNineTenthsOfTheContainersMemory(t *testing.T) {
-	for name, tc := range map[string]struct {
-		limit, gomemlimit string
-		want              int64 // 0 for what it was
-		refused           bool
-	}{
-		"the limit of a container":           {limit: "2147483648", want: 1932735276},
-		"none":                               {},
-		"what a user has told Go counts":     {limit: "2147483648", gomemlimit: "1GiB"},
-		"an amount that is no number":        {limit: "2Gi", refused: true},
-		"nothing, as of a container of 0":    {limit: "0", refused: true},
-		"more than any machine: no overflow": {limit: "9223372036854775807", want: 8301034833169298220},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const before = 1 << 40
-			was := debug.SetMemoryLimit(before)
-			defer debug.SetMemoryLimit(was)
-			t.Setenv("MEMORY_LIMIT", tc.limit)
-			t.Setenv("GOMEMLIMIT", tc.gomemlimit)
-			err := limitMemory()
-			if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "MEMORY_LIMIT") {
-				t.Errorf("limitMemory() = %v", err)
-			}
-			if got := debug.SetMemoryLimit(-1); got != cmp.Or(tc.want, before) {
-				t.Errorf("the limit is %d", got)
-			}
-		})
 	}
 }

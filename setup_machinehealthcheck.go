@@ -33,8 +33,8 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Clusters: clusters,
 		Requests: requests, Kinds: kinds, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed,
-		Unclaimed: o.unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
-	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.checkConcurrency}); err != nil {
+		Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
+	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
 		return err
 	}
 	return (&machinehealthcheck.Releaser{

@@ -4,38 +4,40 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-func TestTheManagerAnnouncesItsKinds(t *testing.T) {
-	machines, hosts := managerlease.Kind{CRD: crdgate.MachineCheckCRD}, managerlease.Kind{CRD: crdgate.OwnCRD, Reason: "Waiting", Because: "these are not installed: " + crdgate.HostCRD}
-	looked := []crdgate.Kind{{CRD: crdgate.OwnCRD, Reason: hosts.Reason, Because: hosts.Because}}
+func parsed(t *testing.T, args ...string) *options {
+	t.Helper()
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	o := newOptions(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestTheManagerAnnouncesKindsThatNoCRDDecides(t *testing.T) {
+	machines := managerlease.Kind{CRD: crdgate.MachineCheckCRD}
 	off := func(crd, gate string) managerlease.Kind {
 		return managerlease.Kind{CRD: crd, Reason: "Off", Because: "the feature gate " + gate + " is off"}
 	}
 	for name, tc := range map[string]struct {
-		gates  string
-		leave  bool
-		looked []crdgate.Kind
-		want   []managerlease.Kind
+		args []string
+		want []managerlease.Kind
 	}{
-		"MachineHealthChecks are served by each":         {want: []managerlease.Kind{machines}},
-		"what was looked at is as it was found":          {looked: looked, want: []managerlease.Kind{hosts, machines}},
-		"what a gate keeps off is never looked at":       {gates: "NodeHealthCheck=false", want: []managerlease.Kind{machines, off(crdgate.NodeCheckCRD, "NodeHealthCheck")}},
-		"one gate keeps off both kinds of power cycles":  {gates: "HostRemediation=false", want: []managerlease.Kind{off(crdgate.OwnCRD, "HostRemediation"), machines, off(crdgate.Metal3CRD, "HostRemediation")}},
-		"who leaves serves no MachineHealthChecks":       {leave: true, looked: looked, want: []managerlease.Kind{hosts}},
-		"who leaves ends power cycles whatever the gate": {leave: true, gates: "HostRemediation=false", looked: looked, want: []managerlease.Kind{hosts}},
+		"every manager serves MachineHealthChecks":         {want: []managerlease.Kind{machines}},
+		"a gate switches off NodeHealthChecks":             {args: []string{"--feature-gates=NodeHealthCheck=false"}, want: []managerlease.Kind{machines, off(crdgate.NodeCheckCRD, "NodeHealthCheck")}},
+		"one gate switches off both kinds of remediations": {args: []string{"--feature-gates=HostRemediation=false"}, want: []managerlease.Kind{machines, off(crdgate.Metal3CRD, "HostRemediation"), off(crdgate.OwnCRD, "HostRemediation")}},
+		"a teardown serves no MachineHealthChecks":         {args: []string{"--teardown"}},
+		"a teardown ends power cycles whatever the gate":   {args: []string{"--teardown", "--feature-gates=HostRemediation=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := defaults()
-			o.leave = tc.leave
-			if err := o.gates.Set(tc.gates); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, kindsOf(tc.looked, o)); diff != "" {
+			if diff := cmp.Diff(tc.want, fixedKinds(parsed(t, tc.args...))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -43,13 +45,13 @@ func TestTheManagerAnnouncesItsKinds(t *testing.T) {
 }
 
 func TestTheManagerAnnouncesItsSettings(t *testing.T) {
-	o := defaults()
-	o.namespace, o.watchFilter, o.nodeLeaseNamespace, o.leave = "metal", "a", "leases", true
-	started := metav1.Unix(1, 0)
+	o := parsed(t, "--namespace=metal", "--watch-filter=a", "--node-lease-namespace=leases", "--teardown")
+	started, kinds := metav1.Unix(1, 0), []managerlease.Kind{{CRD: crdgate.OwnCRD}}
 	want := managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", Fencing: "auto", NodeLeaseNamespace: "leases", Leaving: true,
+		Kinds: kinds,
 	}
-	if diff := cmp.Diff(want, announcement(nil, started, o)); diff != "" {
+	if diff := cmp.Diff(want, announcement(kinds, started, o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -3,15 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -21,35 +25,42 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
+// nodeCluster reads the cluster that the manager runs in for the NodeHealthCheck controller.
 //
 // It has a cache of its own: requests and templates may be in any namespace, whatever --namespace says of Cluster API's objects, and
-// of requests it reads more than metadata.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) (*crdgate.Service, error) {
-	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
+// of requests the controller reads more than metadata. Unstructured objects come from that cache as well.
+func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *options) (cluster.Cluster, error) {
 	watched := *mgr.GetHTTPClient() // the same connections
 	watched.Transport = contact.Around(watched.Transport)
-	own, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: &watched, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: nodehealthcheck.Slim,
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:          {Transform: nodehealthcheck.SlimNode},
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.nodeLeaseNamespace: {}}},
-		},
+	own, err := cluster.New(mgr.GetConfig(), func(c *cluster.Options) {
+		c.HTTPClient, c.Scheme = mgr.GetHTTPClient(), mgr.GetScheme()
+		c.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
+		c.Client.Cache = &client.CacheOptions{Unstructured: true}
+		c.Cache = cache.Options{
+			HTTPClient: &watched, DefaultTransform: nodehealthcheck.Slim,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}:          {Transform: nodehealthcheck.SlimNode},
+				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{o.nodeHealthChecks.LeaseNamespace: {}}},
+			},
+		}
 	})
+	if err == nil {
+		err = mgr.Add(own)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
 	}
-	if err := mgr.Add(nodeCache{own}); err != nil {
-		return nil, fmt.Errorf("set up the cache of nodes: %w", err)
-	}
-	whole, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		Cache: &client.CacheOptions{Reader: own, Unstructured: true},
-	})
+	return own, nil
+}
+
+// nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
+func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *options) (*crdgate.Service, error) {
+	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
+	own, err := nodeCluster(mgr, contact, o)
 	if err != nil {
-		return nil, fmt.Errorf("set up the client of the NodeHealthCheck controller: %w", err)
+		return nil, err
 	}
-	writer := client.WithFieldOwner(whole, mendv1.FieldOwner)
+	writer := client.WithFieldOwner(own.GetClient(), mendv1.FieldOwner)
 	// The nodes of this cluster may have their Machines in any namespace. They are read when a node is unhealthy, and for no other.
 	management := client.Reader(mgr.GetClient())
 	if o.namespace != "" {
@@ -59,7 +70,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	kinds := remediationrequest.NewKinds(own, mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds := remediationrequest.NewKinds(own.GetCache(), mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
 	kinds.AskFirst(remediationrequest.AskAPIServer(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
@@ -69,35 +80,24 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, o *option
 		Discovery: api,
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
-		Contact: contact, Grace: o.nodeGrace,
-		LeaseNamespace: o.nodeLeaseNamespace, Resync: o.syncPeriod, Leaving: o.leave,
+		Contact: contact, Grace: o.nodeHealthChecks.Grace,
+		LeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Resync: o.syncPeriod, Leaving: o.teardown.Enabled,
 	}
-	if o.webhookCertDir != "" {
+	if o.endpoints.WebhookCertDir != "" {
 		if err := admission.SetUp(mgr); err != nil {
 			return nil, err
 		}
 	}
 	start := func(ctx context.Context) error {
-		if err := o.createDefaultNodeCheck(ctx, writer, mgr.GetAPIReader()); err != nil {
-			return err
+		if template := o.nodeHealthChecks.DefaultTemplate; template.IsSet() && !o.teardown.Enabled {
+			if err := nodehealthcheck.CreateDefault(ctx, writer, mgr.GetAPIReader(), template); err != nil {
+				return err
+			}
 		}
-		return r.SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: o.nodeCheckConcurrency})
+		return r.SetupWithManager(mgr, own.GetCache(), controller.Options{MaxConcurrentReconciles: o.nodeHealthChecks.Concurrency})
 	}
-	service := crdgate.NodeHealthChecks(o.nodeHealthChecks)
-	service.Role, service.Rights = crdgate.NodeRights(o.nodeLeaseNamespace)
+	service := crdgate.NodeHealthChecks(o.kinds.NodeHealthChecks)
+	service.Role, service.Rights = crdgate.NodeRights(o.nodeHealthChecks.LeaseNamespace)
 	service.Start, service.Serve = start, r.Serve
 	return service, nil
 }
-
-func (o *options) createDefaultNodeCheck(ctx context.Context, c client.Client, live client.Reader) error {
-	if !o.defaultNodeCheck.IsSet() || o.leave {
-		return nil
-	}
-	return nodehealthcheck.CreateDefault(ctx, c, live, o.defaultNodeCheck)
-}
-
-// nodeCache is started by the manager with its own caches.
-type nodeCache struct{ cache.Cache }
-
-// GetCache makes the manager know it for a cache.
-func (c nodeCache) GetCache() cache.Cache { return c.Cache }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // handOver asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
@@ -71,7 +71,7 @@ func withdraw(ctx context.Context, to client.Client, m *clusterv1.Machine) error
 
 // patch writes the conditions of m. A machine that is gone meanwhile needs none.
 func patch(ctx context.Context, to client.Client, m *clusterv1.Machine) error {
-	err := machines.PatchConditions(ctx, to, m)
+	err := machinestatus.PatchConditions(ctx, to, m)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the conditions of machine %s: %w", m.Name, err)
 	}

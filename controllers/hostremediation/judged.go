@@ -14,7 +14,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // judged reports whether any health check, kubemend's or Cluster API core's, goes on judging m. What the last one said of a machine that
@@ -26,7 +26,7 @@ func judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bo
 	if err := checks.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
 	}
-	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return machines.Judges(&check, m) }), nil
+	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return machinestatus.Judges(&check, m) }), nil
 }
 
 // calledBad reports whether a health check calls m bad. What we said of it ourselves, to hand it over, is no check's word.

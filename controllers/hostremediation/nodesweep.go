@@ -20,7 +20,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // NodeSweeper takes fences off nodes of workload clusters that a remediation has signed which does not exist any more: because its finalizer was taken
@@ -104,7 +104,7 @@ func (s *NodeSweeper) look(ctx context.Context, cluster client.ObjectKey, node *
 	about := &clusterv1.Cluster{}
 	about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	about.Namespace, about.Name = cluster.Namespace, cluster.Name
-	tell.Send(s.Recorder, tell.Note{
+	recorder.Send(s.Recorder, recorder.Event{
 		About: about, Kind: corev1.EventTypeNormal, Reason: mendv1.EventOrphanSwept, Action: "Unfence",
 		Text: fmt.Sprintf("Took the fence off node %s: remediation %s, which had fenced it, does not exist any more", node.Name, mark.by),
 	})

@@ -29,7 +29,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // Sweeper lets go of hosts that are held off, or were to be rebooted, for a remediation that does not exist any more: because its
@@ -136,7 +136,7 @@ func (s *Sweeper) takeBack(ctx context.Context, h *bmov1alpha1.BareMetalHost) (w
 }
 
 func (s *Sweeper) tell(h *bmov1alpha1.BareMetalHost, reason, text string) {
-	tell.Send(s.Recorder, tell.Note{About: hostOf(h), Kind: corev1.EventTypeNormal, Reason: reason, Action: "Release", Text: text})
+	recorder.Send(s.Recorder, recorder.Event{About: hostOf(h), Kind: corev1.EventTypeNormal, Reason: reason, Action: "Release", Text: text})
 }
 
 // markedMachine returns the machine for which h is marked as unhealthy, if it is, and if there still is that machine.

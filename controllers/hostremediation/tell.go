@@ -13,7 +13,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // tell sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. What only waits is told by conditions.
@@ -38,14 +38,14 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, done bool) {
 		}
 	}
 	for _, n := range notesOf(took) {
-		tell.Send(r.Recorder, n)
+		recorder.Send(r.Recorder, n)
 	}
 }
 
 // notesOf are the events about the steps of one reconcile. One that goes without saying, because of the step that was taken with it, has no event of its own,
 // only its sentence.
-func notesOf(took []taken) []tell.Note {
-	var notes []tell.Note
+func notesOf(took []taken) []recorder.Event {
+	var notes []recorder.Event
 	before := ""
 	for i := range took {
 		t := &took[i]
@@ -120,7 +120,7 @@ func warns(w *observed, step powercycle.Step) bool {
 
 // notes are the events about a step: one on the remediation, and one each on the host and the machine where a person looks there for it. before is what
 // led to it, after what came of it.
-func (t *taken) notes(before, after string) []tell.Note {
+func (t *taken) notes(before, after string) []recorder.Event {
 	step := t.step
 	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
@@ -129,9 +129,9 @@ func (t *taken) notes(before, after string) []tell.Note {
 	if warns(&t.observed, step) {
 		kind = corev1.EventTypeWarning
 	}
-	var notes []tell.Note
+	var notes []recorder.Event
 	add := func(about client.Object) {
-		notes = append(notes, tell.Note{About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: step.Reason, Action: "Remediate", Text: text})
+		notes = append(notes, recorder.Event{About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: step.Reason, Action: "Remediate", Text: text})
 	}
 	add(t.rem.Unwrapped())
 	if t.found.Host != nil && onHost[step.Reason] {

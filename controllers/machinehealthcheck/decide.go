@@ -10,7 +10,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	machinestatus "github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // plain reports whether nothing is to be decided about t: it is healthy, and nothing was begun for it. Nearly all machines are.

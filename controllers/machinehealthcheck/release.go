@@ -27,9 +27,9 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/tell"
 )
 
 // Releaser lets go of machines that no check judges any more: because the check was deleted, because it selects other
@@ -139,7 +139,7 @@ func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (
 	if next == nil || !writtenByUs(live) {
 		return ctrl.Result{}, nil
 	}
-	err := machines.PatchConditions(ctx, r.Client, next)
+	err := machinestatus.PatchConditions(ctx, r.Client, next)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
@@ -168,7 +168,7 @@ func writtenByUs(m *clusterv1.Machine) bool {
 }
 
 func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
-	tell.Send(r.Recorder, tell.Note{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
+	recorder.Send(r.Recorder, recorder.Event{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
 	log.FromContext(ctx).Info("Released a machine", "reason", mendv1.EventRequestReleased, "note", text)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // tell exports metrics and sends events about what was saved, and says when to look again.
@@ -30,17 +30,17 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied
 }
 
 // send sends events, and logs one line for each.
-func (r *Reconciler) send(ctx context.Context, notes []tell.Note) {
+func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	for _, n := range notes {
-		tell.Send(r.Recorder, n)
+		recorder.Send(r.Recorder, n)
 		log.FromContext(ctx).Info("Reported an event", "reason", n.Reason, "note", n.Text,
 			n.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(n.About))
 	}
 }
 
 // machineNotes are the events on machines: one for each change of what is said of it.
-func machineNotes(w *observed, outcomes []outcome) []tell.Note {
-	var notes []tell.Note
+func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
+	var notes []recorder.Event
 	by := client.ObjectKeyFromObject(w.check)
 	for _, o := range outcomes {
 		if o.target == nil {
@@ -48,7 +48,7 @@ func machineNotes(w *observed, outcomes []outcome) []tell.Note {
 		}
 		about := machineOf(o.target.machine)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, tell.Note{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
+			notes = append(notes, recorder.Event{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		where := fmt.Sprintf("Machine %s has been marked as", client.ObjectKeyFromObject(o.target.machine))
 		switch {
@@ -81,10 +81,10 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
 // often it came: the second machine would be told under the name of the first. (client-go, tools/events: a series is what has the same
 // regarding, related, reason and action.)
-func remediationNotes(w *observed, outcomes []outcome) []tell.Note {
-	var notes []tell.Note
+func remediationNotes(w *observed, outcomes []outcome) []recorder.Event {
+	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
-		notes = append(notes, tell.Note{About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
 	}
 	for _, o := range outcomes {
 		switch {
@@ -108,10 +108,10 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []tell.Note {
-	var notes []tell.Note
+func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
+	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, tell.Note{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	was, is, allowed := w.restricted(), p.restriction(), conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch {

@@ -1,7 +1,5 @@
-// Package managerlease is how the manager makes itself known: the one that acts keeps a Lease that says that it runs, with which settings, and
-// which kinds it serves; and who wants to know reads it.
-//
-// Nobody decides who acts by this lease: that is leader election's.
+// Package managerlease keeps and reads the Lease with which the manager that acts says that it runs, with which settings, and which kinds it serves.
+// The leader lease decides who acts; this one only reports it.
 package managerlease
 
 import (

@@ -1,7 +1,5 @@
-// Package migration stores the objects of kubemend's own kinds anew when the version changes that they are stored in, and says in the kind's
-// CustomResourceDefinition that no other version is left. Only then can a later release do without the old version.
-//
-// Cluster API's CRD migrator does the work. Here is only which kinds are ours.
+// Package migration stores objects of kubemend's own kinds again when a release changes the version that they are stored in, so that a later
+// release can drop the old version. Cluster API's CRD migrator does the work; this package only says which kinds are ours.
 package migration
 
 import (

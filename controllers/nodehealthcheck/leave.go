@@ -15,8 +15,8 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/tell"
 )
 
 const leavingMessage = "kubemend is being removed: nobody acts on this check, its remediations are deleted and its leases given back"
@@ -48,7 +48,7 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 	}
 	was := conditionOf(check, nhcv1.DisabledCondition)
 	if err == nil && (was == nil || was.Reason != nhcv1.LeavingReason) {
-		r.tell(ctx, w, []tell.Note{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
+		r.tell(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
 	}
 	return result, err
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/look"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // observed is everything that one reconcile decides on, read once.
@@ -362,7 +362,7 @@ func (r *Reconciler) machineOf(ctx context.Context, node *corev1.Node, watchers 
 			"its Machine is paused by the annotation " + clusterv1.PausedAnnotation, "remove the annotation from Machine " + key.String(),
 		})
 	}
-	m.updating = machines.UpdatedInPlace(obj)
+	m.updating = machinestatus.UpdatedInPlace(obj)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
 	switch {
@@ -389,7 +389,7 @@ func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watche
 		watchers[m.Namespace] = list
 	}
 	for i := range list.Items {
-		if check := &list.Items[i]; machines.Judges(check, m) {
+		if check := &list.Items[i]; machinestatus.Judges(check, m) {
 			return client.ObjectKeyFromObject(check).String(), nil
 		}
 	}

@@ -16,17 +16,17 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // tell sends events about what was saved, all of them on the check, and logs one line for each.
-func (r *Reconciler) tell(ctx context.Context, w *observed, notes []tell.Note) {
+func (r *Reconciler) tell(ctx context.Context, w *observed, notes []recorder.Event) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
 	about.Name, about.UID, about.ResourceVersion = w.check.Name, w.check.UID, w.check.ResourceVersion
 	for _, n := range notes {
 		text := n.Text
 		n.About, n.Text = about, nhcv1.EventPrefix+text
-		tell.Send(r.Recorder, n)
+		recorder.Send(r.Recorder, n)
 		log.FromContext(ctx).Info("Reported an event", "reason", n.Reason, "note", text)
 	}
 }
@@ -35,7 +35,7 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, notes []tell.Note) {
 // kept: told is what was told of what is held up, and holds what is held up now.
 type telling struct {
 	now         time.Time
-	notes       []tell.Note
+	notes       []recorder.Event
 	told, holds map[string]told
 }
 
@@ -54,7 +54,7 @@ func (t told) again(text string, now time.Time) bool {
 const tellAgain = time.Hour
 
 func (n *telling) add(t *target, kind, reason, action, text string) {
-	n.notes = append(n.notes, tell.Note{Related: related(t), Kind: kind, Reason: reason, Action: action, Text: text})
+	n.notes = append(n.notes, recorder.Event{Related: related(t), Kind: kind, Reason: reason, Action: action, Text: text})
 }
 
 // once tells a text that is about what goes on, known by key, unless that was told lately.
@@ -69,7 +69,7 @@ func (n *telling) once(key, text string, say func()) {
 
 // detectedNotes are the events about nodes that were found to be unhealthy. They are told when the status was saved, by which it is known
 // that they were: a reconcile that saw an old one would tell them again.
-func detectedNotes(w *observed, outcomes []outcome) []tell.Note {
+func detectedNotes(w *observed, outcomes []outcome) []recorder.Event {
 	n, adopted := &telling{}, map[*target]bool{}
 	for i := range outcomes {
 		adopted[outcomes[i].target] = len(outcomes[i].adopt) > 0
@@ -89,7 +89,7 @@ func detectedNotes(w *observed, outcomes []outcome) []tell.Note {
 }
 
 // nodeNotes are the events about what was done about nodes: one for each change.
-func (r *Reconciler) nodeNotes(w *observed, outcomes []outcome) []tell.Note {
+func (r *Reconciler) nodeNotes(w *observed, outcomes []outcome) []recorder.Event {
 	last := r.memory.of(w.check.Name)
 	n := &telling{now: w.now, told: last.told, holds: map[string]told{}}
 	for i := range w.targets {
@@ -160,10 +160,10 @@ func matched(w *observed, t *target) *health.Signal {
 }
 
 // turnNotes are the events about the check itself: one for each of its conditions that turned.
-func (r *Reconciler) turnNotes(w *observed, s summary, next *nhcv1.NodeHealthCheck) []tell.Note {
-	var notes []tell.Note
+func (r *Reconciler) turnNotes(w *observed, s summary, next *nhcv1.NodeHealthCheck) []recorder.Event {
+	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, tell.Note{Kind: kind, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	was, is := conditionOf(w.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
 	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
@@ -205,7 +205,7 @@ func (r *Reconciler) quoted(check string) logr.Logger {
 }
 
 // holdNote is the event about what keeps all nodes from being remediated, when it begins to keep one from it and every hour.
-func (r *Reconciler) holdNote(w *observed, s summary) *tell.Note {
+func (r *Reconciler) holdNote(w *observed, s summary) *recorder.Event {
 	last, hold := r.memory.of(w.check.Name), s.hold()
 	if hold.Reason == "" || s.population.Waiting == 0 {
 		last.hold = told{}
@@ -215,7 +215,7 @@ func (r *Reconciler) holdNote(w *observed, s summary) *tell.Note {
 		return nil
 	}
 	last.hold = told{hold.Reason, w.now}
-	n := &tell.Note{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Grant", Text: hold.Text}
+	n := &recorder.Event{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventRemediationSkipped, Action: "Grant", Text: hold.Text}
 	switch hold.Reason {
 	case nhcv1.PausedReason:
 		n.Kind = corev1.EventTypeNormal

@@ -18,38 +18,38 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
-// step is what becomes of one trace.
+// step is what becomes of one thing that kubemend owns.
 type step struct {
-	*trace
+	*owned
 	do  action
 	why string
 }
 
-func (s step) String() string { return fmt.Sprintf("%s: %s (%s)", s.trace, s.why, s.do) }
+func (s step) String() string { return fmt.Sprintf("%s: %s (%s)", s.owned, s.why, s.do) }
 
 // act carries a step out. That somebody else was faster, or that the object is gone, is no error: the next look sees it.
-func (l *Leaver) act(ctx context.Context, s step) error {
+func (u *Uninstaller) act(ctx context.Context, s step) error {
 	var err error
 	switch s.do {
 	case release:
-		err = l.patch(ctx, s.on, map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil}})
+		err = u.patch(ctx, s.on, map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil}})
 	case unmark:
-		err = l.patch(ctx, s.on, unmarked(s.trace))
+		err = u.patch(ctx, s.on, unmarked(s.owned))
 	case erase:
-		err = l.Client.Delete(ctx, named(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
+		err = u.Client.Delete(ctx, named(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
 	case unfence:
-		err = l.unfence(ctx, s.trace)
+		err = u.unfence(ctx, s.owned)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", s.do, s.trace, err)
+		return fmt.Errorf("%s %s: %w", s.do, s.owned, err)
 	}
 	return nil
 }
 
-// marks are what says something to kubemend alone, by the kind of the trace. One object may bear several: of a request whose power cycle is
+// marks are what says something to kubemend alone, by what it is. One object may bear several: of a request whose power cycle is
 // under way the maker's mark is taken, and nothing else.
 var marks = map[what]struct{ annotations, labels []string }{
 	checkRequest:     {[]string{mendv1.MadeByAnnotation}, []string{mendv1.MadeByUIDLabel}},
@@ -58,8 +58,8 @@ var marks = map[what]struct{ annotations, labels []string }{
 	hostMark:         {annotations: []string{mendv1.MarkedForAnnotation}},
 }
 
-// unmarked is what a merge patch has to say of the metadata of an object, to take the marks of a trace off it.
-func unmarked(t *trace) map[string]any {
+// unmarked is what a merge patch has to say of the metadata of an object, to remove kubemend's marks.
+func unmarked(t *owned) map[string]any {
 	annotations, labels := map[string]any{}, map[string]any{}
 	for _, key := range marks[t.what].annotations {
 		annotations[key] = nil
@@ -81,18 +81,18 @@ func unmarked(t *trace) map[string]any {
 }
 
 // patch changes metadata of that very object, if nobody changed it since it was looked at.
-func (l *Leaver) patch(ctx context.Context, o *metadata, changes map[string]any) error {
+func (u *Uninstaller) patch(ctx context.Context, o *metadata, changes map[string]any) error {
 	changes["uid"], changes["resourceVersion"] = o.UID, o.ResourceVersion
 	content, err := json.Marshal(map[string]any{"metadata": changes})
 	if err != nil {
 		return fmt.Errorf("encode the metadata: %w", err)
 	}
-	return l.Client.Patch(ctx, named(o), client.RawPatch(types.MergePatchType, content))
+	return u.Client.Patch(ctx, named(o), client.RawPatch(types.MergePatchType, content))
 }
 
 // unfence takes a fence away that no remediation will.
-func (l *Leaver) unfence(ctx context.Context, t *trace) error {
-	there, err := l.Clusters.GetUncachedClient(ctx, t.cluster)
+func (u *Uninstaller) unfence(ctx context.Context, t *owned) error {
+	there, err := u.Clusters.GetUncachedClient(ctx, t.cluster)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (l *Leaver) unfence(ctx context.Context, t *trace) error {
 		return err
 	}
 	by := fence.Owner{UID: types.UID(t.on.Annotations[fence.FencedByAnnotation])}
-	return l.Nodes.Unfence(ctx, t.cluster, node, by, fence.Backup{})
+	return u.Nodes.Unfence(ctx, t.cluster, node, by, fence.Backup{})
 }
 
 // named returns an object of its own with the identity of o.
@@ -113,19 +113,19 @@ func named(o *metadata) *metadata {
 
 // own makes the lease by which replicas agree go with this pod: with whatever the manager is deleted, nobody is left to delete it. Another
 // replica that takes it over does the same.
-func (l *Leaver) own(ctx context.Context) error {
-	if l.Pod == nil || l.Lease == nil {
+func (u *Uninstaller) own(ctx context.Context) error {
+	if u.Pod == nil || u.Lease == nil {
 		return nil
 	}
 	lease := &metadata{TypeMeta: kindOf(leaseKind)}
-	if err := l.Live.Get(ctx, *l.Lease, lease); err != nil {
-		return fmt.Errorf("read lease %s: %w", l.Lease, err)
+	if err := u.Live.Get(ctx, *u.Lease, lease); err != nil {
+		return fmt.Errorf("read lease %s: %w", u.Lease, err)
 	}
-	if owners := lease.OwnerReferences; len(owners) == 1 && owners[0].UID == l.Pod.UID {
+	if owners := lease.OwnerReferences; len(owners) == 1 && owners[0].UID == u.Pod.UID {
 		return nil
 	}
-	if err := l.patch(ctx, lease, map[string]any{"ownerReferences": []any{l.Pod}}); err != nil {
-		return fmt.Errorf("have lease %s deleted with this pod: %w", l.Lease, err)
+	if err := u.patch(ctx, lease, map[string]any{"ownerReferences": []any{u.Pod}}); err != nil {
+		return fmt.Errorf("have lease %s deleted with this pod: %w", u.Lease, err)
 	}
 	return nil
 }

@@ -19,15 +19,15 @@ func (l heldLease) Get(context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.by}, []byte(l.by), nil
 }
 
-func TestALeaseIsTakenFromWhoeverDoesNotLeave(t *testing.T) {
+func TestATeardownTakesTheLeaseFromAManagerThatActs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		by    string
 		shown string
 		quiet time.Time
 	}{
-		"a replica that does not leave loses it, and is given the time to stop": {"host_1", "", noon.Add(15 * time.Second)},
-		"one that leaves as well keeps it":                                      {Identity("host_1"), Identity("host_1"), time.Time{}},
-		"one that nobody holds is free at once":                                 {"", "", time.Time{}},
+		"a replica that acts loses it, and is given the time to stop": {"host_1", "", noon.Add(15 * time.Second)},
+		"one that tears down as well keeps it":                        {Identity("host_1"), Identity("host_1"), time.Time{}},
+		"one that nobody holds is free at once":                       {"", "", time.Time{}},
 	} {
 		l := &Lock{Interface: heldLease{by: tc.by}, Clock: clocktesting.NewFakePassiveClock(noon), LeaseDuration: 15 * time.Second}
 		record, raw, err := l.Get(t.Context())
@@ -40,23 +40,23 @@ func TestALeaseIsTakenFromWhoeverDoesNotLeave(t *testing.T) {
 func TestWhoHasTakenALeaseWaits(t *testing.T) {
 	elected := make(chan struct{})
 	clock := clocktesting.NewFakeClock(noon)
-	l := &Leaver{Lock: &Lock{Interface: heldLease{by: "host_1"}, Clock: clock, LeaseDuration: 15 * time.Second}, Clock: clock, Elected: elected}
-	if _, _, err := l.Lock.Get(t.Context()); err != nil {
+	u := &Uninstaller{Lock: &Lock{Interface: heldLease{by: "host_1"}, Clock: clock, LeaseDuration: 15 * time.Second}, Clock: clock, Elected: elected}
+	if _, _, err := u.Lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	clock.Step(time.Hour)
-	if l.leads() {
+	if u.leads() {
 		t.Error("it acts, and was not elected")
 	}
 	close(elected)
-	if _, _, err := l.Lock.Get(t.Context()); err != nil {
+	if _, _, err := u.Lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if l.leads() {
+	if u.leads() {
 		t.Error("it acts while the one that it took the lease from may do so, too")
 	}
 	clock.Step(15 * time.Second)
-	if !l.leads() {
+	if !u.leads() {
 		t.Error("it never acts")
 	}
 }

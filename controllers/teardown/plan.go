@@ -1,9 +1,8 @@
-// Package teardown takes back everything of kubemend's, so that it can be removed: it is what a manager does that was started with --leave,
-// and nothing else is done then but to let go.
+// Package teardown removes what kubemend wrote on objects, so that it can be uninstalled. The flag --teardown starts a manager that does nothing else.
 //
-// A pass reads from top to bottom: look at all that bears a trace, decide for each what becomes of it, act, tell. What a controller of ours
-// has to end in its own order, such as a power cycle, is left to that controller, and waited for. The look is live and whole each time, and
-// nothing is remembered that counts: whoever is started next goes on.
+// A reconcile observes everything that kubemend wrote, decides for each what becomes of it, acts, and reports. What a controller has
+// to end in its own order, such as a power cycle, is left to that controller, and waited for. Every reconcile reads everything live, and
+// nothing is remembered that counts: a replica that starts later goes on.
 package teardown
 
 import (
@@ -17,7 +16,7 @@ import (
 // of its request. Power cycles have deadlines of their own.
 const patience = remediationrequest.ClingingFor
 
-// what is the kind of a trace. It is the value of a label of a metric.
+// what is the kind of something that kubemend wrote. It is the value of a label of a metric.
 type what string
 
 const (
@@ -35,7 +34,7 @@ const (
 // whats are all of them, for the metric.
 var whats = []what{claim, checkRequest, nodeCheckRequest, remediation, hostPower, hostMark, nodeFence, nodeLease, unseen}
 
-// facts are what is decided on of a trace.
+// facts are what is known of it.
 type facts struct {
 	what what
 	// served says that a controller of ours runs that ends it.
@@ -46,7 +45,7 @@ type facts struct {
 	deleted, failed time.Time
 }
 
-// action is what becomes of a trace.
+// action is what becomes of it.
 type action string
 
 const (
@@ -58,7 +57,7 @@ const (
 	pass    action = "pass it over" // and say so, aloud: there may be something of ours behind it
 )
 
-// decide says what becomes of a trace at now, and why.
+// decide returns what becomes of something that kubemend wrote at now, and why.
 func decide(f facts, now time.Time) (action, string) {
 	switch f.what {
 	case claim:

@@ -41,9 +41,9 @@ func TestHostsThatMayNotBeLookedAt(t *testing.T) {
 		"where there never was, none is":                           {false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, _, _ := leaverOf(t, nil)
-			l.Live = withoutHosts{l.Live, row.kind}
-			_, err := l.observe(t.Context(), false)
+			u, _, _ := uninstallerOf(t, nil)
+			u.Live = withoutHosts{u.Live, row.kind}
+			_, err := u.observe(t.Context(), false)
 			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v, want %q", err, row.says)
 			}

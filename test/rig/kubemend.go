@@ -23,7 +23,7 @@ func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []b
 
 // Leaving starts the manager as Kubemend does, to take everything back. It returns at once: the manager is ready when it has.
 func (c *ControlPlane) Leaving(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
-	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: append([]string{"--leave"}, args...), Unready: true})
+	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: append([]string{"--teardown"}, args...), Unready: true})
 }
 
 func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemend, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/look"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -73,7 +73,7 @@ func (s *machineScene) elder(check *clusterv1.MachineHealthCheck, m *clusterv1.M
 	for _, other := range s.checks {
 		first := other.CreationTimestamp.Before(&check.CreationTimestamp) ||
 			other.CreationTimestamp.Equal(&check.CreationTimestamp) && other.Name < check.Name
-		if other.Name != check.Name && first && machines.Judges(other, m) {
+		if other.Name != check.Name && first && machinestatus.Judges(other, m) {
 			return true
 		}
 	}

@@ -19,7 +19,7 @@ const pieceSize = 256 << 10
 
 // split reads a list of objects as an API server sends it, and gives out the objects in it as they stand there, some at a time, as soon as they
 // have come. What is in them is not looked at: to parse them is most of the work with a large list, and can be done by others meanwhile. Objects
-// that were given out belong to who got them.
+// that were given out belong to who got them. Why it is no pager: docs/adr/0054-the-command-line-reads-lists-in-one-stream.md
 func split(list io.Reader, give func(objects [][]byte)) error {
 	s := splitter{}
 	piece, kept := make([]byte, pieceSize), 0 // of the piece before, which was not over

@@ -83,7 +83,7 @@ var _ = Describe("A manager that leaves", Ordered, func() {
 
 		By("starting a replica that leaves beside the one that does not, with the rights that it is installed with")
 		first := leavingReplica(ctx, "first", account)
-		Eventually(leader(ctx)).WithTimeout(time.Minute).Should(HavePrefix("leaving_"))
+		Eventually(leader(ctx)).WithTimeout(time.Minute).Should(HavePrefix("teardown_"))
 		Eventually(func() error { return manager.Ready(ctx) }).WithTimeout(time.Minute).Should(HaveOccurred(), "it has lost its lease, and ends")
 		manager.Kill()
 		startManager(ctx, electing...) // as its Deployment would

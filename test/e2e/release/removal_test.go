@@ -133,7 +133,7 @@ func (c *cluster) letGo(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 	Eventually(func(g Gomega) {
 		pods := &corev1.PodList{}
 		g.Expect(c.List(ctx, pods, client.InNamespace(rig.Namespace))).To(Succeed())
-		leaving := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return slices.Contains(p.Spec.Containers[0].Args, "--leave") })
+		leaving := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return slices.Contains(p.Spec.Containers[0].Args, "--teardown") })
 		g.Expect(leaving).NotTo(Equal(-1))
 		pod = &pods.Items[leaving]
 	}).Should(Succeed())

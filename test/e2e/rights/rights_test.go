@@ -230,7 +230,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		GinkgoT().Setenv("POD_NAME", "kubemend")
 		GinkgoT().Setenv("POD_UID", "kubemend")
 		check := checked(ctx, "given-back")
-		startManager(ctx, "--leave")
+		startManager(ctx, "--teardown")
 		Eventually(func() (map[string]string, error) {
 			err := here.Get(ctx, client.ObjectKeyFromObject(check), check)
 			return check.Annotations, err

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/tell"
+	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 var leftBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kubemend_left_behind",
-	Help: "With --leave: how many traces of kubemend are left, by kind: claim, request, node-check-request, remediation, host-power, host-mark, " +
+	Help: "With --teardown: how many objects still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, host-power, host-mark, " +
 		"node-fence, node-lease, unseen (a workload cluster that does not answer). Of nodes the leader knows alone.",
 }, []string{"kind"})
 
@@ -25,24 +25,24 @@ func init() { metrics.Registry.MustRegister(leftBehind) }
 func Metrics() []prometheus.Collector { return []prometheus.Collector{leftBehind} }
 
 // tell says what was done, in an event and in the log; what is passed over again and again, once.
-func (l *Leaver) tell(ctx context.Context, s step) {
+func (u *Uninstaller) report(ctx context.Context, s step) {
 	n := noteOf(s)
-	if s.do == wait || l.told[n.Text] {
+	if s.do == wait || u.told[n.Text] {
 		return
 	}
 	if s.do == pass {
-		if l.told == nil {
-			l.told = map[string]bool{}
+		if u.told == nil {
+			u.told = map[string]bool{}
 		}
-		l.told[n.Text] = true
+		u.told[n.Text] = true
 	}
-	log.FromContext(ctx).Info("Took something back", "action", s.do, "from", s.trace.String(), "because", s.why)
-	tell.Send(l.Recorder, n)
+	log.FromContext(ctx).Info("Carried out a teardown step", "action", s.do, "object", s.owned.String(), "because", s.why)
+	recorder.Send(u.Recorder, n)
 }
 
 // noteOf is the event about a step.
-func noteOf(s step) tell.Note {
-	n := tell.Note{About: named(s.on), Kind: corev1.EventTypeNormal, Action: "Leave"}
+func noteOf(s step) recorder.Event {
+	n := recorder.Event{About: named(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
 	switch s.do {
 	case release:
 		n.Reason = mendv1.EventCheckReleased
@@ -55,8 +55,8 @@ func noteOf(s step) tell.Note {
 		n.Kind, n.Reason = corev1.EventTypeWarning, mendv1.EventLeftBehind
 		n.Text = fmt.Sprintf("Could not be looked at: %v. A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", s.cause)
 	case unfence:
-		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.trace, s.why)
-		n.About = clusterOf(s.trace)
+		n.Reason, n.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", s.owned, s.why)
+		n.About = clusterOf(s.owned)
 	case erase:
 		n.Reason, n.Text = mendv1.EventRequestReleased, "Deleted: "+s.why
 	default:
@@ -66,7 +66,7 @@ func noteOf(s step) tell.Note {
 }
 
 // clusterOf is the cluster of a node, which is where users of this cluster look for events.
-func clusterOf(t *trace) *metadata {
+func clusterOf(t *owned) *metadata {
 	cluster := &metadata{TypeMeta: kindOf(clusterKind)}
 	cluster.Name, cluster.Namespace = t.cluster.Name, t.cluster.Namespace
 	return cluster

@@ -1,5 +1,5 @@
-// Package tell sends events.
-package tell
+// Package recorder sends Kubernetes events. An event is a value until what it reports was saved.
+package recorder
 
 import (
 	"strings"
@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Note is an event that has not been sent yet: what was decided is told only when it was done, and saved.
-type Note struct {
+// Event is an event that has not been sent yet: a decision is reported only after it was carried out and saved.
+type Event struct {
 	// About is the object that the event is found under, with its kind; objects from a cache do not carry theirs.
 	About client.Object
 	// Related is another object that it concerns; nil if there is none.
@@ -29,7 +29,7 @@ const longest = 1024
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Send sends n. A text that is too long for an event is cut: it may hold what somebody else said, as long as they liked.
-func Send(recorder events.EventRecorder, n Note) {
+func Send(recorder events.EventRecorder, n Event) {
 	recorder.Eventf(n.About, n.Related, n.Kind, n.Reason, n.Action, "%s", cut(n.Text))
 }
 

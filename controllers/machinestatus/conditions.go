@@ -1,5 +1,6 @@
-// Package machines writes what is said of Machines: their conditions, in both flavours, and nothing else of them.
-package machines
+// Package machinestatus says of a Machine which check judges it and whether it is being updated in place. It patches the Machine's conditions, in
+// both flavours, and nothing else.
+package machinestatus
 
 import (
 	"context"

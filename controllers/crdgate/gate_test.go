@@ -18,6 +18,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 const kind, needed = "things.example.org", "parts.example.org"
@@ -240,7 +242,7 @@ func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
 
 func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
 	s := stageOf(t, Auto)
-	var heard [][]Kind
+	var heard [][]managerlease.Kind
 	s.r.Changed = func() { heard = append(heard, s.r.Kinds()) }
 	if kinds := s.r.Kinds(); len(kinds) > 0 {
 		t.Errorf("before the first look there are %v", kinds)
@@ -249,7 +251,7 @@ func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
 		do()
 		s.looks()
 	}
-	want := [][]Kind{
+	want := [][]managerlease.Kind{
 		{{CRD: kind, Reason: "NotInstalled", Because: "its CustomResourceDefinition is not installed"}},
 		{{CRD: kind, Reason: "Waiting", Because: "these are not installed: " + needed}},
 		{{CRD: kind}},
@@ -257,5 +259,16 @@ func TestWhoIsToldOfAChangeFindsItAmongTheKinds(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, heard); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
+	}
+}
+
+// A service that a feature gate switched off was looked at as well, to release what was begun.
+func TestAKindThatAGateSwitchedOffIsThereOnceWithTheGate(t *testing.T) {
+	s := stageOf(t, Off)
+	s.r.Fixed = append([]managerlease.Kind{{CRD: "z"}}, Gated("Gate", kind)...)
+	s.looks()
+	want := []managerlease.Kind{{CRD: kind, Reason: OffReason, Because: "the feature gate Gate is off"}, {CRD: "z"}}
+	if diff := cmp.Diff(want, s.r.Kinds()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

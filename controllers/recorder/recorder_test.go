@@ -1,4 +1,4 @@
-package tell
+package recorder
 
 import (
 	"strings"

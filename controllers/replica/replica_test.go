@@ -1,4 +1,4 @@
-package main
+package replica
 
 import (
 	"context"
@@ -40,9 +40,9 @@ func TestReadyElsewhere(t *testing.T) {
 }
 
 func TestAManagerThatIsAskedToStandDownEnds(t *testing.T) {
-	asked := make(standDown, 1)
-	asked.ask()
-	asked.ask() // by another remediation
+	asked := NewStandDown()
+	asked.Ask()
+	asked.Ask() // by another remediation
 	if err := asked.Start(t.Context()); !errors.Is(err, errStoodDown) {
 		t.Errorf("it ended with %v", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package endpoints
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
-			server := boundedWebhooks{webhook.NewServer(webhook.Options{WebhookMux: mux})}
+			server := bounded{webhook.NewServer(webhook.Options{WebhookMux: mux})}
 			var read int64
 			var failed error
 			server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -66,13 +66,13 @@ func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
 		"none in clear text":                      {[]string{"--webhook-cert-dir=/webhooks", "--insecure-diagnostics"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := defaults()
+			o := &Options{}
 			fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-			o.addFlags(fs)
+			o.AddFlags(fs)
 			if err := fs.Parse(tc.args); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := o.diagnosticsOptions(); err != nil || got.CertDir != tc.want {
+			if got, err := o.Diagnostics(); err != nil || got.CertDir != tc.want {
 				t.Errorf("the certificate is in %q, %v; want %q", got.CertDir, err, tc.want)
 			}
 		})
@@ -110,7 +110,7 @@ func TestALoneReplicaBecomesReadyWithoutWhatItConvertsItself(t *testing.T) {
 			for _, kind := range tc.synced {
 				c.synced[kind] = true
 			}
-			err := filled(c, &clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody))
+			err := Filled(c, &clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody))
 			if (err == nil) != tc.ready {
 				t.Errorf("it is ready: %v; want %v", err, tc.ready)
 			}

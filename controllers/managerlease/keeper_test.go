@@ -27,8 +27,8 @@ const namespace = "kubemend-system"
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// stage is a cluster with managers in one namespace, which counts what is asked of it.
-type stage struct {
+// fixture is a cluster with managers in one namespace, which counts what is asked of it.
+type fixture struct {
 	t      *testing.T
 	client client.Client
 	clock  *clocktesting.FakeClock
@@ -36,9 +36,9 @@ type stage struct {
 	broken error // what writes fail with
 }
 
-func newStage(t *testing.T) *stage {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &stage{t: t, clock: clocktesting.NewFakeClock(noon)}
+	s := &fixture{t: t, clock: clocktesting.NewFakeClock(noon)}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	s.client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(bound(namespace)).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -64,15 +64,15 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-func (s *stage) announcer(identity string, elected bool) *Announcer {
-	return &Announcer{
+func (s *fixture) keeper(identity string, elected bool) *Keeper {
+	return &Keeper{
 		Client: s.client, Live: s.client, Clock: s.clock, Namespace: namespace, Identity: identity, Elected: elected,
-		Says: func() Announcement { return Announcement{Version: "of " + identity} },
+		State: func() Announcement { return Announcement{Version: "of " + identity} },
 	}
 }
 
 // manager is what a reader makes of the namespace.
-func (s *stage) manager() Manager {
+func (s *fixture) manager() Manager {
 	s.t.Helper()
 	found, err := Of(s.t.Context(), s.client, s.clock.Now())
 	if err != nil || len(found) != 1 {
@@ -89,16 +89,16 @@ func (s *stage) manager() Manager {
 }
 
 // since are the requests since it was called last.
-func (s *stage) since() string {
+func (s *fixture) since() string {
 	asked := strings.Join(s.asked, " ")
 	s.asked = nil
 	return asked
 }
 
 func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
-	s := newStage(t)
-	a := s.announcer("a", true)
-	if next := a.pass(t.Context()); next != every {
+	s := newFixture(t)
+	a := s.keeper("a", true)
+	if next := a.renew(t.Context()); next != every {
 		t.Errorf("the next pass is after %s", next)
 	}
 	if asked := s.since(); asked != "get create" {
@@ -106,7 +106,7 @@ func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
 	}
 	for range 3 {
 		s.clock.Step(every)
-		a.pass(t.Context())
+		a.renew(t.Context())
 		if asked := s.since(); asked != "update" {
 			t.Errorf("then it asked for %q", asked)
 		}
@@ -118,8 +118,8 @@ func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
 }
 
 func TestAManagerThatIsSilentIsGoneSinceItsLeaseRanOut(t *testing.T) {
-	s := newStage(t)
-	s.announcer("a", true).pass(t.Context())
+	s := newFixture(t)
+	s.keeper("a", true).renew(t.Context())
 	for after, alive := range map[time.Duration]bool{0: true, lasts - time.Nanosecond: true, lasts: false, time.Hour: false} {
 		s.clock.SetTime(noon.Add(after))
 		m := s.manager()
@@ -133,17 +133,17 @@ func TestAManagerThatIsSilentIsGoneSinceItsLeaseRanOut(t *testing.T) {
 }
 
 func TestAManagerThatEndsSaysSo(t *testing.T) {
-	s := newStage(t)
-	a := s.announcer("a", true)
-	a.pass(t.Context())
+	s := newFixture(t)
+	a := s.keeper("a", true)
+	a.renew(t.Context())
 	s.clock.Step(time.Second)
 	a.end(t.Context())
 	want := Manager{Namespace: namespace, Renewed: noon.Add(time.Second), Gone: noon.Add(time.Second), Announcement: &Announcement{Version: "of a"}}
 	if diff := cmp.Diff(want, s.manager()); diff != "" {
 		t.Errorf("a reader sees (-want +got):\n%s", diff)
 	}
-	b := s.announcer("b", false)
-	b.pass(t.Context())
+	b := s.keeper("b", false)
+	b.renew(t.Context())
 	if m := s.manager(); m.Holder != "b" || !m.Alive {
 		t.Errorf("who comes then is not announced: %+v", m)
 	}
@@ -154,20 +154,20 @@ func TestAManagerThatEndsSaysSo(t *testing.T) {
 }
 
 func TestTwoManagersInANamespace(t *testing.T) {
-	s := newStage(t)
-	first, second, leader := s.announcer("first", false), s.announcer("second", false), s.announcer("leader", true)
-	first.pass(t.Context())
+	s := newFixture(t)
+	first, second, leader := s.keeper("first", false), s.keeper("second", false), s.keeper("leader", true)
+	first.renew(t.Context())
 	for _, step := range []struct {
 		name string
 		do   func()
 		want string
 	}{
-		{"who comes second waits", func() { second.pass(t.Context()) }, "first"},
-		{"while the first one goes on", func() { s.clock.Step(every); first.pass(t.Context()); second.pass(t.Context()) }, "first"},
-		{"when the first is silent it is the second's", func() { s.clock.Step(lasts); second.pass(t.Context()) }, "second"},
-		{"the first does not take it back", func() { first.pass(t.Context()) }, "second"},
-		{"who leads takes it from whoever has it", func() { leader.pass(t.Context()) }, "leader"},
-		{"and the one that had it stands back", func() { second.pass(t.Context()) }, "leader"},
+		{"who comes second waits", func() { second.renew(t.Context()) }, "first"},
+		{"while the first one goes on", func() { s.clock.Step(every); first.renew(t.Context()); second.renew(t.Context()) }, "first"},
+		{"when the first is silent it is the second's", func() { s.clock.Step(lasts); second.renew(t.Context()) }, "second"},
+		{"the first does not take it back", func() { first.renew(t.Context()) }, "second"},
+		{"who leads takes it from whoever has it", func() { leader.renew(t.Context()) }, "leader"},
+		{"and the one that had it stands back", func() { second.renew(t.Context()) }, "leader"},
 	} {
 		step.do()
 		if m := s.manager(); m.Holder != step.want || m.Announcement.Version != "of "+step.want {
@@ -177,41 +177,41 @@ func TestTwoManagersInANamespace(t *testing.T) {
 }
 
 func TestWhatCannotBeWrittenIsTriedAgainSoon(t *testing.T) {
-	s := newStage(t)
-	a := s.announcer("a", true)
+	s := newFixture(t)
+	a := s.keeper("a", true)
 	for _, broken := range []error{errors.New("broken"), apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName, nil)} {
 		s.broken = broken
-		if next := a.pass(t.Context()); next != again {
+		if next := a.renew(t.Context()); next != again {
 			t.Errorf("%v: the next pass is after %s", broken, next)
 		}
 	}
 	s.broken = nil
-	if next := a.pass(t.Context()); next != every || !s.manager().Alive {
+	if next := a.renew(t.Context()); next != every || !s.manager().Alive {
 		t.Errorf("the next pass is after %s, and a reader sees %+v", next, s.manager())
 	}
 }
 
 func TestALeaseThatWasDeletedIsMadeAnew(t *testing.T) {
-	s := newStage(t)
-	a := s.announcer("a", true)
-	a.pass(t.Context())
+	s := newFixture(t)
+	a := s.keeper("a", true)
+	a.renew(t.Context())
 	if err := s.client.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}}); err != nil {
 		t.Fatal(err)
 	}
-	if next := a.pass(t.Context()); next != every || !s.manager().Alive {
+	if next := a.renew(t.Context()); next != every || !s.manager().Alive {
 		t.Errorf("the next pass is after %s, and a reader sees %+v", next, s.manager())
 	}
 }
 
 func TestALeaseGoesWithItsOwnerWhileThereIsOne(t *testing.T) {
-	s := newStage(t)
-	leaving := s.announcer("leaving", true)
+	s := newFixture(t)
+	leaving := s.keeper("leaving", true)
 	leaving.Owner = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "leaving", UID: "1"}
 	for _, step := range []struct {
-		who    *Announcer
+		who    *Keeper
 		owners int
-	}{{leaving, 1}, {s.announcer("back", true), 0}} {
-		step.who.pass(t.Context())
+	}{{leaving, 1}, {s.keeper("back", true), 0}} {
+		step.who.renew(t.Context())
 		lease := &coordinationv1.Lease{}
 		if err := s.client.Get(t.Context(), step.who.key(), lease); err != nil || len(lease.OwnerReferences) != step.owners {
 			t.Errorf("of %s there are the owners %v (%v), want %d", step.who.Identity, lease.OwnerReferences, err, step.owners)
@@ -220,13 +220,13 @@ func TestALeaseGoesWithItsOwnerWhileThereIsOne(t *testing.T) {
 }
 
 func TestAChangeIsAnnouncedAtOnceAndTheEndAsWell(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	changed := make(chan struct{})
 	said := make(chan string, 100)
-	a := s.announcer("a", true)
+	a := s.keeper("a", true)
 	a.Changed = changed
 	passes := 0
-	a.Says = func() Announcement {
+	a.State = func() Announcement {
 		passes++
 		v := fmt.Sprintf("word %d", passes)
 		said <- v

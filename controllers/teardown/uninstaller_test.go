@@ -71,8 +71,8 @@ func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 	return c.Patch(ctx, o, p, options...)
 }
 
-// leaverOf leaves a cluster with these objects, in which these kinds are ours.
-func leaverOf(t *testing.T, ours []string, objects ...client.Object) (*Leaver, *fails, *clocktesting.FakeClock) {
+// uninstallerOf tears down in a cluster with these objects, in which these kinds are ours.
+func uninstallerOf(t *testing.T, ours []string, objects ...client.Object) (*Uninstaller, *fails, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
@@ -82,7 +82,7 @@ func leaverOf(t *testing.T, ours []string, objects ...client.Object) (*Leaver, *
 	}
 	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
-	return &Leaver{
+	return &Uninstaller{
 		Client: c, Live: c, Clusters: unreachable{}, Nodes: unreachable{}, Discovery: kinds{}, Clock: clock, Recorder: events.NewFakeRecorder(50),
 		LeaseNamespace: "leases",
 		Serves: func(_ context.Context, crd string) (bool, error) {
@@ -113,9 +113,9 @@ func kept(m *metav1.ObjectMeta) {
 }
 
 // metaOf is what is left on an object; nil if it is gone.
-func metaOf(t *testing.T, l *Leaver, o client.Object) map[string]any {
+func metaOf(t *testing.T, u *Uninstaller, o client.Object) map[string]any {
 	t.Helper()
-	err := l.Live.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+	err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
@@ -174,10 +174,10 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 			&bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{infrav1.PowerOffAnnotationPrefix + "u": "x"})},
 			map[string]any{infrav1.PowerOffAnnotationPrefix + "u": "x"}},
 	} {
-		l, write, _ := leaverOf(t, tc.ours, check.DeepCopy(), tc.given)
+		u, write, _ := uninstallerOf(t, tc.ours, check.DeepCopy(), tc.given)
 		write.next = true // whatever fails is tried again
-		_, _ = l.pass(t.Context(), true), l.pass(t.Context(), true)
-		if diff := cmp.Diff(tc.want, metaOf(t, l, tc.given)); diff != "" {
+		_, _ = u.reconcile(t.Context(), true), u.reconcile(t.Context(), true)
+		if diff := cmp.Diff(tc.want, metaOf(t, u, tc.given)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -196,7 +196,7 @@ func TestWhatIsLeft(t *testing.T) {
 		given   []client.Object
 		follows bool // another replica leads
 		after   time.Duration
-		edit    func(*Leaver)
+		edit    func(*Uninstaller)
 		left    string // a part of what is said; nothing is left if it is empty
 	}{
 		"nothing, where nothing was":                                   {},
@@ -207,9 +207,9 @@ func TestWhatIsLeft(t *testing.T) {
 		"a cluster whose nodes cannot be looked at":                    {given: []client.Object{cluster}, left: "Cluster ns/c"},
 		"for a while":                                                  {given: []client.Object{cluster}, after: patience},
 		"a claim, until a look no longer finds it":                     {given: []client.Object{filtered}, left: "MachineHealthCheck ns/m"},
-		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(l *Leaver) { l.WatchFilterValue = "ours" }},
-		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(l *Leaver) { l.Namespace = "elsewhere" }},
-		"unknown to who follows, if the leader does not leave":         {follows: true, edit: heldBy("host_1"), left: "no replica that leaves is the leader"},
+		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(u *Uninstaller) { u.WatchFilterValue = "ours" }},
+		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(u *Uninstaller) { u.Namespace = "elsewhere" }},
+		"unknown to who follows, if the leader does not tear down":     {follows: true, edit: heldBy("host_1"), left: "no replica that tears down is the leader"},
 		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{cluster}},
 		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{filtered}, left: "ns/m"},
 	} {
@@ -217,18 +217,18 @@ func TestWhatIsLeft(t *testing.T) {
 		for _, o := range tc.given {
 			objects = append(objects, o.DeepCopyObject().(client.Object))
 		}
-		l, _, clock := leaverOf(t, tc.ours, objects...)
+		u, _, clock := uninstallerOf(t, tc.ours, objects...)
 		if tc.edit != nil {
-			tc.edit(l)
+			tc.edit(u)
 		}
-		left := l.pass(t.Context(), !tc.follows)
+		left := u.reconcile(t.Context(), !tc.follows)
 		if tc.after > 0 {
 			clock.Step(tc.after)
-			left = l.pass(t.Context(), !tc.follows)
+			left = u.reconcile(t.Context(), !tc.follows)
 		}
-		l.say(left)
+		u.keep(left)
 		said := ""
-		if err := l.Ready(nil); err != nil {
+		if err := u.Ready(nil); err != nil {
 			said = err.Error()
 		}
 		if (said == "") != (tc.left == "") || !strings.Contains(said, tc.left) {
@@ -239,19 +239,19 @@ func TestWhatIsLeft(t *testing.T) {
 
 // A manager answers for its readiness before it starts what it runs. Whoever deletes what is installed as soon as it is ready would leave claims behind.
 func TestAManagerThatHasNotLookedYetIsNotReady(t *testing.T) {
-	l, _, _ := leaverOf(t, nil)
-	if err := l.Ready(nil); err == nil {
+	u, _, _ := uninstallerOf(t, nil)
+	if err := u.Ready(nil); err == nil {
 		t.Error("it is ready before it has looked")
 	}
-	l.say(l.pass(t.Context(), true))
-	if err := l.Ready(nil); err != nil {
+	u.keep(u.reconcile(t.Context(), true))
+	if err := u.Ready(nil); err != nil {
 		t.Errorf("it has looked, and nothing is left: %v", err)
 	}
 }
 
 // heldBy makes the lease by which replicas agree be somebody's.
-func heldBy(holder string) func(*Leaver) {
-	return func(l *Leaver) { l.Lock = &Lock{holder: holder, Clock: l.Clock} }
+func heldBy(holder string) func(*Uninstaller) {
+	return func(u *Uninstaller) { u.Lock = &Lock{holder: holder, Clock: u.Clock} }
 }
 
 // reachable is a workload cluster that answers.
@@ -267,22 +267,22 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: called("cluster", nil, labelled(clusterv1.WatchLabel, "east"))}
 	cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue}}
-	l, _, _ := leaverOf(t, []string{"hostremediations"}, cluster,
+	u, _, _ := uninstallerOf(t, []string{"hostremediations"}, cluster,
 		&mendv1.HostRemediation{ObjectMeta: called("east", remembers("east"))}, &mendv1.HostRemediation{ObjectMeta: called("west", remembers("west"))})
-	l.WatchFilterValue = "east"
+	u.WatchFilterValue = "east"
 	there := fake.NewClientBuilder()
 	for _, by := range []string{"east", "west", "nobody"} {
 		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
 	}
-	l.Clusters = reachable{there.Build()}
-	seen, err := l.observe(t.Context(), true)
+	u.Clusters = reachable{there.Build()}
+	seen, err := u.observe(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	orphaned := map[string]bool{}
-	for _, trace := range seen.traces {
-		if trace.what == nodeFence {
-			orphaned[trace.on.Name] = trace.orphaned
+	for _, o := range seen.owned {
+		if o.what == nodeFence {
+			orphaned[o.on.Name] = o.orphaned
 		}
 	}
 	if diff := cmp.Diff(map[string]bool{"east": false, "nobody": true}, orphaned); diff != "" {
@@ -293,23 +293,23 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}}
 	claimed := &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: mendv1.Claim})}
-	l, _, _ := leaverOf(t, nil, lease, claimed)
-	l.Lease, l.Pod = ptr.To(client.ObjectKeyFromObject(lease)), &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
+	u, _, _ := uninstallerOf(t, nil, lease, claimed)
+	u.Lease, u.Pod = ptr.To(client.ObjectKeyFromObject(lease)), &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 
 	owners := func() []metav1.OwnerReference {
 		now := &coordinationv1.Lease{}
-		if err := l.Live.Get(t.Context(), *l.Lease, now); err != nil {
+		if err := u.Live.Get(t.Context(), *u.Lease, now); err != nil {
 			t.Fatal(err)
 		}
 		return now.OwnerReferences
 	}
-	if err := l.pass(t.Context(), true); err == nil || len(owners()) != 0 {
+	if err := u.reconcile(t.Context(), true); err == nil || len(owners()) != 0 {
 		t.Errorf("something is left, and the lease goes: %v", err)
 	}
-	if err := l.pass(t.Context(), true); err != nil {
+	if err := u.reconcile(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]metav1.OwnerReference{*l.Pod}, owners()); diff != "" {
+	if diff := cmp.Diff([]metav1.OwnerReference{*u.Pod}, owners()); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }

@@ -1,5 +1,5 @@
-// Package crdgate starts controllers when the kinds that they need are installed and free, also long after the manager has started,
-// and says of those that do not run why.
+// Package crdgate starts a controller once the CustomResourceDefinitions that it needs are installed and no other controller serves them.
+// For each controller that does not run it reports why.
 package crdgate
 
 import (
@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Provider returns, for Service.Foreign, the provider of Cluster API that a CRD belongs to, if it is the one of that name.
@@ -119,6 +121,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// May says what the manager may do; if nil, everything.
 	May May
+	// Fixed are kinds whose state no CRD changes: those that are served whenever the manager runs, and those that a feature gate switched off.
+	Fixed []managerlease.Kind
 	// Changed is told that Kinds has changed. It must not call back. If nil, nobody is told.
 	Changed func()
 
@@ -295,7 +299,7 @@ func crdMetadata() *metav1.PartialObjectMetadata {
 
 // say tells in the log, once for each change, and in a metric whether s runs.
 func (r *Reconciler) say(ctx context.Context, s *Service, why, detail string) {
-	if r.known.note(Kind{CRD: s.CRD, Reason: why, Because: detail}) && r.Changed != nil {
+	if r.known.note(managerlease.Kind{CRD: s.CRD, Reason: why, Because: detail}) && r.Changed != nil {
 		r.Changed()
 	}
 	if was, known := r.reasons[s.CRD]; known && was == why {

@@ -24,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
-// RBAC of this package: what it takes back, others have written, and may already. Marks are taken off requests by the right to patch them, which
-// comes with their kinds; hosts and leases on nodes by the rights of those who marked them.
+// RBAC of this package: the controllers that wrote what it removes have most of the rights. Removing marks from requests needs the right to patch them,
+// which comes with their kinds; hosts and leases on nodes need the rights of the controllers that marked them.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
 
 const (
@@ -55,8 +55,8 @@ type Nodes interface {
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
 }
 
-// Leaver looks for what is left, takes back what nobody else does, and says when nothing is left. All replicas look; the leader acts.
-type Leaver struct {
+// Uninstaller looks for what is left, removes what no controller removes, and says when nothing is left. All replicas look; the leader acts.
+type Uninstaller struct {
 	Client    client.Client // writes
 	Live      client.Reader // reads past the caches
 	Clusters  Clusters
@@ -89,84 +89,84 @@ type Leaver struct {
 }
 
 // NeedLeaderElection makes the manager start it in every replica.
-func (*Leaver) NeedLeaderElection() bool { return false }
+func (*Uninstaller) NeedLeaderElection() bool { return false }
 
 // Start looks and acts until ctx ends.
-func (l *Leaver) Start(ctx context.Context) error {
+func (u *Uninstaller) Start(ctx context.Context) error {
 	begun := false
 	for {
-		leads, next := l.leads(), soon
+		leads, next := u.leads(), soon
 		if leads && !begun {
-			if err := l.Begin(); err != nil {
+			if err := u.Begin(); err != nil {
 				return err
 			}
 			begun = true
 		}
-		left := l.pass(ctx, leads)
+		left := u.reconcile(ctx, leads)
 		if left == nil {
 			next = seldom
 		}
-		l.say(left)
+		u.keep(left)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.Clock.After(next):
+		case <-u.Clock.After(next):
 		}
 	}
 }
 
 // leads reports whether this replica leads, and the one that did before has stopped.
-func (l *Leaver) leads() bool {
+func (u *Uninstaller) leads() bool {
 	select {
-	case <-l.Elected:
-		return l.Lock == nil || !l.Clock.Now().Before(l.Lock.Quiet())
+	case <-u.Elected:
+		return u.Lock == nil || !u.Clock.Now().Before(u.Lock.Quiet())
 	default:
 		return false
 	}
 }
 
-// pass looks once, acts if this replica leads, and returns what is left.
-func (l *Leaver) pass(ctx context.Context, leads bool) error {
-	seen, err := l.observe(ctx, leads)
+// reconcile looks once, acts if this replica leads, and returns what is left.
+func (u *Uninstaller) reconcile(ctx context.Context, leads bool) error {
+	seen, err := u.observe(ctx, leads)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot look for what is left")
 		return err
 	}
-	steps := make([]step, 0, len(seen.traces))
-	now := l.Clock.Now()
-	for _, t := range seen.traces {
+	steps := make([]step, 0, len(seen.owned))
+	now := u.Clock.Now()
+	for _, t := range seen.owned {
 		do, why := decide(t.facts, now)
 		steps = append(steps, step{t, do, why})
 	}
 	var errs []error
 	if leads {
 		for _, s := range steps {
-			err := l.act(ctx, s)
+			err := u.act(ctx, s)
 			if err == nil {
-				l.tell(ctx, s)
+				u.report(ctx, s)
 			}
 			errs = append(errs, err)
 		}
 	}
-	l.measure(ctx, steps)
+	u.measure(ctx, steps)
 	if left := errors.Join(append(errs, remaining(steps)...)...); left != nil {
 		return left
 	}
 	if !leads {
-		return l.othersLead()
+		return u.othersLead()
 	}
-	return l.own(ctx)
+	return u.own(ctx)
 }
 
-// othersLead is nil if a replica leads that leaves: nodes are looked at by the leader alone.
-func (l *Leaver) othersLead() error {
-	if l.Lock != nil && Leaves(l.Lock.Holder()) {
+// othersLead is nil if another replica that tears down leads: only the leader looks at nodes.
+func (u *Uninstaller) othersLead() error {
+	if u.Lock != nil && IsTeardown(u.Lock.Holder()) {
 		return nil
 	}
-	return errors.New("no replica that leaves is the leader yet")
+	return errors.New("no replica that tears down is the leader yet")
 }
 
-// remaining are the traces that are not done with: also those that were just taken back, until a look no longer finds them.
+// remaining is what is not done with: also what was just removed, until it is no longer found.
 func remaining(steps []step) []error {
 	var left []error
 	for _, s := range steps {
@@ -177,26 +177,26 @@ func remaining(steps []step) []error {
 	return left
 }
 
-func (l *Leaver) say(left error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.looked, l.left = true, left
+func (u *Uninstaller) keep(left error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.looked, u.left = true, left
 }
 
-// mostNamed is how many traces an answer names.
+// mostNamed is how many of them an answer names.
 const mostNamed = 20
 
 // Ready is a check of readiness: its error names what is left. Nothing is known before the first look, so it is not ready until then.
-func (l *Leaver) Ready(*http.Request) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (u *Uninstaller) Ready(*http.Request) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	switch {
-	case !l.looked: // the manager answers before it starts us
+	case !u.looked: // the manager answers before it starts us
 		return errors.New("left behind: it was not looked yet")
-	case l.left == nil:
+	case u.left == nil:
 		return nil
 	}
-	lines := strings.Split(l.left.Error(), "\n")
+	lines := strings.Split(u.left.Error(), "\n")
 	if more := len(lines) - mostNamed; more > 0 {
 		lines = append(lines[:mostNamed], fmt.Sprintf("and %d more", more))
 	}
@@ -204,7 +204,7 @@ func (l *Leaver) Ready(*http.Request) error {
 }
 
 // measure exports how much is left, and logs what is waited for when that changes.
-func (l *Leaver) measure(ctx context.Context, steps []step) {
+func (u *Uninstaller) measure(ctx context.Context, steps []step) {
 	count, waits := map[what]int{}, map[string]bool{}
 	for _, s := range steps {
 		count[s.what]++
@@ -216,12 +216,12 @@ func (l *Leaver) measure(ctx context.Context, steps []step) {
 		leftBehind.WithLabelValues(string(w)).Set(float64(count[w]))
 	}
 	for s := range waits {
-		if !l.waits[s] {
+		if !u.waits[s] {
 			log.FromContext(ctx).Info("Waiting", "for", s)
 		}
 	}
-	if len(steps) == 0 && (l.waits == nil || len(l.waits) > 0) {
+	if len(steps) == 0 && (u.waits == nil || len(u.waits) > 0) {
 		log.FromContext(ctx).Info("Nothing is left behind")
 	}
-	l.waits = maps.Clone(waits)
+	u.waits = maps.Clone(waits)
 }

@@ -32,11 +32,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// metadata is an object as far as traces are on it.
+// metadata is an object as far as kubemend writes on it.
 type metadata = metav1.PartialObjectMetadata
 
-// trace is something of ours on an object.
-type trace struct {
+// owned is something on an object that kubemend wrote there.
+type owned struct {
 	facts
 	// on is the object, with its kind; of a node it is in cluster.
 	on      *metadata
@@ -47,7 +47,7 @@ type trace struct {
 	cause error
 }
 
-func (t *trace) String() string {
+func (t *owned) String() string {
 	name := fmt.Sprintf("%s %s", t.on.Kind, client.ObjectKeyFromObject(t.on))
 	if t.cluster.Name != "" {
 		return fmt.Sprintf("%s of cluster %s", name, t.cluster)
@@ -57,7 +57,7 @@ func (t *trace) String() string {
 
 // look is one look at everything.
 type look struct {
-	traces []*trace
+	owned []*owned
 	// checks are the MachineHealthChecks that there are, whoever acts on them, clusters the Clusters.
 	checks   map[client.ObjectKey]*clusterv1.MachineHealthCheck
 	clusters map[client.ObjectKey]*clusterv1.Cluster
@@ -67,39 +67,39 @@ type look struct {
 	nodeChecks bool
 }
 
-func (s *look) found(w what, on *metadata) *trace {
-	t := &trace{facts: facts{what: w}, on: on}
+func (s *look) found(w what, on *metadata) *owned {
+	t := &owned{facts: facts{what: w}, on: on}
 	if at := on.GetDeletionTimestamp(); at != nil {
 		t.deleted = at.Time
 	}
-	s.traces = append(s.traces, t)
+	s.owned = append(s.owned, t)
 	return t
 }
 
-// observe looks for traces past all caches. Nodes are looked at by the leader alone, who is connected to workload clusters.
-func (l *Leaver) observe(ctx context.Context, leads bool) (*look, error) {
+// observe looks past all caches for what kubemend wrote. Only the leader looks at nodes: it is connected to workload clusters.
+func (u *Uninstaller) observe(ctx context.Context, leads bool) (*look, error) {
 	s := &look{
 		checks: map[client.ObjectKey]*clusterv1.MachineHealthCheck{}, clusters: map[client.ObjectKey]*clusterv1.Cluster{},
 		atWork: map[types.UID]bool{}, others: map[types.UID]bool{},
 	}
 	var err error
-	if s.nodeChecks, err = l.Serves(ctx, nodeCheckCRD); err != nil {
+	if s.nodeChecks, err = u.Serves(ctx, nodeCheckCRD); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context, *look) error{l.observeClusters, l.observeChecks, l.observeRequests, l.observeHosts, l.observeLeases} {
+	for _, part := range []func(context.Context, *look) error{u.observeClusters, u.observeChecks, u.observeRequests, u.observeHosts, u.observeLeases} {
 		if err := part(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	if leads {
-		l.observeNodes(ctx, s)
+		u.observeNodes(ctx, s)
 	}
 	return s, nil
 }
 
-func (l *Leaver) observeClusters(ctx context.Context, s *look) error {
+func (u *Uninstaller) observeClusters(ctx context.Context, s *look) error {
 	list := &clusterv1.ClusterList{}
-	if err := l.Live.List(ctx, list, client.InNamespace(l.Namespace)); err != nil {
+	if err := u.Live.List(ctx, list, client.InNamespace(u.Namespace)); err != nil {
 		return fmt.Errorf("list clusters: %w", err)
 	}
 	for i := range list.Items {
@@ -109,23 +109,23 @@ func (l *Leaver) observeClusters(ctx context.Context, s *look) error {
 }
 
 // watched reports whether an object, or the Cluster that it names, has the label that --watch-filter asks for.
-func (l *Leaver) watched(s *look, o client.Object) bool {
-	if l.WatchFilterValue == "" || o.GetLabels()[clusterv1.WatchLabel] == l.WatchFilterValue {
+func (u *Uninstaller) watched(s *look, o client.Object) bool {
+	if u.WatchFilterValue == "" || o.GetLabels()[clusterv1.WatchLabel] == u.WatchFilterValue {
 		return true
 	}
 	cluster := s.clusters[client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[clusterv1.ClusterNameLabel]}]
-	return cluster != nil && cluster.Labels[clusterv1.WatchLabel] == l.WatchFilterValue
+	return cluster != nil && cluster.Labels[clusterv1.WatchLabel] == u.WatchFilterValue
 }
 
-func (l *Leaver) observeChecks(ctx context.Context, s *look) error {
+func (u *Uninstaller) observeChecks(ctx context.Context, s *look) error {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := l.Live.List(ctx, list, client.InNamespace(l.Namespace)); err != nil {
+	if err := u.Live.List(ctx, list, client.InNamespace(u.Namespace)); err != nil {
 		return fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	for i := range list.Items {
 		check := &list.Items[i]
 		s.checks[client.ObjectKeyFromObject(check)] = check
-		if check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim || !l.watched(s, check) {
+		if check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim || !u.watched(s, check) {
 			continue
 		}
 		t := s.found(claim, &metadata{TypeMeta: kindOf(checkKind), ObjectMeta: check.ObjectMeta})
@@ -144,8 +144,8 @@ func kindOf(kind schema.GroupVersionKind) metav1.TypeMeta {
 //
 // Groups of APIs that are not served at this moment are those of other API servers; requests are custom resources.
 // (docs/adr/0022-requests-carry-their-maker.md)
-func (l *Leaver) observeRequests(ctx context.Context, s *look) error {
-	lists, err := l.Discovery.ServerPreferredResources()
+func (u *Uninstaller) observeRequests(ctx context.Context, s *look) error {
+	lists, err := u.Discovery.ServerPreferredResources()
 	if _, others := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !others {
 		return fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
@@ -156,7 +156,7 @@ func (l *Leaver) observeRequests(ctx context.Context, s *look) error {
 		}
 		for _, r := range kinds {
 			kind := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind)
-			if err := l.observeKind(ctx, s, kind, r.Name+"."+kind.Group); err != nil {
+			if err := u.observeKind(ctx, s, kind, r.Name+"."+kind.Group); err != nil {
 				return err
 			}
 		}
@@ -164,14 +164,14 @@ func (l *Leaver) observeRequests(ctx context.Context, s *look) error {
 	return nil
 }
 
-func (l *Leaver) observeKind(ctx context.Context, s *look, kind schema.GroupVersionKind, crd string) error {
-	served, err := l.Serves(ctx, crd)
+func (u *Uninstaller) observeKind(ctx context.Context, s *look, kind schema.GroupVersionKind, crd string) error {
+	served, err := u.Serves(ctx, crd)
 	if err != nil {
 		return err
 	}
-	list, err := l.list(ctx, l.Live, kind, "")
-	if apierrors.IsForbidden(err) && l.Namespace != "" {
-		list, err = l.list(ctx, l.Live, kind, l.Namespace)
+	list, err := u.list(ctx, u.Live, kind, "")
+	if apierrors.IsForbidden(err) && u.Namespace != "" {
+		list, err = u.list(ctx, u.Live, kind, u.Namespace)
 	}
 	if apierrors.IsForbidden(err) || remediationrequest.Missing(err) {
 		return nil // no request of ours can be there
@@ -180,13 +180,13 @@ func (l *Leaver) observeKind(ctx context.Context, s *look, kind schema.GroupVers
 		return err
 	}
 	for i := range list {
-		l.observeRequest(s, &list[i], served)
+		u.observeRequest(s, &list[i], served)
 	}
 	return nil
 }
 
 // list reads the metadata of all objects of a kind.
-func (l *Leaver) list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string) ([]metadata, error) {
+func (u *Uninstaller) list(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, namespace string) ([]metadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -198,21 +198,21 @@ func (l *Leaver) list(ctx context.Context, from client.Reader, kind schema.Group
 	return list.Items, nil
 }
 
-func (l *Leaver) observeRequest(s *look, req *metadata, served bool) {
+func (u *Uninstaller) observeRequest(s *look, req *metadata, served bool) {
 	if by := remediationrequest.NodeCheckOf(req); by.Name != "" || by.UID != "" {
 		s.found(nodeCheckRequest, req).served = s.nodeChecks
 	}
-	if l.Namespace != "" && req.Namespace != l.Namespace {
+	if u.Namespace != "" && req.Namespace != u.Namespace {
 		return
 	}
 	by, ours := remediationrequest.MadeBy(req)
 	if _, labelled := req.Labels[mendv1.MadeByUIDLabel]; ours || labelled {
 		check := s.checks[client.ObjectKey{Namespace: req.Namespace, Name: by.Name}]
-		if l.watched(s, req) || check != nil && l.watched(s, check) {
+		if u.watched(s, req) || check != nil && u.watched(s, check) {
 			s.found(checkRequest, req).orphaned = check == nil || !check.DeletionTimestamp.IsZero()
 		}
 	}
-	l.observeRemediation(s, req, served)
+	u.observeRemediation(s, req, served)
 }
 
 // record is what is read of the memory of a remediation.
@@ -221,7 +221,7 @@ type record struct {
 	Filter string    `json:"filter"`
 }
 
-func (l *Leaver) observeRemediation(s *look, rem *metadata, served bool) {
+func (u *Uninstaller) observeRemediation(s *look, rem *metadata, served bool) {
 	memory, remembers := rem.Annotations[mendv1.PowerCycleAnnotation]
 	holds := slices.Contains(rem.Finalizers, mendv1.HostRemediationFinalizer) ||
 		served && slices.Contains(rem.Finalizers, infrav1.RemediationFinalizer)
@@ -231,7 +231,7 @@ func (l *Leaver) observeRemediation(s *look, rem *metadata, served bool) {
 	}
 	var is record
 	_ = json.Unmarshal([]byte(memory), &is) // what cannot be read is ours all the same
-	if l.WatchFilterValue != "" && is.Filter != l.WatchFilterValue && !l.watched(s, rem) {
+	if u.WatchFilterValue != "" && is.Filter != u.WatchFilterValue && !u.watched(s, rem) {
 		s.others[rem.UID], s.others[is.UID] = true, true
 		return
 	}
@@ -239,13 +239,13 @@ func (l *Leaver) observeRemediation(s *look, rem *metadata, served bool) {
 	s.atWork[rem.UID], s.atWork[is.UID] = served, served
 }
 
-func (l *Leaver) observeHosts(ctx context.Context, s *look) error {
+func (u *Uninstaller) observeHosts(ctx context.Context, s *look) error {
 	list := &bmov1alpha1.BareMetalHostList{}
-	err := l.Live.List(ctx, list, client.InNamespace(l.Namespace))
+	err := u.Live.List(ctx, list, client.InNamespace(u.Namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
-	if apierrors.IsForbidden(err) && l.neverHeldHosts(ctx) {
+	if apierrors.IsForbidden(err) && u.neverHeldHosts(ctx) {
 		return nil
 	}
 	if err != nil {
@@ -260,7 +260,7 @@ func (l *Leaver) observeHosts(ctx context.Context, s *look) error {
 				break
 			}
 		}
-		if host.MarkedFor(h) != "" && l.watched(s, h) {
+		if host.MarkedFor(h) != "" && u.watched(s, h) {
 			s.found(hostMark, about)
 		}
 	}
@@ -269,18 +269,18 @@ func (l *Leaver) observeHosts(ctx context.Context, s *look) error {
 
 // neverHeldHosts reports whether kubemend was installed without the kind of remediations by which it holds hosts, where it may not look at hosts. If
 // the kind is there, hosts may be off for it, and the rights have to be bound until they have been let go.
-func (l *Leaver) neverHeldHosts(ctx context.Context) bool {
-	_, err := l.list(ctx, l.Live, mendv1.GroupVersion.WithKind("HostRemediation"), l.Namespace)
+func (u *Uninstaller) neverHeldHosts(ctx context.Context) bool {
+	_, err := u.list(ctx, u.Live, mendv1.GroupVersion.WithKind("HostRemediation"), u.Namespace)
 	return remediationrequest.Missing(err)
 }
 
-func (l *Leaver) observeLeases(ctx context.Context, s *look) error {
+func (u *Uninstaller) observeLeases(ctx context.Context, s *look) error {
 	if !s.nodeChecks {
 		return nil // a NodeHealthCheck of somebody else's holds them by the same name
 	}
 	list := &coordinationv1.LeaseList{}
-	if err := l.Live.List(ctx, list, client.InNamespace(l.LeaseNamespace)); err != nil {
-		return fmt.Errorf("list the leases in %s: %w", l.LeaseNamespace, err)
+	if err := u.Live.List(ctx, list, client.InNamespace(u.LeaseNamespace)); err != nil {
+		return fmt.Errorf("list the leases in %s: %w", u.LeaseNamespace, err)
 	}
 	for i := range list.Items {
 		lease := &list.Items[i]
@@ -292,18 +292,18 @@ func (l *Leaver) observeLeases(ctx context.Context, s *look) error {
 }
 
 // observeNodes looks at the nodes of all workload clusters that ever had any. One that does not answer holds up no other.
-func (l *Leaver) observeNodes(ctx context.Context, s *look) {
+func (u *Uninstaller) observeNodes(ctx context.Context, s *look) {
 	failed := map[client.ObjectKey]time.Time{}
 	for key, cluster := range s.clusters {
 		initialized := meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition)
-		if !initialized || !l.watched(s, cluster) {
+		if !initialized || !u.watched(s, cluster) {
 			continue
 		}
-		fenced, err := l.fenced(ctx, key)
+		fenced, err := u.fenced(ctx, key)
 		if err != nil {
-			failed[key] = l.failed[key]
+			failed[key] = u.failed[key]
 			if failed[key].IsZero() {
-				failed[key] = l.Clock.Now()
+				failed[key] = u.Clock.Now()
 			}
 			t := s.found(unseen, &metadata{TypeMeta: kindOf(clusterKind), ObjectMeta: cluster.ObjectMeta})
 			t.failed, t.cause = failed[key], err
@@ -317,19 +317,19 @@ func (l *Leaver) observeNodes(ctx context.Context, s *look) {
 			t.cluster, t.orphaned = key, !s.atWork[by]
 		}
 	}
-	l.failed = failed
-	slices.SortStableFunc(s.traces, func(a, b *trace) int { return cmp.Compare(a.String(), b.String()) })
+	u.failed = failed
+	slices.SortStableFunc(s.owned, func(a, b *owned) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 // fenced are the nodes of a cluster that bear our mark.
-func (l *Leaver) fenced(ctx context.Context, cluster client.ObjectKey) ([]*metadata, error) {
+func (u *Uninstaller) fenced(ctx context.Context, cluster client.ObjectKey) ([]*metadata, error) {
 	ctx, end := context.WithTimeout(ctx, answerWithin)
 	defer end()
-	there, err := l.Clusters.GetUncachedClient(ctx, cluster)
+	there, err := u.Clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := l.list(ctx, there, corev1.SchemeGroupVersion.WithKind("Node"), "")
+	nodes, err := u.list(ctx, there, corev1.SchemeGroupVersion.WithKind("Node"), "")
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}

@@ -1,0 +1,33 @@
+package hostremediation
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/flags"
+)
+
+// Options are the settings of the controllers that power-cycle hosts.
+type Options struct {
+	Fencing     fence.Mode
+	OrphanGrace time.Duration
+	Concurrency int
+}
+
+// AddFlags adds the controllers' flags to fs and sets their defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Var(flags.OneOf(&o.Fencing, fence.Auto, fence.Taint, fence.Delete), "fencing",
+		"How the workload of a node whose host is off is made to move. taint: by the out-of-service taint. delete: by deleting the node. "+
+			"auto: by the taint where the workload cluster is of v1.28 or later, else by deleting.")
+	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
+		"After how long an annotation that holds a BareMetalHost off is removed if its remediation does not exist.")
+	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
+}
+
+// Validate returns everything that is wrong with the values that the types of the flags let pass.
+func (o *Options) Validate() error {
+	return errors.Join(flags.Positive("hostremediation-concurrency", o.Concurrency), flags.NotNegative("orphan-grace-period", o.OrphanGrace))
+}
