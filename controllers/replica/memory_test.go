@@ -7,6 +7,28 @@ import (
 	"testing"
 )
 
+func TestGarbageIsCollectedEarlyUnlessAUserSaysOtherwise(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gogc string
+		want int
+	}{
+		"by default":              {"", garbage},
+		"what a user says counts": {"75", 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer debug.SetGCPercent(debug.SetGCPercent(100))
+			t.Setenv("GOGC", tc.gogc)
+			t.Setenv("MEMORY_LIMIT", "")
+			if err := LimitMemory(); err != nil {
+				t.Fatal(err)
+			}
+			if got := debug.SetGCPercent(100); got != tc.want {
+				t.Errorf("garbage may be %d %%, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestGoKeepsWithinNineTenthsOfTheContainersMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit, gomemlimit string
