@@ -26,8 +26,8 @@ func BenchmarkDecide(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w.judge()
-		s := weigh(w)
-		if steps := plan(w, s); len(steps) != unhealthy {
+		s := decide(w)
+		if steps := stepsOf(w, s); len(steps) != unhealthy {
 			b.Fatalf("%d steps", len(steps))
 		}
 		statusAfter(w, s, nil)

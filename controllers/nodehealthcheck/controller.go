@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -143,18 +144,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.await(ctx, w)
 	}
 	r.memory.of(req.Name).unread = time.Time{}
-	s := weigh(w)
-	outcomes := r.act(ctx, w, plan(w, s))
-	next := statusAfter(w, s, outcomes)
-	err = r.record(ctx, w, next)
-	r.measure(w, s, outcomes)
-	r.memory.remember(w, outcomes)
-	if err == nil {
-		r.tell(ctx, w, detectedNotes(w, outcomes))
+	p := decide(w)
+	done := r.apply(ctx, w, p)
+	return r.tell(ctx, w, p, done)
+}
+
+// applied is what became of a plan.
+type applied struct {
+	outcomes []outcome
+	// status is the check as it was saved; nil if it was not.
+	status *nhcv1.NodeHealthCheck
+	err    error // of that
+}
+
+// apply carries out the steps of all nodes, and writes the status of the check.
+func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
+	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
+	next := statusAfter(w, p, done.outcomes)
+	if done.err = r.record(ctx, w, next); done.err == nil {
+		done.status = next
 	}
-	r.tell(ctx, w, r.nodeNotes(w, outcomes))
-	if err == nil {
-		r.tell(ctx, w, r.turnNotes(w, s, next))
+	return done
+}
+
+// tell exports metrics, remembers what was done, and sends events about what was saved; it says when to look again.
+func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) (ctrl.Result, error) {
+	r.measure(w, p, done.outcomes)
+	r.memory.remember(w, done.outcomes)
+	if done.status != nil {
+		r.send(ctx, w, detectedNotes(w, done.outcomes))
 	}
-	return r.next(ctx, w, s, outcomes, err)
+	r.send(ctx, w, r.nodeNotes(w, done.outcomes))
+	if done.status != nil {
+		r.send(ctx, w, r.turnNotes(w, p, done.status))
+	}
+	return r.next(ctx, w, p, done.outcomes, done.err)
 }

@@ -50,7 +50,7 @@ func (s *skip) retried(d time.Duration) *skip {
 // beginning is the question whether a rung may be begun for a target.
 type beginning struct {
 	*observed
-	sum  summary
+	sum  plan
 	t    *target
 	rung int
 }
@@ -122,13 +122,13 @@ func (w *observed) skips(t *target) *skip {
 }
 
 // mayBegin says why the first request for t is not made; nil if it is.
-func (w *observed) mayBegin(s summary, t *target) *skip {
+func (w *observed) mayBegin(s plan, t *target) *skip {
 	b := beginning{observed: w, sum: s, t: t}
 	return b.firstOf(b.toBegin())
 }
 
 // mayStart says why no request for t is made on the rung whose turn it is; nil if one is.
-func (w *observed) mayStart(s summary, t *target, rung int) *skip {
+func (w *observed) mayStart(s plan, t *target, rung int) *skip {
 	b := beginning{observed: w, sum: s, t: t}
 	if why := b.firstOf(b.toRemediate()); why != nil {
 		return why

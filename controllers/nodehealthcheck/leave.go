@@ -48,7 +48,7 @@ func (r *Reconciler) leave(ctx context.Context, name string, now time.Time) (ctr
 	}
 	was := conditionOf(check, nhcv1.DisabledCondition)
 	if err == nil && (was == nil || was.Reason != nhcv1.LeavingReason) {
-		r.tell(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
+		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Leave", Text: leavingMessage}})
 	}
 	return result, err
 }

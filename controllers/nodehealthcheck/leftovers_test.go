@@ -214,7 +214,7 @@ func TestPassesThatSeeTheSameWorldRemediateOneMember(t *testing.T) {
 				seen = append(seen, w)
 			}
 			for _, w := range seen {
-				k.r.act(t.Context(), w, plan(w, weigh(w)))
+				k.r.act(t.Context(), w, stepsOf(w, decide(w)))
 			}
 			k.wants(name, tc.want)
 		})

@@ -50,7 +50,7 @@ func (r *Reconciler) Look(ctx context.Context, name string, now time.Time) (*loo
 
 // decided fills in what a reconcile that sees w decides. soon is what it will see of the nodes that are not due yet.
 func decided(c *look.Check, w, soon *observed) {
-	s := weigh(w)
+	s := decide(w)
 	soon.disabled = w.disabled
 	later := s
 	later.holds = soon.holds(s)
@@ -58,7 +58,7 @@ func decided(c *look.Check, w, soon *observed) {
 	said(c, statusAfter(w, s, nil))
 	c.Next = sooner(w.next, look.Step{At: s.storm.Recheck, Text: stormOver})
 	steps := make(map[*target]step, len(w.targets))
-	for _, step := range plan(w, s) {
+	for _, step := range stepsOf(w, s) {
 		steps[step.target] = step
 	}
 	for i := range w.targets {

@@ -36,7 +36,7 @@ func (h *history) foresees(check string) {
 	}
 	var begins, starts []string
 	skipped := map[string]look.Hold{}
-	for _, s := range plan(w, weigh(w)) {
+	for _, s := range stepsOf(w, decide(w)) {
 		if s.start >= 0 {
 			starts = append(starts, s.target.name)
 		}

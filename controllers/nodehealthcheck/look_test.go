@@ -569,7 +569,7 @@ func TestANodeForWhichARemedyAboutMachinesIsNone(t *testing.T) {
 	for why, m := range map[string]machine{"belongs to none of this cluster": {}, "must be in the elsewhere namespace": {obj: elsewhere}} {
 		w.targets = []target{{name: "b", node: n, selected: true, machine: m}}
 		w.judge()
-		is := lookAt(w, summary{}, &w.targets[0], step{start: -1})
+		is := lookAt(w, plan{}, &w.targets[0], step{start: -1})
 		if next := nextOf(w, &w.targets[0], step{}, &is); len(is.Holds) != 1 || !strings.Contains(is.Holds[0].Text, why) || !next.Person {
 			t.Errorf("holds %+v, next %+v, want that it %s", is.Holds, next, why)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // lookAt is what is to be said of t, about which s is done.
-func lookAt(w *observed, sum summary, t *target, s step) look.Target {
+func lookAt(w *observed, sum plan, t *target, s step) look.Target {
 	is := look.Target{
 		Ref: look.Ref{Kind: "Node", Name: t.name}, Node: t.name,
 		State: t.verdict.State, Verdict: t.verdict.State.String(), Findings: look.Findings(t.verdict, w.now),
@@ -103,7 +103,7 @@ func would(w *observed, t *target, s step) string {
 }
 
 // holdsOf is all that keeps a request for t from being made now, in the order in which it is asked. (Of a node that is not due yet: notYet.)
-func holdsOf(w *observed, sum summary, t *target) []look.Hold {
+func holdsOf(w *observed, sum plan, t *target) []look.Hold {
 	b := beginning{observed: w, sum: sum, t: t}
 	switch {
 	case t.node == nil, len(t.unseen) > 0, t.verdict.State != health.Unhealthy:

@@ -85,7 +85,7 @@ type ongoing struct {
 }
 
 // measure exports what a reconcile saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *observed, s summary, outcomes []outcome) {
+func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 	name, p := w.check.Name, s.population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending, "recovering": p.Recovering, "unknown": p.Unknown,

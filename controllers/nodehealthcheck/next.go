@@ -14,7 +14,7 @@ import (
 
 // next says when to look again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
 // logged here and not returned, so that it holds up the deadlines of no other node.
-func (r *Reconciler) next(ctx context.Context, w *observed, s summary, outcomes []outcome, recordErr error) (ctrl.Result, error) {
+func (r *Reconciler) next(ctx context.Context, w *observed, s plan, outcomes []outcome, recordErr error) (ctrl.Result, error) {
 	errs, retry := append([]error(nil), w.trouble...), apierrors.IsConflict(recordErr)
 	if recordErr != nil && !retry {
 		errs = append(errs, recordErr)

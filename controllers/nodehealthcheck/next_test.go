@@ -35,7 +35,7 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
 			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, now: epoch, trouble: tc.trouble}
-			if result, err := r.next(t.Context(), w, summary{}, tc.outcomes, tc.record); err != nil || result.RequeueAfter != tc.want {
+			if result, err := r.next(t.Context(), w, plan{}, tc.outcomes, tc.record); err != nil || result.RequeueAfter != tc.want {
 				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
 			}
 		})

@@ -149,6 +149,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 			w.disabled = &disabling{nhcv1.SelectorInvalidReason, invalidSelector(err)}
 		}
 	}
+	w.observeLimits()
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
@@ -169,6 +170,13 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	slices.SortFunc(w.targets, func(a, b target) int { return cmp.Compare(a.name, b.name) })
 	w.attach()
 	return nil
+}
+
+// observeLimits disables a check whose limits cannot be read.
+func (w *observed) observeLimits() {
+	if _, err := limitsOf(&w.check.Spec, 0); err != nil && w.disabled == nil {
+		w.disabled = &disabling{nhcv1.InvalidLimitReason, err.Error()}
+	}
 }
 
 // observeUnfinished reads the nodes that the check has not done with, but for those that are known already.

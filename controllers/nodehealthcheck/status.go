@@ -23,7 +23,7 @@ import (
 
 // statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what it
 // said before. Only moments that nothing else remembers are taken over.
-func statusAfter(w *observed, s summary, outcomes []outcome) *nhcv1.NodeHealthCheck {
+func statusAfter(w *observed, s plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
 	st := &next.Status
 	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(s.population.Total()), ptr.To(s.population.Healthy), nil
@@ -212,7 +212,7 @@ var stormTexts = map[budget.StormTurn][2]string{
 }
 
 // sayStorm writes the storm's two conditions, which are also its memory.
-func sayStorm(w *observed, s summary, st *nhcv1.NodeHealthCheckStatus) {
+func sayStorm(w *observed, s plan, st *nhcv1.NodeHealthCheckStatus) {
 	was := stormOf(w.check)
 	if was.Active != s.storm.Active || s.storm.Turn == budget.StormBegan {
 		set(w, st, metav1.Condition{
@@ -230,7 +230,7 @@ func sayStorm(w *observed, s summary, st *nhcv1.NodeHealthCheckStatus) {
 	}
 }
 
-func sayAllowed(w *observed, s summary, st *nhcv1.NodeHealthCheckStatus) {
+func sayAllowed(w *observed, s plan, st *nhcv1.NodeHealthCheckStatus) {
 	c := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
 	if hold := s.hold(); hold.Reason != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, hold.Reason, hold.Text

@@ -11,7 +11,7 @@ import (
 )
 
 // stepFor decides what to do about t.
-func stepFor(w *observed, s summary, t *target) step {
+func stepFor(w *observed, s plan, t *target) step {
 	next := step{target: t, start: -1}
 	for _, f := range t.requests {
 		flagged := f.counted || f.obj.GetAnnotations()[nhcv1.OldRequestAnnotation] != ""
@@ -211,7 +211,7 @@ func (s *step) unleased(w *observed) {
 }
 
 // unhealthy: the first remedy begins if nothing holds it up; one that has failed, or whose time is over, is followed by the next one.
-func (s *step) unhealthy(w *observed, sum summary) {
+func (s *step) unhealthy(w *observed, sum plan) {
 	t := s.target
 	if len(w.rungs) == 0 {
 		return
@@ -273,7 +273,7 @@ func (w *observed) climb(t *target) (gaveUp, answer escalation.Step) {
 
 // begin begins a rung. What the user wants left alone is not escalated either, while the check is paused or the cluster is upgraded nothing
 // new is asked for, and without its template nothing can be made.
-func (s *step) begin(w *observed, sum summary, rung int) {
+func (s *step) begin(w *observed, sum plan, rung int) {
 	t := s.target
 	if s.skipped = w.mayStart(sum, t, rung); s.skipped != nil {
 		s.lookAgainAt(s.skipped.Until, askedAgain)

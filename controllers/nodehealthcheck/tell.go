@@ -19,8 +19,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// tell sends events about what was saved, all of them on the check, and logs one line for each.
-func (r *Reconciler) tell(ctx context.Context, w *observed, notes []recorder.Event) {
+// send sends events about what was saved, all of them on the check, and logs one line for each.
+func (r *Reconciler) send(ctx context.Context, w *observed, notes []recorder.Event) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
 	about.Name, about.UID, about.ResourceVersion = w.check.Name, w.check.UID, w.check.ResourceVersion
 	for _, n := range notes {
@@ -160,7 +160,7 @@ func matched(w *observed, t *target) *health.Signal {
 }
 
 // turnNotes are the events about the check itself: one for each of its conditions that turned.
-func (r *Reconciler) turnNotes(w *observed, s summary, next *nhcv1.NodeHealthCheck) []recorder.Event {
+func (r *Reconciler) turnNotes(w *observed, s plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
 	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, recorder.Event{Kind: kind, Reason: reason, Action: action, Text: text})
@@ -205,7 +205,7 @@ func (r *Reconciler) quoted(check string) logr.Logger {
 }
 
 // holdNote is the event about what keeps all nodes from being remediated, when it begins to keep one from it and every hour.
-func (r *Reconciler) holdNote(w *observed, s summary) *recorder.Event {
+func (r *Reconciler) holdNote(w *observed, s plan) *recorder.Event {
 	last, hold := r.memory.of(w.check.Name), s.hold()
 	if hold.Reason == "" || s.population.Waiting == 0 {
 		last.hold = told{}

@@ -58,7 +58,7 @@ func TestAStepBeginsFromTheFirstTemplateOn(t *testing.T) {
 }
 
 func TestAPauseAndAnUpgradeHoldEveryNodeUp(t *testing.T) {
-	b := beginning{sum: summary{holds: []look.Hold{{Reason: nhcv1.PausedReason}, {Reason: "Other"}, {Reason: nhcv1.UpgradeReason}}}}
+	b := beginning{sum: plan{holds: []look.Hold{{Reason: nhcv1.PausedReason}, {Reason: "Other"}, {Reason: nhcv1.UpgradeReason}}}}
 	var got []string
 	for _, s := range b.pausedForAll() {
 		got = append(got, s.Reason)
@@ -214,13 +214,13 @@ func TestALimitThatCannotBeReadDisablesTheCheck(t *testing.T) {
 	wrong := intstr.FromString("many")
 	is := &observed{now: epoch, check: &nhcv1.NodeHealthCheck{}}
 	is.check.Spec.MaxUnhealthy = &wrong
-	weigh(is)
+	is.observeLimits()
 	if is.disabled == nil || is.disabled.reason != nhcv1.InvalidLimitReason {
 		t.Errorf("got %+v", is.disabled)
 	}
 	before := &disabling{reason: "Other"}
 	is.disabled = before
-	weigh(is)
+	is.observeLimits()
 	if is.disabled != before {
 		t.Errorf("the first reason is forgotten for %+v", is.disabled)
 	}
@@ -244,7 +244,7 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 		budget.StormCooling:   "Storm cooldown delay started - waiting before resuming normal remediation",
 		budget.StormUnchanged: "Cooldown cleared - storm threshold triggered",
 	} {
-		s, st := summary{}, &nhcv1.NodeHealthCheckStatus{}
+		s, st := plan{}, &nhcv1.NodeHealthCheckStatus{}
 		s.storm.CoolingSince, s.storm.Turn = epoch, turn
 		sayStorm(&observed{now: epoch, check: &nhcv1.NodeHealthCheck{}}, s, st)
 		var got string

@@ -48,11 +48,11 @@ func (s step) idle() bool {
 		!s.delayed && s.start < 0 && s.lease == keepLease && !s.unconfirm && s.skipped == nil && s.recheck.IsZero()
 }
 
-// plan decides the step of every target. Steps that change nothing are left out.
+// stepsOf decides the step of every target. Steps that change nothing are left out.
 //
 // What has begun is never held up by what the population allows: requests end, time out and follow each other, leases are renewed. Only
 // what would add a node is.
-func plan(w *observed, s summary) []step {
+func stepsOf(w *observed, s plan) []step {
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]

@@ -12,8 +12,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
-// summary is what the population as a whole allows.
-type summary struct {
+// plan is what the population as a whole allows.
+type plan struct {
 	population budget.Population
 	limits     budget.Limits
 	grant      budget.Grant
@@ -24,22 +24,18 @@ type summary struct {
 
 // hold is why no remediation begins that would add a node, for the condition RemediationAllowed. What has begun goes on. It is zero if they may
 // begin.
-func (s summary) hold() look.Hold {
+func (s plan) hold() look.Hold {
 	if len(s.holds) == 0 {
 		return look.Hold{}
 	}
 	return s.holds[0]
 }
 
-// weigh counts the population and says what it allows.
-func weigh(w *observed) summary {
-	s := summary{population: count(w)}
-	limits, err := limitsOf(&w.check.Spec, s.population.Total())
-	if err != nil && w.disabled == nil {
-		w.disabled = &disabling{nhcv1.InvalidLimitReason, err.Error()}
-	}
-	s.limits = limits
-	s.grant = budget.Decide(s.population, limits)
+// decide counts the population and says what it allows.
+func decide(w *observed) plan {
+	s := plan{population: count(w)}
+	s.limits, _ = limitsOf(&w.check.Spec, s.population.Total()) // limits that cannot be read disable the check
+	s.grant = budget.Decide(s.population, s.limits)
 	tooMany := s.grant.ShortCircuited()
 	storm := stormOf(w.check)
 	// Nodes that are not due yet make no storm: they would in every rollout.
@@ -49,7 +45,7 @@ func weigh(w *observed) summary {
 }
 
 // holds is all that keeps what would add a node from beginning.
-func (w *observed) holds(s summary) []look.Hold {
+func (w *observed) holds(s plan) []look.Hold {
 	var all []look.Hold
 	if w.disabled != nil || w.unread() {
 		all = append(all, w.unusable())
@@ -110,12 +106,12 @@ const (
 const stormOver = "the cooldown after the storm is over"
 
 // enoughHealthy is what ends that too few are healthy.
-func enoughHealthy(s summary) string {
+func enoughHealthy(s plan) string {
 	return fmt.Sprintf("at least %d of %d nodes are healthy; %d of them are now", s.minimum(), s.population.Total(), s.population.Healthy)
 }
 
 // arithmetic is the sum that forbids remediation.
-func arithmetic(s summary) string {
+func arithmetic(s plan) string {
 	p, terminating := s.population, ""
 	if p.Unknown > 0 {
 		terminating = fmt.Sprintf(", %d terminating", p.Unknown)
@@ -126,7 +122,7 @@ func arithmetic(s summary) string {
 }
 
 // minimum is how many nodes have to be healthy.
-func (s summary) minimum() int { return s.population.Total() - s.limits.AtMost }
+func (s plan) minimum() int { return s.population.Total() - s.limits.AtMost }
 
 // count sorts into the classes that the limits are about: the selected nodes, and those that a remediation took away.
 func count(w *observed) budget.Population {
