@@ -87,11 +87,11 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
-	for _, stray := range w.orphans {
-		err := r.Requests.Delete(ctx, stray)
+	for _, orphan := range w.orphans {
+		err := r.Requests.Delete(ctx, orphan)
 		o := outcome{err: err}
 		if err == nil {
-			o.released = stray
+			o.released = orphan
 		}
 		outcomes = append(outcomes, o)
 	}
@@ -171,7 +171,7 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// speak writes what s has to say into the conditions of m, the machine of s as it was last read or written, and reports whether it stands there.
+// speak writes the conditions that s sets on m, the machine of s as it was last read or written, and reports whether they are stored.
 func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv1.Machine, o outcome) (outcome, bool) {
 	var next *clusterv1.Machine
 	if s.release {

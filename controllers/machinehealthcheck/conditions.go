@@ -45,7 +45,7 @@ const (
 	creationFailed
 )
 
-// markedHealthy reports whether the machine's conditions say already that all is well. It is the steady state of nearly
+// markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly
 // every machine, so it must cost next to nothing.
 func markedHealthy(m *clusterv1.Machine) bool {
 	said, external := false, false
@@ -82,13 +82,13 @@ func marked(m *clusterv1.Machine) bool {
 	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil
 }
 
-// markedUnhealthy reports whether a check has called m bad.
+// markedUnhealthy reports whether a check has marked m unhealthy.
 func markedUnhealthy(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && !askedByPowerCycle(m)
 }
 
-// askedByPowerCycle reports whether m, which no check judged, was called bad and handed over to its owner by the controller of host remediations,
+// askedByPowerCycle reports whether the host remediation controller marked m, which no check judged, unhealthy and asked its owner to remediate it,
 // which also takes that back.
 func askedByPowerCycle(m *clusterv1.Machine) bool {
 	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)

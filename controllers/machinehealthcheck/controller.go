@@ -45,7 +45,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	// Unclaimed says what to do with checks that nobody claimed for kubemend.
+	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check must have; empty for all.
 	WatchFilterValue string

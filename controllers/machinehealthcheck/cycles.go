@@ -40,7 +40,7 @@ var errListing = errors.New("its first list is under way")
 // node goes and comes, and may even be deleted. That is no reason to replace the machine in the middle of it.
 //
 // Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not installed, or
-// that may not be read, have none. Nobody is asked as long as all machines are well.
+// that may not be read, have none. The API server is not asked as long as all machines are healthy.
 func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	if !slices.ContainsFunc(w.targets, mayWaitForCycle) {
 		return
@@ -147,7 +147,7 @@ func heldByFinalizer(req *remediationrequest.Metadata) bool {
 	return slices.Contains(req.Finalizers, mendv1.HostRemediationFinalizer) || slices.Contains(req.Finalizers, infrav1.RemediationFinalizer)
 }
 
-// takenBy is until when a power cycle counts as under way although nobody has taken it on, or although it is being deleted; zero if that does not
+// takenBy is until when a power cycle counts as under way although no controller has taken it on, or although it is being deleted; zero if that does not
 // matter.
 func takenBy(req *remediationrequest.Metadata) time.Time {
 	if heldByFinalizer(req) && !req.DeletionTimestamp.IsZero() {

@@ -101,7 +101,7 @@ func OwnerAsked(m *clusterv1.Machine) bool {
 	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
 }
 
-// markedRequested reports whether m says that there is a request for it, which a check made: for whoever may not read requests.
+// markedRequested reports whether m says that there is a request for it, which a check made: for readers who may not read requests.
 func markedRequested(m *clusterv1.Machine) bool {
 	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
 	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)

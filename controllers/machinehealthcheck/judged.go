@@ -52,7 +52,7 @@ type kept struct {
 	round    uint64
 	selected bool
 	skipped  bool // its user wants it left alone
-	healthy  bool // its conditions say already that all is well
+	healthy  bool // its conditions say already that it is healthy
 
 	node    *corev1.Node
 	known   health.Node

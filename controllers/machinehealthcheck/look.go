@@ -141,7 +141,7 @@ func would(w *observed, m *clusterv1.Machine) string {
 	return "asks its owner to remediate it, but it has none"
 }
 
-// answer is what those who remediate the machine have said: whoever serves the requests, and the owner, which it may have been handed over to.
+// answer is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
 func answer(w *observed, t *target) string {
 	kinds := []string{clusterv1.MachineExternallyRemediatedCondition, clusterv1.MachineOwnerRemediatedCondition}
 	if !w.remediation.external {

@@ -92,7 +92,7 @@ func actsInCore(w *observed) bool {
 	return w.mode == observing || w.mode == ignoring && w.cluster.DeletionTimestamp.IsZero()
 }
 
-// actsInstead is who else acts on t when it is unhealthy; empty if nobody does.
+// actsInstead names the other controller that acts on t when it is unhealthy; empty if none does.
 func actsInstead(w *observed, t *target) string {
 	switch {
 	case t.older != "":

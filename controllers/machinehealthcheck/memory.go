@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// memory is what passes remember of each other: for metrics, for checks that are only observed, and until the caches have
+// memory is what reconciles remember of each other: for metrics, for checks that are only observed, and until the caches have
 // caught up. Nothing is decided on it that the API server does not know as well.
 type memory struct {
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ type remembered struct {
 	cluster  string
 	reach    metav1.Condition
 	inFlight map[types.UID]string // machine to the kind of its remediation; nil if that was never seen
-	failed   int                  // passes in a row that did not get through
+	failed   int                  // reconciles in a row that failed
 	begun    map[types.UID]begun
 	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
 	decided  machines.Memory
@@ -199,7 +199,7 @@ func (m *memory) warn(w *observed, p plan, next *clusterv1.MachineHealthCheck) {
 	m.checks[client.ObjectKeyFromObject(w.check)].warned = ptr.To(w.warnedAfter(p, next))
 }
 
-// tries counts the passes in a row that did not get through, with this one.
+// tries counts the reconciles in a row that failed, with this one.
 func (m *memory) tries(key types.NamespacedName, failed bool) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/look"
 )
 
-// Unclaimed says what to do with checks that nobody claimed for kubemend. It is the
+// Unclaimed says what to do with checks that are not claimed for kubemend. It is the
 // value of the flag --unclaimed-machine-health-checks.
 type Unclaimed string
 
@@ -32,7 +32,7 @@ const (
 	ignoring  mode = iota // look away
 	orphaned              // act, but on what: the Cluster does not exist
 	paused                // the owner of the check or of the cluster asked everybody to stop
-	observing             // judge, and tell nobody but metrics
+	observing             // judge, and export metrics alone
 	acting                // judge and act
 )
 

@@ -67,7 +67,7 @@ type target struct {
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
 	kept    *kept              // what it came to the last time
 	verdict health.Verdict
-	// request is the one that the provider would act on, whoever made it.
+	// request is the one that the provider would act on, of any maker.
 	request *remediationrequest.Metadata
 	// cycle is a power cycle of the machine that is under way and that this check did not ask for; nil if there is none.
 	cycle *remediationrequest.Metadata
@@ -147,7 +147,7 @@ func (r *Reconciler) watched(obj client.Object) bool {
 
 // observeLink finds out whether the workload cluster can be asked, and since when.
 //
-// Before the control plane is initialized there is nobody to ask.
+// Before the control plane is initialized there is no API server to ask.
 func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 	if w.initialized {

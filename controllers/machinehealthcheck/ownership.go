@@ -24,7 +24,7 @@ type Ownership int
 const (
 	// Foreign is a request that another check made, or somebody unknown, or that is for another Machine.
 	Foreign Ownership = iota
-	// Adoptable is one that was made by nobody known from a template of the same kind, or by a check of the same name that was there before.
+	// Adoptable is one of an unknown maker from a template of the same kind, or by a check of the same name that was there before.
 	Adoptable
 	// Own is one that this very check made.
 	Own

@@ -37,7 +37,7 @@ import (
 // what was said of them.
 //
 // A finalizer on the check would do the same as long as somebody runs, and would keep the check from being deleted
-// when nobody does. Instead the traces themselves say whose they are: a request carries its maker, and a condition
+// when nobody does. Instead each request and condition says whose it is: a request carries its maker, and a condition
 // its field owner. So it also works for a check that was deleted while no manager ran.
 type Releaser struct {
 	Client   client.Client // reads from caches
@@ -51,7 +51,7 @@ type Releaser struct {
 	WatchFilterValue string
 }
 
-// Reconcile lets go of the machine called req if nobody judges it.
+// Reconcile releases the machine called req if no check judges it.
 func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	m := &clusterv1.Machine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {

@@ -43,7 +43,7 @@ type remediation struct {
 	missing string
 	// refused says that it is because the kind that is named can be none of templates.
 	refused bool
-	// unread says that whoever looks may not read what the controller may: the template, or the requests.
+	// unread says that the reader may not read what the controller may: the template, or the requests.
 	unread bool
 	// mend is what a person can do about that, as the beginning of a sentence.
 	mend string
@@ -209,19 +209,19 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 		if len(requests) == 0 {
 			continue
 		}
-		strays := map[string]*remediationrequest.Metadata{}
+		orphans := map[string]*remediationrequest.Metadata{}
 		for name, req := range requests {
 			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == w.check.Name && req.DeletionTimestamp.IsZero() {
-				strays[name] = req
+				orphans[name] = req
 			}
 		}
 		if w.remediation.external && kind.GroupKind() == w.remediation.kind.GroupKind() {
 			for i := range w.targets {
-				delete(strays, w.targets[i].machine.Name)
+				delete(orphans, w.targets[i].machine.Name)
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(strays)) {
-			w.orphans = append(w.orphans, strays[name])
+		for _, name := range slices.Sorted(maps.Keys(orphans)) {
+			w.orphans = append(w.orphans, orphans[name])
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // lastApplied is what `kubectl apply` leaves on an object: the object once more.
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
-// SlimMachine is the transform of the machine cache. It drops what nobody here reads: managed fields, copies of the object
+// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, copies of the object
 // in annotations, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they
 // are lists that are written back as a whole. So is a failure that is final.
 func SlimMachine(obj any) (any, error) {

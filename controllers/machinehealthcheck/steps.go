@@ -111,8 +111,8 @@ func unhealthyStep(w *observed, t *target, d machines.Decision, shortCircuited b
 	return s
 }
 
-// leftOver reports whether m was well since its owner was asked to remediate it, and the owner has not taken note of that yet: it removes the
-// condition then. (MachineSet, KubeadmControlPlane.) Nobody may call m bad before, unless the owner is to remediate it now: the two conditions
+// leftOver reports whether m was healthy since its owner was asked to remediate it, and the owner has not noticed that yet: it removes the
+// condition then. (MachineSet, KubeadmControlPlane.) No check may mark m unhealthy before, unless the owner is to remediate it now: the two conditions
 // together are what owners act on, whatever the limits of the check.
 func leftOver(m *clusterv1.Machine) bool {
 	asked, called := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition), conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)

@@ -117,7 +117,7 @@ func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey,
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{nodeIndex: nodeKey(cluster.Name, node)}); err != nil {
-		return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that nobody looks at
+		return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that is not noticed
 	}
 	var checks []reconcile.Request
 	for i := range list.Items {
