@@ -134,13 +134,13 @@ func nodeNotSeen(_ *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
 func withinTimeout(_ *observed, _ plan, t *target, b machines.Blocker) look.Hold {
 	for _, f := range t.verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
-			return look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", limitOf(f), f.Detail), Until: f.Due}
+			return look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", limitOf(f), f.Detail), Until: f.Due}
 		}
 	}
 	return look.Hold{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
 }
 
-// limitOf is how long f is put up with, and from when on if that is not when its condition turned.
+// limitOf is the timeout of f, and from when on if that is not when its condition turned.
 func limitOf(f health.Finding) string {
 	if late := look.Late(f.Late); late != "" {
 		return fmt.Sprintf("%s, counted from %s", f.Limit, late)

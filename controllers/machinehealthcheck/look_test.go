@@ -68,10 +68,10 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 	}{
 		"a healthy machine is held back by nothing":    {aWorld(a("m", health.Healthy)), nil},
 		"an unhealthy machine is held back by nothing": {aWorld(a("m", health.Unhealthy)), nil},
-		"a pending machine is put up with":             {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
+		"a pending machine is within its timeout":      {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
 		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
 		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{WithinTimeout}},
-		"a pending machine beyond the limit is put up with, and would be held back": {
+		"a pending machine beyond the limit is within its timeout, and would be blocked": {
 			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
 		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
 		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
@@ -98,7 +98,7 @@ func TestWhatHoldsAMachineBack(t *testing.T) {
 			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remediation.templateErr = errors.New("it is odd")
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
-		"who is put up with while as many as may be are remediated would have to wait": {
+		"a machine within its timeout while as many as may be are remediated would have to wait": {
 			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
 				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 			}), []string{WithinTimeout, string(budget.AtWork)}},
@@ -188,7 +188,7 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
 		"its cluster is paused": {aWorld(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
 			"When it is to go on, set spec.paused of Cluster c1 to false", true},
-		"its cluster is paused while it is put up with": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
+		"its cluster is paused within its timeout": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
 			"it counts as unhealthy if nothing changes; as things stand nothing is done about it then, since Cluster c1 is paused (spec.paused)", false},
 		"the limit cannot be read": {aWorld(a("m", health.Unhealthy, owner)).limited("some"),
 			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},

@@ -75,7 +75,7 @@ func notYet(t *target, b beginning) []look.Hold {
 	var holds []look.Hold
 	for _, f := range t.verdict.Findings {
 		if f.Due.Equal(t.verdict.Recheck) {
-			holds = append(holds, look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("It is put up with for %s: %s", f.Limit, f.Detail), Until: f.Due})
+			holds = append(holds, look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", f.Limit, f.Detail), Until: f.Due})
 			break
 		}
 	}
@@ -112,7 +112,7 @@ func nextOf(w *observed, t *target, s step, is *look.Target) look.Step {
 	return look.Step{}
 }
 
-// comesDue is what happens when t is put up with no more.
+// comesDue is what happens when the timeout of t expires.
 func comesDue(t *target, is *look.Target) look.Step {
 	next := look.Step{At: t.verdict.Recheck, Text: "it counts as unhealthy if nothing changes"}
 	if is.InFlight {

@@ -233,15 +233,15 @@ func (p *page) clock(f look.Finding) string {
 	if f.Due.IsZero() {
 		return p.paint.Bad("counts at once")
 	}
-	word := p.paint.Waits("counts from ")
+	word := p.paint.Waits("expires ")
 	if f.Counts {
-		word = p.paint.Bad("has counted since ")
+		word = p.paint.Bad("expired ")
 	}
 	since := "since " + text.Moment(f.Since, p.now)
 	if f.Late != "" {
 		since = "counted from " + text.Moment(f.Since, p.now) + ", " + f.Late
 	}
-	return fmt.Sprintf("%s, put up with for %s, %s%s", since, f.Limit.Duration, word, text.Moment(f.Due, p.now))
+	return fmt.Sprintf("%s, timeout %s, %s%s", since, f.Limit.Duration, word, text.Moment(f.Due, p.now))
 }
 
 func (p *page) underway(t *look.Target) {
@@ -254,14 +254,14 @@ func (p *page) underway(t *look.Target) {
 	}
 	p.line("  Under way: ", line+".")
 	if t.Answer != "" {
-		p.line("  Said of it: ", t.Answer+".")
+		p.line("  Conditions: ", t.Answer+".")
 	}
 }
 
 // holds are what holds something back; c is the check that does, or nil.
 func (p *page) holds(c *Check, holds []look.Hold) {
 	if len(holds) > 0 {
-		p.line("  ", "Held back by:")
+		p.line("  ", "Blocked by:")
 	}
 	for i, h := range holds {
 		until := ""

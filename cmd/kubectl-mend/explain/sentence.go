@@ -143,7 +143,7 @@ func Allowance(c *look.Check) string {
 	case unlimited(c):
 		return c.Limit + ": the limit cannot be read"
 	case c.Limits.AtLeast > 0:
-		return fmt.Sprintf("%s: %d to %d have to be not healthy, and %d %s", c.Limit, c.Limits.AtLeast, c.Limits.AtMost, bad, look.Are(bad))
+		return fmt.Sprintf("%s: %d not healthy, %d to %d allowed", c.Limit, bad, c.Limits.AtLeast, c.Limits.AtMost)
 	}
-	return fmt.Sprintf("%s: %d may be not healthy, and %d %s", c.Limit, max(c.Limits.AtMost, 0), bad, look.Are(bad))
+	return fmt.Sprintf("%s: %d not healthy, at most %d allowed", c.Limit, bad, max(c.Limits.AtMost, 0))
 }

@@ -170,9 +170,9 @@ func holds(c *look.Check, t *look.Target) []string {
 		switch {
 		case slices.ContainsFunc(t.Findings, func(f look.Finding) bool { return !f.Counts && strings.Contains(h.Text, f.Text) }):
 		case h.Text == c.Text || h.Text == c.Because:
-			parts = append(parts, "Held back by "+h.Reason)
+			parts = append(parts, "Blocked by "+h.Reason)
 		default:
-			parts = append(parts, "Held back: "+h.Text)
+			parts = append(parts, "Blocked: "+h.Text)
 		}
 	}
 	return parts
@@ -191,9 +191,9 @@ func (p *page) counts(f look.Finding) string {
 	case f.Due.IsZero():
 		return ""
 	case f.Counts:
-		return ", which has counted since " + text.Moment(f.Due, p.At)
+		return ", which expired " + text.Moment(f.Due, p.At)
 	}
-	return ", which counts from " + text.Moment(f.Due, p.At)
+	return ", which expires " + text.Moment(f.Due, p.At)
 }
 
 // rows writes rows of which the last cell is a text: behind the others where there is room, else below them.
