@@ -97,7 +97,7 @@ func (s *stage) checkReboots(ctx context.Context, file string, variables map[str
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
 func (s *stage) requested(ctx context.Context, of trace) error {
 	each := []string{of.machine}
-	if err := s.inOrder(ctx,
+	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
 		expectation{text: "the Node becomes Unknown", within: reactsWithin, fact: nodeUnknown, each: each},
 		expectation{text: "kubemend suspects the machine, and says until when", within: reactsWithin, fact: suspected},
 	); err != nil {
@@ -124,11 +124,14 @@ func (s *stage) attempt(number int, within time.Duration, lost string) expectati
 	}
 }
 
-// poweredOff expects the host to be off before its node is fenced.
+// poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by watches of two clusters, of which either
+// may be late.
 func (s *stage) poweredOff(ctx context.Context, of trace) error {
 	host := []string{of.host.Key().Name}
-	return s.inOrder(ctx,
-		expectation{text: "the host is asked to be off", within: reactsWithin, fact: offAsked, each: host},
+	if err := s.inOrder(ctx, expectation{text: "the host is asked to be off", within: reactsWithin, fact: offAsked, each: host}); err != nil {
+		return err
+	}
+	return s.inAnyOrder(ctx,
 		expectation{text: "the host is off", within: reactsWithin, fact: hostOff, each: host},
 		expectation{text: "the node gets the out-of-service taint", within: reactsWithin, fact: nodeFenced, each: []string{of.machine}},
 	)
@@ -165,14 +168,13 @@ func (s *stage) moved(ctx context.Context, of trace) error {
 // poweredOn expects the host to be released and to be on, and then its node to be free again.
 func (s *stage) poweredOn(ctx context.Context, of trace) error {
 	host, each := []string{of.host.Key().Name}, []string{of.machine}
-	if err := s.inOrder(ctx,
-		expectation{text: "the host may be on", within: reactsWithin, fact: onAsked, each: host},
-		expectation{text: "the host is on", within: reactsWithin, fact: hostOn, each: host},
-	); err != nil {
+	if err := s.inOrder(ctx, expectation{text: "the host may be on", within: reactsWithin, fact: onAsked, each: host}); err != nil {
 		return err
 	}
 	defer s.rewind()() // the kubelet need not wait for the taint to go
+	// The taint goes after the host is on, but the two are seen by watches of two clusters, of which either may be late.
 	return s.inAnyOrder(ctx,
+		expectation{text: "the host is on", within: reactsWithin, fact: hostOn, each: host},
 		expectation{text: "the taint is taken off", within: reactsWithin, fact: nodeUnfenced, each: each},
 		expectation{text: "kubemend waits for the machine", within: reactsWithin, fact: bootAwaited, each: each},
 	)
@@ -181,10 +183,8 @@ func (s *stage) poweredOn(ctx context.Context, of trace) error {
 // cured expects the node to be Ready, and the machine to be healthy and left alone.
 func (s *stage) cured(ctx context.Context, lost string) error {
 	each := []string{lost}
-	if err := s.inOrder(ctx, expectation{text: "the Node is Ready", within: reactsWithin, fact: nodeReady, each: each}); err != nil {
-		return err
-	}
 	return s.inAnyOrder(ctx,
+		expectation{text: "the Node is Ready", within: reactsWithin, fact: nodeReady, each: each},
 		expectation{text: "the machine is healthy", within: reactsWithin, fact: machineHealthy, each: each},
 		expectation{text: "the HostRemediation is gone", within: reactsWithin, fact: requestGone, each: each},
 		allHealthy(reactsWithin),

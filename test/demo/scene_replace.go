@@ -24,9 +24,13 @@ func replace(ctx context.Context, s *stage) error {
 
 	const soon = 30 * time.Second
 	mine := func(seen sighting) bool { return seen.by == kubemend }
-	if err := s.inOrder(ctx,
+	if err := s.inAnyOrder(ctx, // they are seen by watches of two clusters, of which either may be late
 		expectation{text: "the Node becomes Unknown", within: soon, fact: nodeUnknown, each: chosen},
 		expectation{text: "kubemend suspects the machine, and says until when", within: soon, fact: suspected},
+	); err != nil {
+		return err
+	}
+	if err := s.inOrder(ctx,
 		expectation{text: "kubemend finds the machine unhealthy", within: soon, fact: machineFailed, each: chosen, where: mine},
 		expectation{text: "kubemend hands the machine over to its owner", within: soon, fact: handedOver, each: chosen, where: mine},
 		expectation{text: "the MachineSet deletes the machine", within: soon, fact: machineDeleting, each: chosen},
