@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -52,11 +53,15 @@ func hostRemediationServices(
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	hosts, turns, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, &hostremediation.Turns{}, mgr.GetEventRecorder("kubemend")
+	underWay := hostremediation.NewUnderWay(clock.RealClock{})
+	if err := metrics.Registry.Register(underWay); err != nil {
+		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
+	}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
 	reconciler := func(kind hostremediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Wakeups: wakeups, Turns: turns,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Wakeups: wakeups, Turns: turns, UnderWay: underWay,
 			Fencing:  o.hostRemediations.Fencing,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {

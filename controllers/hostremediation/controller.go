@@ -85,6 +85,7 @@ type Reconciler struct {
 	Nodes    Nodes
 	Wakeups  *Wakeups
 	Turns    *Turns
+	UnderWay *UnderWay // nil: remediations are not counted
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
@@ -117,7 +118,7 @@ func (r *Reconciler) Serve(does bool) {
 		r.turned.tell(struct{}{})
 	}
 	if !does {
-		current.forgetAll(r.Kind.Kind)
+		r.UnderWay.forgetAll(r.Kind.Kind)
 	}
 }
 

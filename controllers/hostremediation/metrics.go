@@ -48,15 +48,13 @@ var (
 		Name: "kubemend_host_exhausted",
 		Help: "1 for a BareMetalHost that is marked as unhealthy, because power-cycling it did not help or by somebody else: no machine is put on it.",
 	}, []string{"namespace", "name"})
-
-	current = &underWay{clock: clock.RealClock{}}
 )
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns what this package exports besides UnderWay, for those who document or test it.
 func Metrics() []prometheus.Collector {
-	return []prometheus.Collector{attempts, ends, stateDuration, unfenced, fencesLeft, exhausted, current}
+	return []prometheus.Collector{attempts, ends, stateDuration, unfenced, fencesLeft, exhausted}
 }
 
 // measure exports what a step has changed, once it is remembered.
@@ -71,7 +69,7 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	if step.Next.Final() && !was.Final() {
 		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), step.Reason).Inc()
 	}
-	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && current.of(kind, key).fenced
+	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
 	if reason := unfencedFor(w, step, fenced); reason != "" {
 		unfenced.WithLabelValues(namespace, kind, reason).Inc()
 	}
@@ -80,14 +78,14 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	}
 	held := holds(w, step)
 	if step.Next.Final() && !held {
-		current.forget(kind, key)
+		r.UnderWay.forget(kind, key)
 		return
 	}
 	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w), person: w.record.Person}
 	if held {
 		is.held, is.since = true, w.record.Asked
 	}
-	current.note(kind, key, is)
+	r.UnderWay.note(kind, key, is)
 }
 
 // unfencedFor is why step leaves the point at which the node of an attempt is fenced without that having been done; empty if it was done,
@@ -134,12 +132,16 @@ func stuckAt(w *observed) time.Time {
 // stuckAfter is how long after its patience a state is left even if an API server is slow.
 const stuckAfter = time.Minute
 
-// underWay knows all remediations that are not over.
-type underWay struct {
+// UnderWay counts the remediations that are not over, of all kinds; it is a collector of metrics. A nil one counts nothing, as for those who only
+// explain or simulate.
+type UnderWay struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	all   map[standingKey]standing
 }
+
+// NewUnderWay returns a count of none. The clock says whether one is stuck when the metrics are read.
+func NewUnderWay(c clock.PassiveClock) *UnderWay { return &UnderWay{clock: c} }
 
 type standingKey struct {
 	kind string
@@ -157,7 +159,10 @@ type standing struct {
 	person string
 }
 
-func (u *underWay) note(kind string, key client.ObjectKey, s standing) {
+func (u *UnderWay) note(kind string, key client.ObjectKey, s standing) {
+	if u == nil {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.all == nil {
@@ -167,20 +172,29 @@ func (u *underWay) note(kind string, key client.ObjectKey, s standing) {
 }
 
 // of returns what was noted of a remediation last; nothing if it is new to this process.
-func (u *underWay) of(kind string, key client.ObjectKey) standing {
+func (u *UnderWay) of(kind string, key client.ObjectKey) standing {
+	if u == nil {
+		return standing{}
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.all[standingKey{kind, key}]
 }
 
-func (u *underWay) forget(kind string, key client.ObjectKey) {
+func (u *UnderWay) forget(kind string, key client.ObjectKey) {
+	if u == nil {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.all, standingKey{kind, key})
 }
 
 // forgetAll forgets all of a kind: they are somebody else's now.
-func (u *underWay) forgetAll(kind string) {
+func (u *UnderWay) forgetAll(kind string) {
+	if u == nil {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.all, func(key standingKey, _ standing) bool { return key.kind == kind })
@@ -203,7 +217,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (u *underWay) Describe(descriptions chan<- *prometheus.Desc) {
+func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- underWayDesc
 	descriptions <- heldDesc
 	descriptions <- oldestDesc
@@ -212,7 +226,7 @@ func (u *underWay) Describe(descriptions chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. That one is stuck is a matter of time alone, so it is found out when it is asked for.
-func (u *underWay) Collect(out chan<- prometheus.Metric) {
+func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 	type place struct{ namespace, kind string }
 	type at struct {
 		place

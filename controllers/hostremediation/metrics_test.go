@@ -47,7 +47,7 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 
 func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(noon)
-	u := &underWay{clock: clock}
+	u := NewUnderWay(clock)
 	for name, s := range map[string]standing{
 		"a": {state: powercycle.MovingWorkload, held: true, since: noon.Add(-time.Minute), due: noon.Add(time.Hour)},
 		"b": {state: powercycle.MovingWorkload, held: true, since: noon.Add(-time.Hour), due: noon.Add(2 * time.Hour)},
@@ -233,14 +233,14 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	k.power(false)
 	k.pass()
 	const heldNow = "kubemend_hosts_held_off HostRemediation ns"
-	if got := gathered(t, current)[heldNow]; got != 1 {
+	if got := gathered(t, k.r.UnderWay)[heldNow]; got != 1 {
 		t.Errorf("%g hosts are held off, want 1", got)
 	}
 	k.seen.Drained = true
 	k.pass()
 	k.power(true)
 	k.pass()
-	if got := gathered(t, current)[heldNow]; got != 0 {
+	if got := gathered(t, k.r.UnderWay)[heldNow]; got != 0 {
 		t.Errorf("%g hosts are held off after it, want none", got)
 	}
 	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
@@ -254,7 +254,7 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	if got := gathered(t, ends)[gone]; got != over[gone]+1 {
 		t.Errorf("it did not end: %v", gathered(t, ends))
 	}
-	for name, n := range gathered(t, current) {
+	for name, n := range gathered(t, k.r.UnderWay) {
 		if n != 0 {
 			t.Errorf("%s is %g after the end", name, n)
 		}

@@ -95,7 +95,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, err
 	} else if !found {
 		r.Turns.leave(r.Kind.Kind, key)
-		current.forget(r.Kind.Kind, key)
+		r.UnderWay.forget(r.Kind.Kind, key)
 		r.written.Forget(key)
 		return nil, nil
 	}

@@ -138,10 +138,10 @@ func (k *fixture) everything() map[string]any {
 	for kind, keys := range k.r.Turns.waiting {
 		waiting[kind] = len(keys)
 	}
-	current.mu.Lock()
-	defer current.mu.Unlock()
+	k.r.UnderWay.mu.Lock()
+	defer k.r.UnderWay.mu.Unlock()
 	counted := map[string]string{}
-	for key, is := range maps.All(current.all) {
+	for key, is := range maps.All(k.r.UnderWay.all) {
 		counted[key.kind+" "+key.String()] = string(is.state)
 	}
 	return map[string]any{
