@@ -156,9 +156,9 @@ func fixedKinds(o *options) []managerlease.Kind {
 	return kinds
 }
 
-func addChecks(mgr ctrl.Manager, teardown bool) error {
+func addChecks(mgr ctrl.Manager, tearsDown bool) error {
 	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
-	if teardown {
+	if tearsDown {
 		kinds = nil // it waits for what it reads itself
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", endpoints.Filled(mgr.GetCache(), kinds...))); err != nil {

@@ -87,7 +87,7 @@ func OneOf[T ~string](value *T, allowed ...T) pflag.Value {
 // Set implements pflag.Value.
 func (e enum[T]) Set(s string) error {
 	if !slices.Contains(e.allowed, T(s)) {
-		var words []string
+		words := make([]string, 0, len(e.allowed))
 		for _, word := range e.allowed {
 			words = append(words, string(word))
 		}

@@ -168,7 +168,9 @@ func writtenByUs(m *clusterv1.Machine) bool {
 }
 
 func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
-	recorder.Send(r.Recorder, recorder.Event{About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text})
+	recorder.Send(r.Recorder, recorder.Event{
+		About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text,
+	})
 	log.FromContext(ctx).Info("Released a machine", "reason", mendv1.EventRequestReleased, "note", text)
 }
 

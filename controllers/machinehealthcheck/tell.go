@@ -84,7 +84,9 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 func remediationNotes(w *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
-		notes = append(notes, recorder.Event{About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{
+			About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
+		})
 	}
 	for _, o := range outcomes {
 		switch {

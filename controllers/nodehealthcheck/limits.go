@@ -20,6 +20,13 @@ func limitsOf(spec *nhcv1.NodeHealthCheckSpec, total int) (budget.Limits, error)
 	return budget.NodeLimits(spelled(spec.MinHealthy), spelled(spec.MaxUnhealthy), total)
 }
 
+// observeLimits disables a check whose limits cannot be read.
+func (w *observed) observeLimits() {
+	if _, err := limitsOf(&w.check.Spec, 0); err != nil && w.disabled == nil {
+		w.disabled = &disabling{nhcv1.InvalidLimitReason, err.Error()}
+	}
+}
+
 func spelled(amount *intstr.IntOrString) string {
 	if amount == nil {
 		return ""

@@ -172,13 +172,6 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// observeLimits disables a check whose limits cannot be read.
-func (w *observed) observeLimits() {
-	if _, err := limitsOf(&w.check.Spec, 0); err != nil && w.disabled == nil {
-		w.disabled = &disabling{nhcv1.InvalidLimitReason, err.Error()}
-	}
-}
-
 // observeUnfinished reads the nodes that the check has not done with, but for those that are known already.
 func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, known map[string]bool) error {
 	unfinished := w.unfinished()

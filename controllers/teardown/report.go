@@ -15,8 +15,8 @@ import (
 
 var leftBehind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kubemend_left_behind",
-	Help: "With --teardown: how many objects still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, host-power, host-mark, " +
-		"node-fence, node-lease, unseen (a workload cluster that does not answer). Of nodes the leader knows alone.",
+	Help: "With --teardown: how many objects still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, host-power, " +
+		"host-mark, node-fence, node-lease, unseen (a workload cluster that does not answer). Of nodes the leader knows alone.",
 }, []string{"kind"})
 
 func init() { metrics.Registry.MustRegister(leftBehind) }
