@@ -177,7 +177,7 @@ func moment(t time.Time) *metav1.Time {
 const maxMessage = 4096
 
 // explain is the sentence of a step, with what is known of its cause.
-func explain(w *observed, step powercycle.Step) string { return w.text("", step) }
+func textOf(w *observed, step powercycle.Step) string { return w.text("", step) }
 
 // text is the sentence of a step, after what led to it.
 func (w *observed) text(before string, step powercycle.Step) string {

@@ -162,7 +162,7 @@ func TestTheMessageNamesTheCause(t *testing.T) {
 		"ClusterUnreachable": "Attempt 1 of 2: Waiting (no route; power management error: timeout)",
 		"WorkloadStuck":      "Attempt 1 of 2: Waiting (Pod a/b and 2 more; power management error: timeout)",
 	} {
-		if got := explain(w, powercycle.Step{Reason: reason, Why: "Waiting"}); got != want {
+		if got := textOf(w, powercycle.Step{Reason: reason, Why: "Waiting"}); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}
 	}

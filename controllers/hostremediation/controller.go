@@ -277,7 +277,7 @@ func (r *Reconciler) took(w *observed, step powercycle.Step) error {
 func (w *observed) remember(step powercycle.Step) {
 	w.record.Memory = powercycle.After(w.facts, step, w.now)
 	if w.record.Cause != w.facts.Cause {
-		w.record.Cause = explain(w, step)
+		w.record.Cause = textOf(w, step)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 
 func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 	for length, want := range map[int]int{maxMessage - 1: maxMessage - 1, maxMessage: maxMessage, maxMessage + 1: maxMessage + len("...")} {
-		text := explain(&observed{}, powercycle.Step{Why: strings.Repeat("x", length)})
+		text := textOf(&observed{}, powercycle.Step{Why: strings.Repeat("x", length)})
 		if len(text) != want {
 			t.Errorf("a sentence of %d characters becomes one of %d, want %d", length, len(text), want)
 		}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // seeToTheBMC is what to do about all that a host's power is to blame for.
@@ -73,21 +73,21 @@ var reliefs = map[string]func(*powercycle.Facts){
 }
 
 // holdsOf is all that keeps the remediation from going on, in the order in which it would be met.
-func holdsOf(w *observed, step powercycle.Step) []look.Hold {
+func holdsOf(w *observed, step powercycle.Step) []explain.Blocker {
 	if w.ownerless {
-		return []look.Hold{{Reason: step.Reason, Text: step.Why, Person: persons[step.Reason]}}
+		return []explain.Blocker{{Reason: step.Reason, Text: step.Why, Person: persons[step.Reason]}}
 	}
 	if at, _ := powercycle.Foresee(w.facts, w.policy, w.now); step.Next.Final() && !at.IsZero() {
-		return []look.Hold{{Reason: step.Reason, Text: sentence(w, step), Until: at}} // the fence, on a node that cannot be seen
+		return []explain.Blocker{{Reason: step.Reason, Text: sentence(w, step), Until: at}} // the fence, on a node that cannot be seen
 	}
-	var holds []look.Hold
+	var holds []explain.Blocker
 	stopped := false // the clocks stand still
 	for f := w.facts; step.Do == powercycle.Wait; step = powercycle.Next(f, w.policy, w.now) {
 		relief, holdsUp := reliefs[step.Reason]
 		if !holdsUp {
 			break
 		}
-		hold := look.Hold{Reason: step.Reason, Text: sentence(w, step), Person: w.person(step.Reason)}
+		hold := explain.Blocker{Reason: step.Reason, Text: sentence(w, step), Person: w.person(step.Reason)}
 		if stopped = stopped || step.Reason == "Paused"; !stopped {
 			hold.Until, _ = powercycle.Foresee(f, w.policy, w.now)
 		}
@@ -118,24 +118,24 @@ func (w *observed) person(reason string) string {
 }
 
 // nextOf is what happens next: now, or when the patience with what is waited for ends; else what a person has to do.
-func nextOf(w *observed, step powercycle.Step, holds []look.Hold) look.Step {
+func nextOf(w *observed, step powercycle.Step, holds []explain.Blocker) explain.Step {
 	if step.Do != powercycle.Wait {
-		return look.Step{At: w.now, Text: follows(w, step)}
+		return explain.Step{At: w.now, Text: follows(w, step)}
 	}
 	if !w.ownerless {
 		if at, then := powercycle.Foresee(w.facts, w.policy, w.now); !at.IsZero() {
-			return look.Step{At: at, Text: follows(w, then)}
+			return explain.Step{At: at, Text: follows(w, then)}
 		}
 	}
 	for _, h := range holds {
 		if h.Person != "" {
-			return look.Step{Text: h.Person, Person: true}
+			return explain.Step{Text: h.Person, Person: true}
 		}
 	}
 	if text := w.afterwards(); text != "" {
-		return look.Step{Text: text, Person: true}
+		return explain.Step{Text: text, Person: true}
 	}
-	return look.Step{}
+	return explain.Step{}
 }
 
 // afterwards is what a person has to do about a remediation that has ended.

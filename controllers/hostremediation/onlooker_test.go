@@ -18,7 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -107,10 +107,10 @@ func (k *fixture) onlooker() *Reconciler {
 }
 
 // looks returns what is seen, and fails the test if anything is not as it was before.
-func (k *fixture) looks(r *Reconciler) *look.Remediation {
+func (k *fixture) looks(r *Reconciler) *explain.Remediation {
 	k.t.Helper()
 	before := k.everything()
-	is, err := r.Look(k.t.Context(), k.key, k.clock.Now())
+	is, err := r.Explain(k.t.Context(), k.key, k.clock.Now())
 	if err != nil {
 		k.t.Fatal(err)
 	}

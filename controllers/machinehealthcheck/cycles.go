@@ -17,7 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -117,7 +117,7 @@ func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schem
 	for _, kind := range versions {
 		ready, err := r.Kinds.Ready(ctx, kind)
 		switch {
-		case remediationrequest.Missing(err), apierrors.IsForbidden(err), errors.Is(err, look.ErrUnread):
+		case remediationrequest.Missing(err), apierrors.IsForbidden(err), errors.Is(err, explain.ErrUnread):
 		case err != nil:
 			failed = errors.Join(failed, err)
 		case !ready:

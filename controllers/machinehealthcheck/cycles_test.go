@@ -91,13 +91,13 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		t.Errorf("the check says %q", c.Message)
 	}
 	is := seen(w, s, &w.targets[0])
-	if len(is.Holds) == 0 || is.Holds[0].Reason != RemediationUnderWay || is.Begins {
-		t.Errorf("explain says %+v", is.Holds)
+	if len(is.Blockers) == 0 || is.Blockers[0].Reason != RemediationUnderWay || is.Begins {
+		t.Errorf("explain says %+v", is.Blockers)
 	}
 	if want := "nothing, until HostRemediation by-hand is over"; is.Next.Text != want {
 		t.Errorf("next is %q, want %q", is.Next.Text, want)
 	}
-	if seen(w, s, &w.targets[1]).Holds[0].Reason == RemediationUnderWay {
+	if seen(w, s, &w.targets[1]).Blockers[0].Reason == RemediationUnderWay {
 		t.Error("the other machine is left to it as well")
 	}
 }

@@ -108,8 +108,8 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 		t.Error("it is not said what could not be read")
 	}
 	is := seen(w, decide(w), &w.targets[0])
-	if len(is.Holds) == 0 || is.Holds[0].Reason != NotRead || !is.Holds[0].Until.Equal(noon.Add(10*time.Minute)) {
-		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Holds)
+	if len(is.Blockers) == 0 || is.Blockers[0].Reason != NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
+		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Blockers)
 	}
 	virtual := aWorld(a("virtual", health.Unhealthy))
 	r.lookForCycles(t, virtual)

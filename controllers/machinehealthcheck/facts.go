@@ -14,7 +14,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -179,8 +179,8 @@ func awaitedSince(w *observed, m *clusterv1.Machine) time.Time {
 // the control plane was initialized, the cluster's infrastructure and the machine's own became ready. (Cluster API.) While the workload
 // cluster was out of reach no node could be seen to start, and while the machine was paused nobody brought one up, so the end of an outage and
 // of a pause count too. What has not happened yet is zero.
-func startsOf(w *observed, m *clusterv1.Machine) [6]look.Start {
-	return [6]look.Start{
+func startsOf(w *observed, m *clusterv1.Machine) [6]explain.Start {
+	return [6]explain.Start{
 		{What: "the machine was created", At: m.CreationTimestamp.Time},
 		w.starts[0], w.starts[1],
 		{What: "the infrastructure of the machine became ready", At: since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))},
@@ -190,8 +190,8 @@ func startsOf(w *observed, m *clusterv1.Machine) [6]look.Start {
 }
 
 // clusterStarts are those of startsOf that are the same for all machines.
-func clusterStarts(w *observed) [3]look.Start {
-	starts := [3]look.Start{
+func clusterStarts(w *observed) [3]explain.Start {
+	starts := [3]explain.Start{
 		{What: "the control plane was initialized", At: since(conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
 		{What: "the infrastructure of the cluster became ready", At: since(conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition))},
 		{What: "the workload cluster could be reached again"},

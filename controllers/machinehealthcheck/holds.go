@@ -13,7 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // The reasons of what holds a machine back and has no condition that says so.
@@ -39,11 +39,11 @@ const (
 )
 
 // holds renders what blocks the remediation of t.
-func holds(w *observed, s plan, t *target) []look.Hold {
+func holds(w *observed, s plan, t *target) []explain.Blocker {
 	if t.verdict.State == health.Healthy && !deleting(t.machine) {
 		return nil // nothing is to begin
 	}
-	var held []look.Hold
+	var held []explain.Blocker
 	for _, b := range s.of(t).Blockers {
 		if b.Reason != machines.NotUnhealthy {
 			held = append(held, rendered[b.Reason](w, s, t, b))
@@ -53,7 +53,7 @@ func holds(w *observed, s plan, t *target) []look.Hold {
 }
 
 // rendered are the sentences for blockers.
-var rendered = map[machines.Reason]func(*observed, plan, *target, machines.Blocker) look.Hold{
+var rendered = map[machines.Reason]func(*observed, plan, *target, machines.Blocker) explain.Blocker{
 	machines.MachineDeleting:            isDeleted,
 	machines.OlderCheckActs:             overlapped,
 	machines.NotActing:                  notActing,
@@ -81,44 +81,44 @@ var rendered = map[machines.Reason]func(*observed, plan, *target, machines.Block
 	machines.TemplateUnusable:           templateUnusable,
 }
 
-func isDeleted(*observed, plan, *target, machines.Blocker) look.Hold {
-	return look.Hold{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
+func isDeleted(*observed, plan, *target, machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: BeingDeleted, Text: "The machine is being deleted: there is nothing left to remediate", Ends: "it is gone"}
 }
 
-func overlapped(_ *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
-	return look.Hold{
+func overlapped(_ *observed, _ plan, t *target, _ machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: mendv1.OverlapReason, Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", t.older),
 		Person: "If this check is to act on it, change the selector of the other one",
 	}
 }
 
-func notActing(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
+func notActing(w *observed, _ plan, _ *target, _ machines.Blocker) explain.Blocker {
 	_, because := actor(w)
-	return look.Hold{Reason: NotActing, Text: because, Person: handIt(w)}
+	return explain.Blocker{Reason: NotActing, Text: because, Person: handIt(w)}
 }
 
-func notInitialized(w *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
-	return look.Hold{
+func notInitialized(w *observed, _ plan, _ *target, b machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: string(b.Reason), Ends: "the control plane of Cluster " + w.cluster.Name + " is initialized",
 		Text: fmt.Sprintf("The control plane of Cluster %s is not initialized: machines that are not part of it are not judged before", w.cluster.Name),
 	}
 }
 
-func infrastructureNotReady(w *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
-	return look.Hold{
+func infrastructureNotReady(w *observed, _ plan, _ *target, b machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: string(b.Reason), Ends: "the infrastructure of Cluster " + w.cluster.Name + " is ready",
 		Text: fmt.Sprintf("The infrastructure of Cluster %s is not ready: no machine is judged before", w.cluster.Name),
 	}
 }
 
-func outOfReach(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
-	return look.Hold{Reason: w.reach.Reason, Text: w.reach.Message, Person: "See to the connection from the management cluster to the workload cluster"}
+func outOfReach(w *observed, _ plan, _ *target, _ machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: w.reach.Reason, Text: w.reach.Message, Person: "See to the connection from the management cluster to the workload cluster"}
 }
 
 // awaitsClusterAPI is what it means that what is known of a machine was written before a pause. There is no deadline: as long as core does not
 // run nobody knows better, and the machine's node is judged all the same.
-func awaitsClusterAPI(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
-	h := look.Hold{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
+func awaitsClusterAPI(w *observed, _ plan, _ *target, _ machines.Blocker) explain.Blocker {
+	h := explain.Blocker{Reason: AwaitsClusterAPI, Ends: "Cluster API sets the condition Paused of the machine to False",
 		Text: "It waits for Cluster API to look at the machine again after the pause: what is said of it was written before"}
 	if w.mode > paused {
 		h.Text += ". If that takes longer than a minute, see whether Cluster API core runs"
@@ -126,86 +126,86 @@ func awaitsClusterAPI(w *observed, _ plan, _ *target, _ machines.Blocker) look.H
 	return h
 }
 
-func nodeNotSeen(_ *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
-	return look.Hold{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
+func nodeNotSeen(_ *observed, _ plan, t *target, _ machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: NodeNotSeen, Text: fmt.Sprintf("Node %s is not in the cache, and the workload cluster could not be asked whether it exists",
 		t.machine.Status.NodeRef.Name)}
 }
 
-func withinTimeout(_ *observed, _ plan, t *target, b machines.Blocker) look.Hold {
+func withinTimeout(_ *observed, _ plan, t *target, b machines.Blocker) explain.Blocker {
 	for _, f := range t.verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
-			return look.Hold{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", limitOf(f), f.Detail), Until: f.Due}
+			return explain.Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", limitOf(f), f.Detail), Until: f.Due}
 		}
 	}
-	return look.Hold{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
+	return explain.Blocker{Reason: WithinTimeout, Text: "The first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0"}
 }
 
 // limitOf is the timeout of f, and from when on if that is not when its condition turned.
 func limitOf(f health.Finding) string {
-	if late := look.Late(f.Late); late != "" {
+	if late := explain.Late(f.Late); late != "" {
 		return fmt.Sprintf("%s, counted from %s", f.Limit, late)
 	}
 	return f.Limit.String()
 }
 
-func inPlace(*observed, plan, *target, machines.Blocker) look.Hold {
-	return look.Hold{
+func inPlace(*observed, plan, *target, machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: BeingUpdated, Ends: "its update is over",
 		Text: "The machine is being updated in place (its condition Updating is True): it is left alone, unless a person marks it with the annotation " +
 			clusterv1.RemediateMachineAnnotation,
 	}
 }
 
-func powerCycled(_ *observed, _ plan, t *target, b machines.Blocker) look.Hold {
-	h := look.Hold{Reason: RemediationUnderWay, Text: cycleText(t), Until: b.Until, Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
+func powerCycled(_ *observed, _ plan, t *target, b machines.Blocker) explain.Blocker {
+	h := explain.Blocker{Reason: RemediationUnderWay, Text: cycleText(t), Until: b.Until, Ends: fmt.Sprintf("%s %s is over", t.cycle.Kind, t.cycle.Name)}
 	if !t.cycle.DeletionTimestamp.IsZero() {
 		h.Person = fmt.Sprintf("If it is not over soon, see why the finalizer of %s %s, which is being deleted, stays", t.cycle.Kind, t.cycle.Name)
 	}
 	return h
 }
 
-func cyclesUnread(_ *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
-	return look.Hold{
+func cyclesUnread(_ *observed, _ plan, _ *target, b machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: NotRead, Text: "It cannot be told which power cycles are under way", Until: b.Until,
 		Ends: "they can be read, or " + taken.String() + " after that first failed",
 	}
 }
 
-func justSeen(_ *observed, _ plan, _ *target, b machines.Blocker) look.Hold {
-	return look.Hold{
+func justSeen(_ *observed, _ plan, _ *target, b machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: string(b.Reason), Text: "It may be the first of many machines that fail, or recover, in the same moment", Until: b.Until,
 		Ends: "the changes that come with it have been seen",
 	}
 }
 
-func invalidLimit(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
+func invalidLimit(w *observed, s plan, _ *target, _ machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return look.Hold{Reason: c.Reason, Text: c.Message, Person: "Correct " + s.invalid.Field}
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Person: "Correct " + s.invalid.Field}
 }
 
-func tooMany(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
+func tooMany(w *observed, s plan, _ *target, _ machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return look.Hold{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
 }
 
-func tooFew(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
+func tooFew(w *observed, s plan, _ *target, _ machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return look.Hold{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
 }
 
-func coolingDown(w *observed, s plan, _ *target, b machines.Blocker) look.Hold {
+func coolingDown(w *observed, s plan, _ *target, b machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return look.Hold{Reason: c.Reason, Text: c.Message, Until: b.Until, Ends: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Until: b.Until, Ends: "the cooldown is over, at " + b.Until.UTC().Format(time.RFC3339)}
 }
 
-func noneAtOnce(w *observed, s plan, _ *target, _ machines.Blocker) look.Hold {
+func noneAtOnce(w *observed, s plan, _ *target, _ machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return look.Hold{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Person: fmt.Sprintf("When it is to go on, take the annotation %s off the check, or raise it",
 		mendv1.MaxInFlightAnnotation)}
 }
 
-func queued(_ *observed, s plan, _ *target, b machines.Blocker) look.Hold {
-	return look.Hold{Reason: string(b.Reason), Text: queue(s), Ends: "a remediation that is under way is over"}
+func queued(_ *observed, s plan, _ *target, b machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: string(b.Reason), Text: queue(s), Ends: "a remediation that is under way is over"}
 }
 
 // notHealthy is how many targets have to be not healthy for something, and how many are.
@@ -214,40 +214,40 @@ func notHealthy(wanted int, p budget.Population) string {
 	if wanted == 1 {
 		targets = "target is"
 	}
-	return fmt.Sprintf("%d %s not healthy; %d %s", wanted, targets, p.NotHealthy(), look.Are(p.NotHealthy()))
+	return fmt.Sprintf("%d %s not healthy; %d %s", wanted, targets, p.NotHealthy(), explain.Are(p.NotHealthy()))
 }
 
-func inTheWay(w *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
-	return look.Hold{Reason: RequestInTheWay, Text: foreignRequest(w, t),
+func inTheWay(w *observed, _ plan, t *target, _ machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: RequestInTheWay, Text: foreignRequest(w, t),
 		Person: "Find out who made it and whether it is still needed; when it is gone, one is made"}
 }
 
 // templateUnread is what it means that the reader may not read the template or the requests. What the controller makes of them stands in the check.
-func templateUnread(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
+func templateUnread(w *observed, _ plan, _ *target, _ machines.Blocker) explain.Blocker {
 	if c := conditionOf(w.check, mendv1.RemediationTemplateAvailable); c != nil && c.Status == metav1.ConditionFalse {
-		return look.Hold{Reason: c.Reason, Text: c.Message, Person: "See to that, or name another template in spec.remediation.templateRef"}
+		return explain.Blocker{Reason: c.Reason, Text: c.Message, Person: "See to that, or name another template in spec.remediation.templateRef"}
 	}
-	return look.RemedyUnread(w.remediation.kind.Kind)
+	return explain.TemplatesUnread(w.remediation.kind.Kind)
 }
 
-func templateRefused(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
-	return look.Hold{Reason: w.remediation.lacks(), Text: noTemplate(w), Person: w.remediation.mend}
+func templateRefused(w *observed, _ plan, _ *target, _ machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: w.remediation.lacks(), Text: noTemplate(w), Person: w.remediation.mend}
 }
 
-func templateMissing(w *observed, _ plan, _ *target, _ machines.Blocker) look.Hold {
-	return look.Hold{
+func templateMissing(w *observed, _ plan, _ *target, _ machines.Blocker) explain.Blocker {
+	return explain.Blocker{
 		Reason: w.remediation.lacks(), Text: noTemplate(w),
 		Person: cmp.Or(w.remediation.mend, "Make it") + ", or name another template in spec.remediation.templateRef",
 	}
 }
 
-func requestsUnread(*observed, plan, *target, machines.Blocker) look.Hold {
-	return look.Hold{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
+func requestsUnread(*observed, plan, *target, machines.Blocker) explain.Blocker {
+	return explain.Blocker{Reason: NotRead, Text: "It cannot be told which remediation requests exist"}
 }
 
-func templateUnusable(w *observed, _ plan, t *target, _ machines.Blocker) look.Hold {
+func templateUnusable(w *observed, _ plan, t *target, _ machines.Blocker) explain.Blocker {
 	_, err := w.requestFor(t.machine)
-	return look.Hold{
+	return explain.Blocker{
 		Reason: clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason, Text: err.Error(),
 		Person: "Mend the template, or name another one in spec.remediation.templateRef",
 	}

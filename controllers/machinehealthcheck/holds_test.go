@@ -9,7 +9,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
@@ -44,15 +44,15 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 func TestTheStanceNamesTheControllerThatActs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode    mode
-		want    look.Stance
+		want    explain.Mode
 		because string
 	}{
-		"kubemend acts on a check that it acts on": {acting, look.Acting, ""},
-		"Cluster API acts on an ignored check": {ignoring, look.Core,
+		"kubemend acts on a check that it acts on": {acting, explain.Acting, ""},
+		"Cluster API acts on an ignored check": {ignoring, explain.Core,
 			"The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"},
-		"Cluster API acts on an observed check": {observing, look.Observing,
+		"Cluster API acts on an observed check": {observing, explain.Observing,
 			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
-		"without a Cluster no controller acts": {orphaned, look.Nobody, "There is no Cluster c1 in namespace ns"},
+		"without a Cluster no controller acts": {orphaned, explain.Nobody, "There is no Cluster c1 in namespace ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld()

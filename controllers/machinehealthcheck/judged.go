@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -42,7 +42,7 @@ type basis struct {
 	clusterPaused                    bool
 	initialized, infrastructureReady bool
 	link                             workload.Link
-	starts                           [3]look.Start
+	starts                           [3]explain.Start
 }
 
 // kept is what one machine came to. The machine and its node are shared with the caches, which never change an object: another version of it is

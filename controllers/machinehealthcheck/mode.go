@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Unclaimed says what to do with checks that are not claimed for kubemend. It is the
@@ -57,24 +57,24 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 }
 
 // actor says who acts on the check of w, and why it is not us.
-func actor(w *observed) (look.Stance, string) {
+func actor(w *observed) (explain.Mode, string) {
 	switch {
 	case !w.check.DeletionTimestamp.IsZero():
-		return look.Nobody, "The check is being deleted"
+		return explain.Nobody, "The check is being deleted"
 	case w.filtered != "":
-		return look.Core, w.filtered
+		return explain.Core, w.filtered
 	case !w.cluster.DeletionTimestamp.IsZero():
-		return look.Nobody, fmt.Sprintf("Cluster %s is being deleted", w.cluster.Name)
+		return explain.Nobody, fmt.Sprintf("Cluster %s is being deleted", w.cluster.Name)
 	case w.mode == orphaned:
-		return look.Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace)
+		return explain.Nobody, fmt.Sprintf("There is no Cluster %s in namespace %s", w.check.Spec.ClusterName, w.check.Namespace)
 	case w.mode == paused:
-		return look.Paused, pausedBecause(w)
+		return explain.Paused, pausedBecause(w)
 	case w.mode == ignoring:
-		return look.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"
+		return explain.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"
 	case w.mode == observing:
-		return look.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"
+		return explain.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"
 	}
-	return look.Acting, ""
+	return explain.Acting, ""
 }
 
 // pausedBecause says who is paused, and by what. Of the annotation by which kubemend claims a check it says nothing: that pauses nobody but core.
@@ -91,7 +91,7 @@ func pausedBecause(w *observed) string {
 		why = append(why, because)
 	}
 	if len(why) == 2 {
-		return why[0] + ", and " + look.Clause(why[1])
+		return why[0] + ", and " + explain.Clause(why[1])
 	}
 	return strings.Join(why, "")
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -37,7 +37,7 @@ type observed struct {
 	infrastructureReady bool // the Cluster's InfrastructureReady
 	link                workload.View
 	reach               metav1.Condition // WorkloadClusterReachable, as it is from now on
-	starts              [3]look.Start    // clusterStarts
+	starts              [3]explain.Start    // clusterStarts
 
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone

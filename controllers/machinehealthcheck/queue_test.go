@@ -109,7 +109,7 @@ func TestExplainBeginsWhatAPassBegins(t *testing.T) {
 				if is.Begins != slices.Contains(begun, is.Name) {
 					t.Errorf("explain says of %s that it begins: %t; begun are %v", is.Name, is.Begins, begun)
 				}
-				if !is.Begins && !is.InFlight && len(is.Holds) == 0 {
+				if !is.Begins && !is.InFlight && len(is.Blockers) == 0 {
 					t.Errorf("nothing says why %s does not begin", is.Name)
 				}
 			}

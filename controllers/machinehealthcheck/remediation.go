@@ -16,7 +16,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -75,7 +75,7 @@ func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
 	}
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, w, ref)
-		if w.remediation.unread = errors.Is(err, look.ErrUnread); err != nil {
+		if w.remediation.unread = errors.Is(err, explain.ErrUnread); err != nil {
 			w.remediation.known = false
 		}
 		if err != nil && !w.remediation.unread {
@@ -152,7 +152,7 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 		w.remediation.mend = "Install the kind"
 		w.lookAgainIn(missingKind)
 		return false, nil
-	case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
+	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 		w.remediation.missing = fmt.Sprintf("kubemend has no right to list the kind %s", kind.GroupKind())
 		w.remediation.mend = "Give it that right"
 		w.lookAgainIn(missingKind)

@@ -19,7 +19,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -82,7 +82,7 @@ func TestARightThatWhoeverLooksLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 		unread  bool
 	}{
 		"the manager may not":   {forbidden, "kubemend has no right to list the kind", false},
-		"whoever looks may not": {fmt.Errorf("%w: %w", look.ErrUnread, forbidden), "", true},
+		"whoever looks may not": {fmt.Errorf("%w: %w", explain.ErrUnread, forbidden), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld(a("m", health.Unhealthy)).external()
@@ -121,7 +121,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
 				t.Errorf("the check says %+v, want that field and kind are refused: %s", c, tc.says)
 			}
-			holds := looked(w).Targets[0].Holds
+			holds := looked(w).Targets[0].Blockers
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
 				t.Errorf("the machine is held back by %+v, want what the check says", holds)
 			}

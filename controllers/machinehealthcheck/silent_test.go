@@ -65,7 +65,7 @@ func TestAllThatAReconcileAsksOfAClusterHasOneDeadline(t *testing.T) {
 	there := &askedWithin{}
 	r.Clusters = there
 	before := clock.RealClock{}.Now()
-	if _, err := r.Look(t.Context(), client.ObjectKeyFromObject(r.check), r.clock.Now()); err != nil {
+	if _, err := r.Explain(t.Context(), client.ObjectKeyFromObject(r.check), r.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if len(there.deadlines) != 2 || !there.deadlines[0].Equal(there.deadlines[1]) {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -171,7 +171,7 @@ func queue(s plan) string {
 		wait = "remediation waits"
 	}
 	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
-		waiting, wait, inFlight, s.limits.InFlight, look.Are(inFlight), mendv1.MaxInFlightAnnotation)
+		waiting, wait, inFlight, s.limits.InFlight, explain.Are(inFlight), mendv1.MaxInFlightAnnotation)
 }
 
 // setAllowed writes one condition in both flavours.

@@ -83,8 +83,8 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 		}
 	}
 	is := seen(w, s, &w.targets[0])
-	if is.Begins || len(is.Holds) == 0 || !is.Holds[0].Until.Equal(noon.Add(9*time.Minute)) || !strings.Contains(is.Next.Text, until) {
-		t.Errorf("explain says %+v, next %+v; want %s", is.Holds, is.Next, until)
+	if is.Begins || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !strings.Contains(is.Next.Text, until) {
+		t.Errorf("explain says %+v, next %+v; want %s", is.Blockers, is.Next, until)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // shortOutage is how long the API server may be out of reach without anybody missing a report: a kubelet renews its lease every ten seconds. (Kubernetes,
@@ -119,8 +119,8 @@ func (w *observed) awaitedSince() time.Time {
 }
 
 // unsettled is what keeps anything new from beginning until kubelets have had time to report.
-func (w *observed) unsettled() look.Hold {
-	return look.Hold{
+func (w *observed) unsettled() explain.Blocker {
+	return explain.Blocker{
 		Reason: nhcv1.KubeletsAwaitedReason, Until: w.settled,
 		Text: "Kubelets have not had time to report since the manager was started, or since the API server could be reached again",
 		Ends: "kubelets have had time to report",

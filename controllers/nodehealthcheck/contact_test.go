@@ -108,7 +108,7 @@ func TestNothingBeginsBeforeKubeletsHadTimeToReport(t *testing.T) {
 			if c := conditionOf(k.check("nhc"), nhcv1.RemediationAllowedCondition); c.Reason != nhcv1.KubeletsAwaitedReason {
 				t.Errorf("RemediationAllowed: %+v", c)
 			}
-			if is := k.look("nhc"); is.Reason != nhcv1.KubeletsAwaitedReason || is.Targets[1].Holds[0].Until != k.clock.Now().Add(grace) {
+			if is := k.look("nhc"); is.Reason != nhcv1.KubeletsAwaitedReason || is.Targets[1].Blockers[0].Until != k.clock.Now().Add(grace) {
 				t.Errorf("explained by %q, %+v", is.Reason, is.Targets)
 			}
 			k.after(10 * time.Second)

@@ -9,7 +9,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // plan is what the population as a whole allows.
@@ -19,14 +19,14 @@ type plan struct {
 	grant      budget.Grant
 	storm      budget.StormStep
 	// holds is all that keeps anything new from beginning, in the order of what is said of it; empty if it may.
-	holds []look.Hold
+	holds []explain.Blocker
 }
 
 // hold is why no remediation begins that would add a node, for the condition RemediationAllowed. What has begun goes on. It is zero if they may
 // begin.
-func (s plan) hold() look.Hold {
+func (s plan) hold() explain.Blocker {
 	if len(s.holds) == 0 {
-		return look.Hold{}
+		return explain.Blocker{}
 	}
 	return s.holds[0]
 }
@@ -45,45 +45,45 @@ func decide(w *observed) plan {
 }
 
 // holds is all that keeps what would add a node from beginning.
-func (w *observed) holds(s plan) []look.Hold {
-	var all []look.Hold
+func (w *observed) holds(s plan) []explain.Blocker {
+	var all []explain.Blocker
 	if w.disabled != nil || w.unread() {
 		all = append(all, w.unusable())
 	}
 	if len(w.check.Spec.PauseRequests) > 0 {
-		all = append(all, look.Hold{
+		all = append(all, explain.Blocker{
 			Reason: nhcv1.PausedReason, Text: postponedByPause,
 			Person: "remove the entries of spec.pauseRequests: " + strings.Join(w.check.Spec.PauseRequests, ", "), Ends: "spec.pauseRequests is empty",
 		})
 	}
 	if w.upgrading != "" {
-		all = append(all, look.Hold{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading, Ends: "the upgrade is over"})
+		all = append(all, explain.Blocker{Reason: nhcv1.UpgradeReason, Text: postponedByUpgrade + ": " + w.upgrading, Ends: "the upgrade is over"})
 	}
 	if !w.settled.IsZero() && s.population.Unhealthy+s.population.Pending > 0 {
 		all = append(all, w.unsettled())
 	}
 	if s.grant.ShortCircuited() {
-		all = append(all, look.Hold{Reason: nhcv1.TooManyReason, Text: arithmetic(s), Ends: enoughHealthy(s)})
+		all = append(all, explain.Blocker{Reason: nhcv1.TooManyReason, Text: arithmetic(s), Ends: enoughHealthy(s)})
 	}
 	if s.storm.Blocks {
 		ends := stormOver
 		if s.storm.Recheck.IsZero() { // the cooldown has not begun
 			ends = "the storm is over, and the cooldown after it"
 		}
-		all = append(all, look.Hold{Reason: nhcv1.StormReason, Text: skippedByStorm, Until: s.storm.Recheck, Ends: ends})
+		all = append(all, explain.Blocker{Reason: nhcv1.StormReason, Text: skippedByStorm, Until: s.storm.Recheck, Ends: ends})
 	}
 	return all
 }
 
 // unusable is why nothing can be made: the check is disabled, or a template of it is not known.
-func (w *observed) unusable() look.Hold {
+func (w *observed) unusable() explain.Blocker {
 	if w.disabled != nil {
-		return look.Hold{Reason: nhcv1.DisabledReason, Text: w.disabled.message, Person: mends[w.disabled.reason]}
+		return explain.Blocker{Reason: nhcv1.DisabledReason, Text: w.disabled.message, Person: mends[w.disabled.reason]}
 	}
 	if i := slices.IndexFunc(w.remedies, func(m remedy) bool { return m.unread }); i >= 0 {
-		return look.RemedyUnread(w.remedies[i].kind.Kind)
+		return explain.TemplatesUnread(w.remedies[i].kind.Kind)
 	}
-	return look.Hold{Reason: nhcv1.UnreadReason, Text: "A remediation template could not be read for the moment"}
+	return explain.Blocker{Reason: nhcv1.UnreadReason, Text: "A remediation template could not be read for the moment"}
 }
 
 // mends are what a person has to do about a check that is disabled, by the reason of its condition.

@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // skip is a reason why a node that should be remediated is not.
 type skip struct {
-	look.Hold
+	explain.Blocker
 	kind string // of the event: Normal or Warning
 	// quiet says that no event is about it: the check says it once for all nodes, or it is over in a moment.
 	quiet bool
@@ -23,11 +23,11 @@ type skip struct {
 
 // warning is a skip that a user is warned of.
 func warning(text string, args ...any) *skip {
-	return &skip{Hold: look.Hold{Reason: nhcv1.EventRemediationSkipped, Text: fmt.Sprintf(text, args...)}, kind: corev1.EventTypeWarning}
+	return &skip{Blocker: explain.Blocker{Reason: nhcv1.EventRemediationSkipped, Text: fmt.Sprintf(text, args...)}, kind: corev1.EventTypeWarning}
 }
 
 // quietly is a skip that no event is about.
-func quietly(h look.Hold) *skip { return &skip{Hold: h, quiet: true} }
+func quietly(h explain.Blocker) *skip { return &skip{Blocker: h, quiet: true} }
 
 // by is s with what a person has to do to end it.
 func (s *skip) by(person string, args ...any) *skip {

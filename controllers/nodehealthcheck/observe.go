@@ -22,7 +22,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
@@ -62,7 +62,7 @@ type observed struct {
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
 	recheck time.Time
 	// next is, of what it is looked at again for, what a user wants to know.
-	next look.Step
+	next explain.Step
 }
 
 // target is one node that the check selects, or that it has begun to remediate.
@@ -271,7 +271,7 @@ func (t *target) remediated() bool { return len(t.requests)+len(t.unseen) > 0 }
 func (w *observed) lookAgainIn(d time.Duration, what string) {
 	at := w.now.Add(d)
 	w.recheck = health.Earliest(w.recheck, at)
-	w.next = sooner(w.next, look.Step{At: at, Text: what})
+	w.next = sooner(w.next, explain.Step{At: at, Text: what})
 }
 
 // machine is what is known of the Machine of Cluster API behind a node, of the cluster that we run in.

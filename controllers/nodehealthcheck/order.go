@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // step is what one reconcile does about one node. It is decided before anything is done.
@@ -39,7 +39,7 @@ type step struct {
 	climb escalation.Step
 	// recheck is the first moment at which time alone changes the step; zero if none does. next is the first of them that users want to know of.
 	recheck time.Time
-	next    look.Step
+	next    explain.Step
 }
 
 // idle reports whether s changes nothing, says nothing and waits for nothing.

@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func TestOnlyAStepThatChangesNothingIsLeftOut(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAStepBeginsFromTheFirstTemplateOn(t *testing.T) {
 }
 
 func TestAPauseAndAnUpgradeHoldEveryNodeUp(t *testing.T) {
-	b := beginning{sum: plan{holds: []look.Hold{{Reason: nhcv1.PausedReason}, {Reason: "Other"}, {Reason: nhcv1.UpgradeReason}}}}
+	b := beginning{sum: plan{holds: []explain.Blocker{{Reason: nhcv1.PausedReason}, {Reason: "Other"}, {Reason: nhcv1.UpgradeReason}}}}
 	var got []string
 	for _, s := range b.pausedForAll() {
 		got = append(got, s.Reason)

@@ -22,7 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -147,7 +147,7 @@ func (r *Reconciler) observeRemedies(ctx context.Context, w *observed) {
 			w.unreadable[w.remedies[i].kind.GroupKind()] = true
 		}
 		switch {
-		case errors.Is(err, look.ErrUnread):
+		case errors.Is(err, explain.ErrUnread):
 			w.remedies[i].unread = true
 			why = disabledBefore(w.check)
 		case err != nil:
@@ -190,7 +190,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
 			ready, err := r.Kinds.Ready(ctx, kind)
 			switch {
 			case remediationrequest.Missing(err): // then there are none
-			case errors.Is(err, look.ErrUnread):
+			case errors.Is(err, explain.ErrUnread):
 				w.unreadable[kind.GroupKind()] = true
 			case err != nil:
 				w.unreadable[kind.GroupKind()] = true
@@ -214,9 +214,9 @@ func (r *Reconciler) observeRemedy(ctx context.Context, w *observed, m *remedy) 
 		case remediationrequest.Missing(err):
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.notFound(err), nil
-		case kind == m.template && apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
+		case kind == m.template && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 			byName = true
-		case apierrors.IsForbidden(err) && !errors.Is(err, look.ErrUnread):
+		case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 			w.unreadable[m.kind.GroupKind()] = true
 			w.lookAgainIn(templateRetry, templateSought)
 			return m.forbidden(kind, err), nil

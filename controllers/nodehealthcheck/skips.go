@@ -12,7 +12,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // quorumRetry is how soon a node of the control plane is looked at again that had to wait. (medik8s.)
@@ -31,7 +31,7 @@ func (b beginning) unselected() []*skip {
 	if b.t.selected {
 		return nil
 	}
-	return only(quietly(look.Hold{Reason: notSelected, Text: "The check does not select the node any more"}))
+	return only(quietly(explain.Blocker{Reason: notSelected, Text: "The check does not select the node any more"}))
 }
 
 // notSelected is the reason of a hold that nothing else says.
@@ -233,7 +233,7 @@ func (b beginning) remadeTooSoon() []*skip {
 		return nil
 	}
 	text := fmt.Sprintf("The request for node %s was deleted a moment ago, it is made again a minute after it was made first", b.t.name)
-	return only(quietly(look.Hold{Reason: escalation.Vanished, Text: text, Until: at, Ends: "a minute has passed since it was made first"}))
+	return only(quietly(explain.Blocker{Reason: escalation.Vanished, Text: text, Until: at, Ends: "a minute has passed since it was made first"}))
 }
 
 // templateless: without its template nothing can be made. The check says why.
@@ -247,7 +247,7 @@ func (b beginning) templateless() []*skip {
 // exhausted: the last rung was given up.
 func (w *observed) exhausted(t *target) *skip {
 	text := fmt.Sprintf("Remediation timed out, and no template left to try. didn't find a template to use for NHC %s and node %s", w.check.Name, t.name)
-	return &skip{kind: corev1.EventTypeWarning, Hold: look.Hold{
+	return &skip{kind: corev1.EventTypeWarning, Blocker: explain.Blocker{
 		Reason: nhcv1.EventNoTemplateLeft, Text: text, Person: "find out what is wrong with the node; its requests end when it is well",
 	}}
 }

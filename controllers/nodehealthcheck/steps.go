@@ -7,7 +7,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // stepFor decides what to do about t.
@@ -58,15 +58,15 @@ const tooOld = 48 * time.Hour
 func (s *step) lookAgainAt(at time.Time, what string) {
 	s.recheck = health.Earliest(s.recheck, at)
 	if !at.IsZero() && what != "" {
-		s.next = sooner(s.next, look.Step{At: at, Text: what})
+		s.next = sooner(s.next, explain.Step{At: at, Text: what})
 	}
 }
 
 // sooner is the one of two steps that comes first; one at no time never comes.
-func sooner(a, b look.Step) look.Step {
+func sooner(a, b explain.Step) explain.Step {
 	switch {
 	case a.At.IsZero() && b.At.IsZero():
-		return look.Step{}
+		return explain.Step{}
 	case a.At.IsZero() || !b.At.IsZero() && b.At.Before(a.At):
 		return b
 	default:

@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -64,7 +64,7 @@ func oneName(_ *cobra.Command, args []string) error {
 }
 
 // explanation explains what arg names.
-func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explain.Explanation, error) {
+func (o *Options) explanation(ctx context.Context, arg, cluster string) (*page.Explanation, error) {
 	k, name, err := parse(arg, explainable...)
 	if err != nil {
 		return nil, err
@@ -83,9 +83,9 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explai
 	}
 	switch k {
 	case nodeKind:
-		return explain.Node(ctx, a, namespace, cluster, name)
+		return page.Node(ctx, a, namespace, cluster, name)
 	case nodeCheckKind:
-		return explain.NodeHealthCheck(ctx, a, name)
+		return page.NodeHealthCheck(ctx, a, name)
 	}
 	key, err := keyOf(ctx, a, k, namespace, name)
 	if err != nil {
@@ -93,15 +93,15 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*explai
 	}
 	switch k {
 	case machineCheckKind:
-		return explain.MachineHealthCheck(ctx, a, key)
+		return page.MachineHealthCheck(ctx, a, key)
 	case hostKind:
-		return explain.Host(ctx, a, key)
+		return page.Host(ctx, a, key)
 	case remediationKind:
-		return explain.Remediation(ctx, a, "", key)
+		return page.Remediation(ctx, a, "", key)
 	case metal3Kind, ownKind:
-		return explain.Remediation(ctx, a, string(k), key)
+		return page.Remediation(ctx, a, string(k), key)
 	default:
-		return explain.Machine(ctx, a, key)
+		return page.Machine(ctx, a, key)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func told(name, namespace string, about corev1.ObjectReference, reason string) *eventsv1.Event {
@@ -108,7 +108,7 @@ func TestHistoryIsPrintedAsTheUserWants(t *testing.T) {
 	time.Local = time.UTC
 	defer func() { time.Local = zone }()
 	is := chronicle{
-		Entries: []history.Entry{{At: noon, Object: look.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
+		Entries: []history.Entry{{At: noon, Object: explain.Ref{Kind: "Machine", Namespace: "metal", Name: "m"}, Reason: "Bad", Text: "it is", Source: history.FromEvent, Reporter: "me"}},
 		Trouble: []string{"hosts: forbidden"},
 	}
 	const warned = "could not be read, and was done without: hosts: forbidden\n"

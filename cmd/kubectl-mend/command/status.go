@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
@@ -53,8 +53,8 @@ func (o *Options) status() *cobra.Command {
 	return c
 }
 
-// printStatus prints the status to a page, laid out for the output of the command.
-func (o *Options) printStatus(ctx context.Context, page io.Writer, cluster string) error {
+// printStatus prints the status to out, laid out for the output of the command.
+func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -66,12 +66,12 @@ func (o *Options) printStatus(ctx context.Context, page io.Writer, cluster strin
 	if err := clusterIsThere(ctx, a.Reader(), namespace, cluster); err != nil {
 		return err
 	}
-	s, err := explain.Of(ctx, a, namespace, cluster)
+	s, err := page.Of(ctx, a, namespace, cluster)
 	if err != nil {
 		return err
 	}
-	return o.print(page, s, func() error {
-		return s.Print(page, explain.Layout{
+	return o.print(out, s, func() error {
+		return s.Print(out, page.Layout{
 			Width: text.Width(o.Out), Paint: text.PainterFor(o.Out), Wide: o.output == "wide", Namespaces: namespace == "",
 		})
 	})
@@ -105,8 +105,8 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 		return Exit{Misused, errors.New("--every: expected a duration above 0")}
 	}
 	for looks := 0; ; looks++ {
-		var page bytes.Buffer // the old one stands until the new one is whole
-		screen := text.OnScreen(&page)
+		var screenful bytes.Buffer // the old one stands until the new one is whole
+		screen := text.OnScreen(&screenful)
 		if err := o.printStatus(ctx, screen, cluster); err != nil {
 			if looks == 0 {
 				return err
@@ -122,7 +122,7 @@ func (o *Options) watchStatus(ctx context.Context, cluster string, every time.Du
 		if text.IsTerminal(terminal) {
 			_, _ = fmt.Fprint(terminal, clearScreen)
 		}
-		if _, err := terminal.Write(page.Bytes()); err != nil {
+		if _, err := terminal.Write(screenful.Bytes()); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		select {

@@ -10,7 +10,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // ours are the names under which kubemend's controllers report.
@@ -93,8 +93,8 @@ func reporterOf(e *eventsv1.Event) string {
 }
 
 // objectOf names what an event is about. The namespace of what has none is that of the event, and is left out.
-func objectOf(o *corev1.ObjectReference) look.Ref {
-	r := look.Ref{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+func objectOf(o *corev1.ObjectReference) explain.Ref {
+	r := explain.Ref{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 	if r.Kind == nodeKind || r.Kind == nodeCheckKind {
 		r.Namespace = ""
 	}

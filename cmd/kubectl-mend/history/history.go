@@ -16,7 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Objects are what history is made of. What is missing is done without.
@@ -46,7 +46,7 @@ const (
 type Entry struct {
 	// At is when; of what has happened several times, when it did first.
 	At     time.Time `json:"at"`
-	Object look.Ref  `json:"object"`
+	Object explain.Ref  `json:"object"`
 	// Reason is a word, that of the event or condition.
 	Reason string `json:"reason"`
 	Text   string `json:"text,omitempty"`
@@ -59,7 +59,7 @@ type Entry struct {
 	Count int32     `json:"count,omitempty"`
 	Last  time.Time `json:"last,omitzero"`
 
-	related look.Ref
+	related explain.Ref
 }
 
 // latest is when it has happened last.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
@@ -39,16 +39,16 @@ type Scope struct {
 type within struct {
 	all       bool
 	namespace string
-	objects   map[look.Ref]bool
+	objects   map[explain.Ref]bool
 	// checks are those that watch something in the scope, but others as well.
-	checks map[look.Ref]bool
+	checks map[explain.Ref]bool
 	// names are of the machines, nodes and hosts of the scope, to be found in the text of events about others.
 	names *regexp.Regexp
 }
 
 // within finds what belongs to s. What has been deleted is known by its name alone.
 func (s Scope) within(o Objects) within {
-	w := within{namespace: s.Namespace, objects: map[look.Ref]bool{}, checks: map[look.Ref]bool{}}
+	w := within{namespace: s.Namespace, objects: map[explain.Ref]bool{}, checks: map[explain.Ref]bool{}}
 	if s.Machine == "" && s.Host == "" && s.Cluster == "" {
 		w.all = true
 		return w
@@ -68,7 +68,7 @@ func (s Scope) within(o Objects) within {
 func (s Scope) addNamed(w *within, o Objects) {
 	for kind, name := range map[string]string{machineKind: s.Machine, hostKind: s.Host, clusterKind: s.Cluster} {
 		for _, namespace := range s.namespacesOf(kind, name, o) {
-			w.add(look.Ref{Kind: kind, Namespace: namespace, Name: name})
+			w.add(explain.Ref{Kind: kind, Namespace: namespace, Name: name})
 		}
 	}
 	for i := range o.Requests { // its machine may be gone
@@ -124,7 +124,7 @@ func (s Scope) means(m *clusterv1.Machine, o Objects) bool {
 // addAround adds what belongs to a machine.
 func (w *within) addAround(m *clusterv1.Machine, o Objects) {
 	if node := m.Status.NodeRef.Name; node != "" {
-		w.add(look.Ref{Kind: nodeKind, Name: node})
+		w.add(explain.Ref{Kind: nodeKind, Name: node})
 	}
 	for i := range o.Hosts {
 		if carries(&o.Hosts[i], m) {
@@ -143,10 +143,10 @@ func (w *within) addAround(m *clusterv1.Machine, o Objects) {
 	}
 }
 
-func (w *within) add(r look.Ref) { w.objects[r] = true }
+func (w *within) add(r explain.Ref) { w.objects[r] = true }
 
 // has reports whether r belongs to the scope.
-func (w *within) has(r look.Ref) bool {
+func (w *within) has(r explain.Ref) bool {
 	if w.all {
 		return r.Kind != "" && (w.namespace == "" || r.Namespace == "" || r.Namespace == w.namespace)
 	}
@@ -154,8 +154,8 @@ func (w *within) has(r look.Ref) bool {
 }
 
 // requested reports whether r is a request for a machine of the scope. One that has done its work is deleted, and known by its name alone.
-func (w *within) requested(r look.Ref) bool {
-	return strings.HasSuffix(r.Kind, requestSuffix) && w.objects[look.Ref{Kind: machineKind, Namespace: r.Namespace, Name: r.Name}]
+func (w *within) requested(r explain.Ref) bool {
+	return strings.HasSuffix(r.Kind, requestSuffix) && w.objects[explain.Ref{Kind: machineKind, Namespace: r.Namespace, Name: r.Name}]
 }
 
 // find makes the names of the scope be found in texts.
@@ -197,6 +197,6 @@ func isFor(r metav1.Object, m *clusterv1.Machine) bool {
 	return r.GetName() == m.Name
 }
 
-func refOf(kind string, o metav1.Object) look.Ref {
-	return look.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+func refOf(kind string, o metav1.Object) explain.Ref {
+	return explain.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }

@@ -17,7 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -55,7 +55,7 @@ func ofNodeCheck(c *nhcv1.NodeHealthCheck) []Entry {
 	about := refOf(nodeCheckKind, c)
 	all := append(lifeOf(about, c, "check was made"), turns(about, c.CreationTimestamp.Time, c.Status.Conditions, nodeCheckConditions)...)
 	for _, n := range c.Status.UnhealthyNodes {
-		node := look.Ref{Kind: nodeKind, Name: n.Name}
+		node := explain.Ref{Kind: nodeKind, Name: n.Name}
 		add := func(at metav1.Time, reason, text string, warning bool) {
 			all = append(all, Entry{At: at.Time, Object: about, Reason: reason, Text: text, Source: FromObject, Warning: warning, related: node})
 		}
@@ -108,10 +108,10 @@ func ofRequest(r *unstructured.Unstructured) []Entry {
 		by = "kubemend for NodeHealthCheck " + maker.Name
 	}
 	all := lifeOf(about, r, "remediation was asked for by "+by)
-	var owner look.Ref
+	var owner explain.Ref
 	for _, o := range r.GetOwnerReferences() {
 		if o.Kind == machineKind {
-			owner = look.Ref{Kind: machineKind, Namespace: r.GetNamespace(), Name: o.Name}
+			owner = explain.Ref{Kind: machineKind, Namespace: r.GetNamespace(), Name: o.Name}
 		}
 	}
 	for _, c := range conditionsOf(r) {
@@ -141,7 +141,7 @@ func conditionsOf(r *unstructured.Unstructured) []metav1.Condition {
 }
 
 // lifeOf is that an object was made, and that its deletion was asked for.
-func lifeOf(about look.Ref, o metav1.Object, made string) []Entry {
+func lifeOf(about explain.Ref, o metav1.Object, made string) []Entry {
 	all := []Entry{{At: o.GetCreationTimestamp().Time, Object: about, Reason: "Created", Text: made, Source: FromObject}}
 	if at := o.GetDeletionTimestamp(); !at.IsZero() {
 		text := "its deletion was asked for"
@@ -154,7 +154,7 @@ func lifeOf(about look.Ref, o metav1.Object, made string) []Entry {
 }
 
 // turns are when conditions became what they are. One that is as it should be, and has been from the start, has not turned.
-func turns(about look.Ref, made time.Time, conditions []metav1.Condition, matter map[string]bool) []Entry {
+func turns(about explain.Ref, made time.Time, conditions []metav1.Condition, matter map[string]bool) []Entry {
 	var all []Entry
 	for _, c := range conditions {
 		good, matters := matter[c.Type]
@@ -173,7 +173,7 @@ func turns(about look.Ref, made time.Time, conditions []metav1.Condition, matter
 
 // annotated are the annotations of the given keys. When they were written is known of the last change that who wrote them made to the object; of
 // an object whose managed fields were dropped it is not.
-func annotated(about look.Ref, o metav1.Object, matter func(string) bool) []Entry {
+func annotated(about explain.Ref, o metav1.Object, matter func(string) bool) []Entry {
 	var all []Entry
 	for _, entry := range o.GetManagedFields() {
 		var wrote struct {

@@ -16,7 +16,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -81,7 +81,7 @@ func (s *machineScene) elder(check *clusterv1.MachineHealthCheck, m *clusterv1.M
 }
 
 // retried is how soon a pass looks for a template again that it cannot read.
-func (s *machineScene) retried(said *look.Check) time.Duration {
+func (s *machineScene) retried(said *explain.Check) time.Duration {
 	for _, check := range s.checks {
 		kind := check.Spec.Remediation.TemplateRef.Kind
 		if check.Name == said.Name && kind == "GoneRemediationTemplate" {

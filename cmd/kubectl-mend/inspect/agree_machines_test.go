@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -95,7 +95,7 @@ func (p *machinePlay) objects(check string) objects {
 }
 
 // ask is what the command line says of a check.
-func (p *machinePlay) ask(check string) *look.Check {
+func (p *machinePlay) ask(check string) *explain.Check {
 	p.Helper()
 	all, err := p.asker.MachineChecks(quiet(), func(c *clusterv1.MachineHealthCheck) bool { return c.Name == check })
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *machinePlay) ask(check string) *look.Check {
 }
 
 // pass asks about a check, has the controller make its pass, and compares. It returns what was said.
-func (p *machinePlay) pass(check string) *look.Check {
+func (p *machinePlay) pass(check string) *explain.Check {
 	p.Helper()
 	said, before := p.ask(check), p.objects(check)
 	p.recorder.events = nil
@@ -131,28 +131,28 @@ func (p *machinePlay) pass(check string) *look.Check {
 		p.compareMachine(&said.Targets[i], said, before, after)
 	}
 	p.compareCheck(said, before, after)
-	if said.Stance == look.Acting || said.Stance == look.Observing {
+	if said.Mode == explain.Acting || said.Mode == explain.Observing {
 		p.compareMoments(said, result)
 	}
 	return said
 }
 
-func (p *machinePlay) compareMachine(t *look.Target, said *look.Check, before, after objects) {
+func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, before, after objects) {
 	p.Helper()
 	was, is := before.machines[t.Name], after.machines[t.Name]
 	begun := p.begun(t, said, before, after)
 	switch {
 	case t.Begins != begun:
-		p.Errorf("%s: said to begin %t, begun %t; held back by %+v", t.Name, t.Begins, begun, t.Holds)
-	case begun && len(t.Holds) > 0:
-		p.Errorf("%s: was begun, and is said to be held back by %+v", t.Name, t.Holds)
-	case t.Left == "" && said.Stance == look.Acting && t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Holds) == 0:
+		p.Errorf("%s: said to begin %t, begun %t; held back by %+v", t.Name, t.Begins, begun, t.Blockers)
+	case begun && len(t.Blockers) > 0:
+		p.Errorf("%s: was begun, and is said to be held back by %+v", t.Name, t.Blockers)
+	case t.Left == "" && said.Mode == explain.Acting && t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
 		p.Errorf("%s: it is unhealthy and nothing was begun, and it is not said why", t.Name)
 	}
 	switch elder := p.scene.elder(before.check, was); {
 	case t.Left != "":
 		return
-	case said.Stance != look.Acting,
+	case said.Mode != explain.Acting,
 		elder, !was.DeletionTimestamp.IsZero(),
 		t.State != health.Unhealthy && t.State != health.Healthy:
 		if diff := cmp.Diff(was.Status.Conditions, is.Status.Conditions); diff != "" {
@@ -164,7 +164,7 @@ func (p *machinePlay) compareMachine(t *look.Target, said *look.Check, before, a
 }
 
 // compareVerdict compares a verdict with what the machine says after the pass.
-func (p *machinePlay) compareVerdict(t *look.Target, was, is *clusterv1.Machine) {
+func (p *machinePlay) compareVerdict(t *explain.Target, was, is *clusterv1.Machine) {
 	p.Helper()
 	c := conditions.Get(is, clusterv1.MachineHealthCheckSucceededCondition)
 	if c == nil {
@@ -177,7 +177,7 @@ func (p *machinePlay) compareVerdict(t *look.Target, was, is *clusterv1.Machine)
 		}
 		return
 	}
-	marked := slices.ContainsFunc(t.Findings, func(f look.Finding) bool { return f.Reason == health.MarkedByHand })
+	marked := slices.ContainsFunc(t.Findings, func(f explain.Finding) bool { return f.Reason == health.MarkedByHand })
 	for _, text := range texts(t.Findings) {
 		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, text) && !marked {
 			p.Errorf("%s is said to be unhealthy: %s; and the pass says %+v", t.Name, text, c)
@@ -194,7 +194,7 @@ func (p *machinePlay) compareVerdict(t *look.Target, was, is *clusterv1.Machine)
 }
 
 // begun reports whether a pass began the remediation of a machine: its owner was asked, or a request was made.
-func (p *machinePlay) begun(t *look.Target, said *look.Check, before, after objects) bool {
+func (p *machinePlay) begun(t *explain.Target, said *explain.Check, before, after objects) bool {
 	asked := func(o objects) bool { // owners act on both, of machines that are not being deleted anyway
 		m := o.machines[t.Name]
 		return m.DeletionTimestamp.IsZero() && conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) &&
@@ -217,10 +217,10 @@ func (p *machinePlay) begun(t *look.Target, said *look.Check, before, after obje
 	return false
 }
 
-func (p *machinePlay) compareCheck(said *look.Check, before, after objects) {
+func (p *machinePlay) compareCheck(said *explain.Check, before, after objects) {
 	p.Helper()
 	check := after.check
-	if said.Stance == look.Observing || said.Stance == look.Core {
+	if said.Mode == explain.Observing || said.Mode == explain.Core {
 		if before.check.ResourceVersion != check.ResourceVersion {
 			p.Errorf("%s is written to, although %s", said, said.Because)
 		}
@@ -231,7 +231,7 @@ func (p *machinePlay) compareCheck(said *look.Check, before, after objects) {
 	if len(restricted) > 0 && restricted[0] != said.Text {
 		p.Errorf("%s: said %q, and told %q", said, said.Text, restricted[0])
 	}
-	if said.Stance != look.Acting {
+	if said.Mode != explain.Acting {
 		return
 	}
 	is := check.Status
@@ -252,7 +252,7 @@ func deref(n *int32) int32 {
 }
 
 // compareMoments compares when time alone changes something with when the pass is made again.
-func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
+func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 	p.Helper()
 	now := p.clock.Now()
 	var first, next time.Time // of all findings, and of those by which a machine becomes unhealthy whose remediation is not under way
@@ -269,7 +269,7 @@ func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
 				next = health.Earliest(next, f.Due)
 			}
 		}
-		for _, h := range t.Holds {
+		for _, h := range t.Blockers {
 			if t.State == health.Unhealthy && h.Reason == machinehealthcheck.RemediationUnderWay { // nobody has taken the power cycle on
 				first = health.Earliest(first, h.Until)
 			}
@@ -285,8 +285,8 @@ func (p *machinePlay) compareMoments(said *look.Check, result ctrl.Result) {
 	if retried := now.Add(p.scene.retried(said)); retried.After(now) { // what is not there is looked for again meanwhile
 		first = health.Earliest(first, retried)
 	}
-	refused := slices.ContainsFunc(said.Targets, func(t look.Target) bool {
-		return t.State == health.Unhealthy && slices.ContainsFunc(t.Holds, func(h look.Hold) bool {
+	refused := slices.ContainsFunc(said.Targets, func(t explain.Target) bool {
+		return t.State == health.Unhealthy && slices.ContainsFunc(t.Blockers, func(h explain.Blocker) bool {
 			return h.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 		})
 	})
@@ -305,12 +305,12 @@ func (p *machinePlay) story(check string) {
 	p.pass(check) // what a pass changes wakes it again: a request that it has taken over is deleted by the next one
 	before := p.ask(check)
 	next := before.Next
-	if before.Stance != look.Acting || !next.At.After(p.clock.Now()) {
+	if before.Mode != explain.Acting || !next.At.After(p.clock.Now()) {
 		return
 	}
 	name, text, _ := strings.Cut(next.Text, ": ")
-	targetOf := func(c *look.Check) *look.Target {
-		return &c.Targets[slices.IndexFunc(c.Targets, func(t look.Target) bool { return t.Name == name })]
+	targetOf := func(c *explain.Check) *explain.Target {
+		return &c.Targets[slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == name })]
 	}
 	p.at(next.At.Add(-time.Second))
 	if t := targetOf(p.pass(check)); t.State == health.Unhealthy {
@@ -328,7 +328,7 @@ func (p *machinePlay) story(check string) {
 		}
 	}
 	if t := targetOf(then); together == 1 && t.Begins != strings.Contains(text, "counts as unhealthy if nothing changes, and kubemend ") {
-		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", name, text, t.Begins, t.Holds)
+		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", name, text, t.Begins, t.Blockers)
 	}
 }
 

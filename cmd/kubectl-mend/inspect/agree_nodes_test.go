@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -70,7 +70,7 @@ func (p *nodePlay) stored(check string) *nhcv1.NodeHealthCheck {
 	return is
 }
 
-func (p *nodePlay) ask(check string) *look.Check {
+func (p *nodePlay) ask(check string) *explain.Check {
 	p.Helper()
 	all, err := p.asker.NodeChecks(quiet(), func(c *nhcv1.NodeHealthCheck) bool { return c.Name == check })
 	if err != nil || len(all) != 1 {
@@ -80,7 +80,7 @@ func (p *nodePlay) ask(check string) *look.Check {
 }
 
 // pass asks about a check, has the controller make its pass, and compares. It returns what was said.
-func (p *nodePlay) pass(check string) *look.Check {
+func (p *nodePlay) pass(check string) *explain.Check {
 	p.Helper()
 	said, before := p.ask(check), p.requests()
 	req := ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}
@@ -105,30 +105,30 @@ func (p *nodePlay) pass(check string) *look.Check {
 	}
 	now := p.clock.Now()
 	// Where several things hold a node up the pass goes by the first of them; that another one ends meanwhile changes nothing.
-	among := slices.ContainsFunc(said.Targets, func(t look.Target) bool { return t.Name == nodeOf(said.Next) && len(t.Holds) > 1 })
+	among := slices.ContainsFunc(said.Targets, func(t explain.Target) bool { return t.Name == nodeOf(said.Next) && len(t.Blockers) > 1 })
 	if at := said.Next.At; !begins && !among && !at.IsZero() && (result.RequeueAfter == 0 || now.Add(result.RequeueAfter).After(at.Add(time.Millisecond))) {
 		p.Errorf("%s: next is said to be %+v, and the next pass is in %s", said, said.Next, result.RequeueAfter)
 	}
 	return said
 }
 
-func (p *nodePlay) compareNode(t *look.Target, said *look.Check, before, after []unstructured.Unstructured) {
+func (p *nodePlay) compareNode(t *explain.Target, said *explain.Check, before, after []unstructured.Unstructured) {
 	p.Helper()
 	begun := slices.ContainsFunc(after, func(is unstructured.Unstructured) bool {
 		return !slices.ContainsFunc(before, func(was unstructured.Unstructured) bool { return was.GetUID() == is.GetUID() })
 	})
 	switch {
 	case t.Begins != begun:
-		p.Errorf("%s: %s is said to begin %t, begun %t; held back by %+v", said, t.Name, t.Begins, begun, t.Holds)
-	case begun && len(t.Holds) > 0:
-		p.Errorf("%s: %s was begun, and is said to be held back by %+v", said, t.Name, t.Holds)
-	case t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Holds) == 0:
+		p.Errorf("%s: %s is said to begin %t, begun %t; held back by %+v", said, t.Name, t.Begins, begun, t.Blockers)
+	case begun && len(t.Blockers) > 0:
+		p.Errorf("%s: %s was begun, and is said to be held back by %+v", said, t.Name, t.Blockers)
+	case t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
 		p.Errorf("%s: %s is unhealthy and nothing was begun, and it is not said why", said, t.Name)
 	}
 }
 
 // compareListed compares a verdict with what the status says of the node.
-func (p *nodePlay) compareListed(t *look.Target, is *nhcv1.NodeHealthCheck) {
+func (p *nodePlay) compareListed(t *explain.Target, is *nhcv1.NodeHealthCheck) {
 	p.Helper()
 	at := slices.IndexFunc(is.Status.UnhealthyNodes, func(n nhcv1.UnhealthyNode) bool { return n.Name == t.Name })
 	node := &corev1.Node{}
@@ -178,10 +178,10 @@ func (p *nodePlay) story(check string) {
 }
 
 // begins compares what was said of a node whose time was to run out with what the pass did when it had run out.
-func (p *nodePlay) begins(before, then *look.Check) {
+func (p *nodePlay) begins(before, then *explain.Check) {
 	p.Helper()
-	of := func(c *look.Check) int {
-		return slices.IndexFunc(c.Targets, func(t look.Target) bool { return t.Name == nodeOf(before.Next) })
+	of := func(c *explain.Check) int {
+		return slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == nodeOf(before.Next) })
 	}
 	was, is := of(before), of(then)
 	if was < 0 || is < 0 || before.Targets[was].State != health.Pending || before.Targets[was].InFlight {
@@ -195,12 +195,12 @@ func (p *nodePlay) begins(before, then *look.Check) {
 	}
 	foreseen := strings.Contains(before.Next.Text, "counts as unhealthy if nothing changes, and kubemend ")
 	if begins := then.Targets[is].Begins; together == 1 && begins != foreseen {
-		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", nodeOf(before.Next), before.Next.Text, begins, then.Targets[is].Holds)
+		p.Errorf("%s: it is said that %q; then it begins: %t, held back by %+v", nodeOf(before.Next), before.Next.Text, begins, then.Targets[is].Blockers)
 	}
 }
 
 // givenUp is how many requests for the node of a step were given up.
-func (p *nodePlay) givenUp(check string, next look.Step) int {
+func (p *nodePlay) givenUp(check string, next explain.Step) int {
 	p.Helper()
 	n := 0
 	for _, node := range p.stored(check).Status.UnhealthyNodes {
@@ -214,19 +214,19 @@ func (p *nodePlay) givenUp(check string, next look.Step) int {
 }
 
 // nodeOf is the node that a step is about.
-func nodeOf(next look.Step) string {
+func nodeOf(next explain.Step) string {
 	of, _, _ := strings.Cut(next.Text, ": ")
 	return strings.TrimPrefix(of, "Node ")
 }
 
 // happened reports whether what was said to happen has happened, or has not. So many requests had been given up when it was said.
-func (p *nodePlay) happened(check string, next look.Step, was int, want bool) {
+func (p *nodePlay) happened(check string, next explain.Step, was int, want bool) {
 	p.Helper()
 	node := nodeOf(next)
 	_, text, _ := strings.Cut(next.Text, ": ")
 	switch is := p.ask(check); {
 	case strings.HasPrefix(text, "it counts as unhealthy if nothing changes"):
-		i := slices.IndexFunc(is.Targets, func(t look.Target) bool { return t.Name == node })
+		i := slices.IndexFunc(is.Targets, func(t explain.Target) bool { return t.Name == node })
 		if got := is.Targets[i].State == health.Unhealthy; got != want {
 			p.Errorf("%s at %s: unhealthy %t, and %+v was said", node, p.clock.Now(), got, next)
 		}

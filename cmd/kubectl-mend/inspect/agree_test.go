@@ -21,7 +21,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -130,7 +130,7 @@ func (p *play) sameConditions(what string, said, stored []metav1.Condition) {
 func sameMoment(a, b time.Time) bool { return a.Sub(b).Abs() <= time.Millisecond }
 
 // texts are those of the findings that count.
-func texts(findings []look.Finding) []string {
+func texts(findings []explain.Finding) []string {
 	var all []string
 	for _, f := range findings {
 		if f.Counts {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -67,12 +67,12 @@ func (a *Asker) Reader() client.Reader { return a.reader }
 
 // MachineChecks are looks at the MachineHealthChecks that are wanted, in the order of their names. The error is forbidden if they could not be
 // read: there may be some then.
-func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]look.Check, error) {
+func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
-	var checks []look.Check
+	var checks []explain.Check
 	for i := range list.Items {
 		if !wanted(&list.Items[i]) {
 			continue
@@ -80,20 +80,20 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 		check, err := a.machineCheck(ctx, &list.Items[i])
 		switch {
 		case err != nil:
-			checks = append(checks, untold(look.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
+			checks = append(checks, untold(explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}, err))
 		case check != nil:
 			checks = append(checks, *check)
 		}
 	}
-	slices.SortFunc(checks, func(a, b look.Check) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(checks, func(a, b explain.Check) int { return strings.Compare(a.String(), b.String()) })
 	return checks, nil
 }
 
 // machineCheck is a look at check as the manager has it that looks at it.
-func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*look.Check, error) {
+func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
 	manager := a.Managers.of(check)
 	a.machines.Unclaimed = unclaimed(manager)
-	is, err := a.machines.Look(ctx, client.ObjectKeyFromObject(check), a.Now)
+	is, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || is == nil {
 		return nil, err
 	}
@@ -106,29 +106,29 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 
 // NodeChecks are looks at the NodeHealthChecks that are wanted, in the order of their names. There are none where the kind is not installed. The
 // error is forbidden if they could not be read: there may be some then.
-func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]look.Check, error) {
+func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
 	}
-	var checks []look.Check
+	var checks []explain.Check
 	for i := range list.Items {
 		if !wanted(&list.Items[i]) {
 			continue
 		}
-		check, err := a.nodes.Look(ctx, list.Items[i].Name, a.Now)
+		check, err := a.nodes.Explain(ctx, list.Items[i].Name, a.Now)
 		switch {
 		case err != nil:
-			checks = append(checks, untold(look.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
+			checks = append(checks, untold(explain.Ref{Kind: "NodeHealthCheck", Name: list.Items[i].Name}, err))
 		case check != nil:
 			unreadByYou(check)
 			a.Managers.Serve(check, crdgate.NodeCheckCRD)
 			checks = append(checks, *check)
 		}
 	}
-	slices.SortFunc(checks, func(a, b look.Check) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(checks, func(a, b explain.Check) int { return strings.Compare(a.Name, b.Name) })
 	return checks, nil
 }
 
@@ -168,21 +168,21 @@ func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck) bool {
 const CannotBeTold = "CannotBeTold"
 
 // Untold is who acts on such a check: that is not known either.
-const Untold look.Stance = "unknown"
+const Untold explain.Mode = "unknown"
 
 // untold is a check that cannot be looked at. In a world that is in memory, that is because something could not be read; the other checks can be
 // looked at all the same.
-func untold(check look.Ref, why error) look.Check {
-	return look.Check{
-		Ref: check, Stance: Untold, Reason: CannotBeTold, Text: "How it stands cannot be told: " + why.Error(),
-		Next: look.Step{Text: "Ask as somebody who may read that", Person: true},
+func untold(check explain.Ref, why error) explain.Check {
+	return explain.Check{
+		Ref: check, Mode: Untold, Reason: CannotBeTold, Text: "How it stands cannot be told: " + why.Error(),
+		Next: explain.Step{Text: "Ask as somebody who may read that", Person: true},
 	}
 }
 
 // blind says in is what follows from it that the user cannot see the nodes of a workload cluster, as far as the manager does not say so of
 // itself: what the manager makes of them stands in the conditions, and the arithmetic of one who does not see them would be another one. Before
 // the control plane is initialized the manager asks for no nodes either.
-func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.MachineHealthCheck) error {
+func (a *Asker) blind(ctx context.Context, is *explain.Check, check *clusterv1.MachineHealthCheck) error {
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	err := a.reader.Get(ctx, key, cluster)
 	if client.IgnoreNotFound(err) != nil {
@@ -192,8 +192,8 @@ func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.Mach
 	if !blind || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) || is.Unseen == "" || a.Managers.sayUnseen(check) {
 		return nil
 	}
-	hold := look.Hold{
-		Reason: look.NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
+	hold := explain.Blocker{
+		Reason: explain.NotSeenByYou, Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
 		Person: "Ask as somebody who may read its kubeconfig, and can reach it",
 	}
 	is.Unseen, is.UnseenSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
@@ -203,7 +203,7 @@ func (a *Asker) blind(ctx context.Context, is *look.Check, check *clusterv1.Mach
 	for i := range is.Targets {
 		t := &is.Targets[i]
 		if t.State == health.Unknown && t.Node != "" {
-			t.Holds, t.Next = []look.Hold{hold}, look.Step{Text: hold.Person, Person: true}
+			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Text: hold.Person, Person: true}
 		}
 	}
 	return nil

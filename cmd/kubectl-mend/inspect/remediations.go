@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -27,7 +27,7 @@ import (
 func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
 
 // RemediationsOf are looks at the remediations that a machine owns, of both kinds.
-func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]look.Remediation, error) {
+func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]explain.Remediation, error) {
 	kinds, err := a.readable(ctx, m.Namespace)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]loo
 }
 
 // RemediationsHolding are looks at the remediations that act on the power of a host, and the UIDs of those that act on it and are not known.
-func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]look.Remediation, []types.UID, error) {
+func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
 	kinds, err := a.readable(ctx, h.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -54,7 +54,7 @@ func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMeta
 }
 
 // Remediations are looks at those of that name, of the kind called so or, if that is empty, of both. There may be none.
-func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]look.Remediation, error) {
+func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]explain.Remediation, error) {
 	kinds, err := hostremediation.InstalledKinds(a.World.RESTMapper())
 	if err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (a *Asker) readable(ctx context.Context, namespace string) ([]hostremediati
 	}), nil
 }
 
-func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]look.Remediation, error) {
-	var all []look.Remediation
+func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]explain.Remediation, error) {
+	var all []explain.Remediation
 	for _, n := range named {
 		if n.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
 			continue
@@ -100,20 +100,20 @@ func (a *Asker) looks(ctx context.Context, named []hostremediation.Named) ([]loo
 
 // remediation is a look at one as the manager has it that acts on it, or as one would that looked at all; nil if there is none, or if it asks
 // for nothing.
-func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*look.Remediation, error) {
+func (a *Asker) remediation(ctx context.Context, n hostremediation.Named) (*explain.Remediation, error) {
 	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
-		is, err := a.remediations(n.Kind, managerlease.Announcement{}).Look(ctx, n.Key, a.Now)
+		is, err := a.remediations(n.Kind, managerlease.Announcement{}).Explain(ctx, n.Key, a.Now)
 		if is != nil {
 			otherActs(is, not)
 		}
 		return is, err
 	}
 	for _, by := range a.Managers.serving(crdOf(n.Kind), n.Key.Namespace) {
-		if is, err := a.remediations(n.Kind, by).Look(ctx, n.Key, a.Now); is != nil || err != nil {
+		if is, err := a.remediations(n.Kind, by).Explain(ctx, n.Key, a.Now); is != nil || err != nil {
 			return is, err // what it has begun it ends, whatever it would begin
 		}
 	}
-	is, err := a.remediations(n.Kind, managerlease.Announcement{}).Look(ctx, n.Key, a.Now)
+	is, err := a.remediations(n.Kind, managerlease.Announcement{}).Explain(ctx, n.Key, a.Now)
 	if is == nil || err != nil || a.Managers.Unknown != "" {
 		return is, err
 	}
@@ -208,8 +208,8 @@ func crdOf(kind hostremediation.Kind) string {
 }
 
 // otherActs says in is that kubemend does not act on its kind.
-func otherActs(is *look.Remediation, not *managerlease.Kind) {
+func otherActs(is *explain.Remediation, not *managerlease.Kind) {
 	_, next := otherwise(not)
 	is.Acts, is.Reason, is.Text = false, NotServed, notServed(not)
-	is.Holds, is.Evidence, is.Next = nil, nil, next
+	is.Blockers, is.Evidence, is.Next = nil, nil, next
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -21,63 +21,63 @@ const (
 )
 
 // Attend says in c, which is of check, if no manager looks at it.
-func (m Managers) Attend(c *look.Check, check *clusterv1.MachineHealthCheck) {
+func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck) {
 	if m.Unknown != "" || m.of(check) != nil {
 		return
 	}
 	because, person := m.nobody(m.offs(check))
 	switch {
-	case c.Stance == look.Acting && person == "":
-		hold := look.Hold{Reason: NoManager, Text: because, Ends: "the manager that leaves has given the check back to Cluster API core"}
-		unattended(c, look.Nobody, hold, look.Step{Text: "nothing, until " + hold.Ends})
-	case c.Stance == look.Acting:
+	case c.Mode == explain.Acting && person == "":
+		hold := explain.Blocker{Reason: NoManager, Text: because, Ends: "the manager that leaves has given the check back to Cluster API core"}
+		unattended(c, explain.Nobody, hold, explain.Step{Text: "nothing, until " + hold.Ends})
+	case c.Mode == explain.Acting:
 		person += ", or hand the check back to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace
-		unattended(c, look.Nobody, look.Hold{Reason: NoManager, Text: because, Person: person}, look.Step{Text: person, Person: true})
-	case c.Stance == look.Observing: // there is nobody to observe it, or to hand it to
-		c.Stance, c.Because = look.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
+		unattended(c, explain.Nobody, explain.Blocker{Reason: NoManager, Text: because, Person: person}, explain.Step{Text: person, Person: true})
+	case c.Mode == explain.Observing: // there is nobody to observe it, or to hand it to
+		c.Mode, c.Because = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
 }
 
 // elsewhere says in c, on which Cluster API core acts, that nobody can hand it to kubemend.
-func elsewhere(c *look.Check) {
+func elsewhere(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]
-		at := slices.IndexFunc(t.Holds, func(h look.Hold) bool { return h.Reason == machinehealthcheck.NotActing })
+		at := slices.IndexFunc(t.Blockers, func(h explain.Blocker) bool { return h.Reason == machinehealthcheck.NotActing })
 		if at < 0 {
 			continue
 		}
-		t.Holds[at].Text, t.Holds[at].Person = c.Because, ""
+		t.Blockers[at].Text, t.Blockers[at].Person = c.Because, ""
 		if t.Next.Person {
-			t.Next = look.Step{Text: "Cluster API core acts on it"}
+			t.Next = explain.Step{Text: "Cluster API core acts on it"}
 		}
 	}
 }
 
 // Serve says in c, which is of a kind that belongs to no namespace, if no manager acts on it.
-func (m Managers) Serve(c *look.Check, crd string) {
+func (m Managers) Serve(c *explain.Check, crd string) {
 	served, not := m.serves(crd)
 	switch {
-	case served || c.Stance != look.Acting:
+	case served || c.Mode != explain.Acting:
 	case not == nil:
 		because, person := m.nobody(m.leaving())
-		unattended(c, look.Nobody, look.Hold{Reason: NoManager, Text: because, Person: person}, step(person, "nothing: what was begun is taken back"))
+		unattended(c, explain.Nobody, explain.Blocker{Reason: NoManager, Text: because, Person: person}, step(person, "nothing: what was begun is taken back"))
 	default:
-		stance, next := otherwise(not)
-		hold := look.Hold{Reason: NotServed, Text: notServed(not)}
+		mode, next := otherwise(not)
+		hold := explain.Blocker{Reason: NotServed, Text: notServed(not)}
 		if next.Person {
 			hold.Person = next.Text
 		}
-		unattended(c, stance, hold, next)
+		unattended(c, mode, hold, next)
 	}
 }
 
 // step is what a person has to do, or what happens if that is nothing.
-func step(person, otherwise string) look.Step {
+func step(person, otherwise string) explain.Step {
 	if person == "" {
-		return look.Step{Text: otherwise}
+		return explain.Step{Text: otherwise}
 	}
-	return look.Step{Text: person, Person: true}
+	return explain.Step{Text: person, Person: true}
 }
 
 func notServed(kind *managerlease.Kind) string {
@@ -85,25 +85,25 @@ func notServed(kind *managerlease.Kind) string {
 }
 
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
-func otherwise(kind *managerlease.Kind) (look.Stance, look.Step) {
+func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
-		return look.Other, look.Step{Text: "the controller that serves the kind acts on it"}
+		return explain.Other, explain.Step{Text: "the controller that serves the kind acts on it"}
 	case crdgate.OffReason:
-		return look.Other, look.Step{Text: "another controller acts on it, if one serves the kind"}
+		return explain.Other, explain.Step{Text: "another controller acts on it, if one serves the kind"}
 	}
-	return look.Nobody, look.Step{Text: "See to what keeps kubemend from serving the kind", Person: true}
+	return explain.Nobody, explain.Step{Text: "See to what keeps kubemend from serving the kind", Person: true}
 }
 
 // unattended says in c that hold keeps everything of it from being done.
-func unattended(c *look.Check, stance look.Stance, hold look.Hold, next look.Step) {
-	c.Stance, c.Because, c.Next = stance, hold.Text, next
+func unattended(c *explain.Check, mode explain.Mode, hold explain.Blocker, next explain.Step) {
+	c.Mode, c.Because, c.Next = mode, hold.Text, next
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		t.Begins = false
 		if t.Left != "" || t.State == health.Healthy && !t.InFlight {
 			continue
 		}
-		t.Next, t.Holds = next, slices.Insert(t.Holds, 0, hold)
+		t.Next, t.Blockers = next, slices.Insert(t.Blockers, 0, hold)
 	}
 }

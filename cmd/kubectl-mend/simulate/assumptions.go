@@ -14,7 +14,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -82,7 +82,7 @@ func (s *stage) unreadRemedies(ctx context.Context) ([]string, error) {
 		for _, name := range []string{kind.Kind + remediationrequest.TemplateSuffix, kind.Kind} {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(kind.GroupVersion().WithKind(name + "List"))
-			if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); errors.Is(err, look.ErrUnread) {
+			if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); errors.Is(err, explain.ErrUnread) {
 				all = append(all, fmt.Sprintf("%ss and their templates are not made and not played, since they could not be read: %v", kind.Kind, err))
 				break
 			}
@@ -112,7 +112,7 @@ func (s *stage) unplayedNodes(ctx context.Context) ([]string, error) {
 			continue
 		}
 		err := s.client.List(ctx, &clusterv1.MachineList{}, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-		if !errors.Is(err, look.ErrUnread) {
+		if !errors.Is(err, explain.ErrUnread) {
 			continue
 		}
 		why := fmt.Sprintf("Nodes whose Machines are in namespace %s are left alone, since these could not be read: %v", namespace, err)

@@ -13,7 +13,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // How long a host takes from when BMO is asked until its power is seen to have changed. BMO looks at it once a minute, and at once when asked.
@@ -90,7 +90,7 @@ func (o *outside) switchHost(ctx context.Context, key client.ObjectKey, on bool)
 	if err := o.client.Status().Update(ctx, h); err != nil {
 		return fmt.Errorf("switch BareMetalHost %s: %w", key, err)
 	}
-	about := look.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
+	about := explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
 	if !on {
 		o.eventLog.assumed(about, "PoweredOff", "The host is off")
 		return o.wentOff(ctx, h)

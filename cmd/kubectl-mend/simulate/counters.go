@@ -14,7 +14,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // tally counts in the world what the controllers have begun. It asks none of them.
@@ -27,16 +27,16 @@ type counters struct {
 	atOnce int
 	held   []Held
 	// holding are the indexes in held of what is not over, by check.
-	holding map[look.Ref]int
+	holding map[explain.Ref]int
 }
 
 func newCounters(s *stage, kinds []requestKind) *counters {
-	return &counters{stage: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, holding: map[look.Ref]int{}}
+	return &counters{stage: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, holding: map[explain.Ref]int{}}
 }
 
 // count looks at what is under way at this moment.
 func (t *counters) count(ctx context.Context) error {
-	targets := map[look.Ref]bool{}
+	targets := map[explain.Ref]bool{}
 	known := t.known
 	t.known = map[string]bool{}
 	requested := map[client.ObjectKey]bool{}
@@ -50,7 +50,7 @@ func (t *counters) count(ctx context.Context) error {
 			requested[client.ObjectKeyFromObject(req)] = true
 			target := targetOf(req)
 			targets[target] = true
-			t.underway(known, string(req.UID), Remediation{Target: target, Request: &look.Ref{Kind: kind.Kind, Namespace: req.Namespace, Name: req.Name}})
+			t.underway(known, string(req.UID), Remediation{Target: target, Request: &explain.Ref{Kind: kind.Kind, Namespace: req.Namespace, Name: req.Name}})
 		}
 	}
 	machines := &clusterv1.MachineList{}
@@ -62,7 +62,7 @@ func (t *counters) count(ctx context.Context) error {
 		if !asked(m) || requested[client.ObjectKeyFromObject(m)] { // one that was handed over is one remediation
 			continue
 		}
-		target := look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
+		target := explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
 		targets[target] = true
 		t.underway(known, "owner of "+string(m.UID), Remediation{Target: target})
 	}
@@ -86,16 +86,16 @@ func (t *counters) before(ctx context.Context) error {
 	if err := t.count(ctx); err != nil {
 		return err
 	}
-	t.begun, t.held, t.holding = []Remediation{}, nil, map[look.Ref]int{}
+	t.begun, t.held, t.holding = []Remediation{}, nil, map[explain.Ref]int{}
 	return nil
 }
 
 // targetOf is what a request is about.
-func targetOf(req *metav1.PartialObjectMetadata) look.Ref {
+func targetOf(req *metav1.PartialObjectMetadata) explain.Ref {
 	if node, is := req.Annotations[nhcv1.NodeNameAnnotation]; is {
-		return look.Ref{Kind: "Node", Name: node}
+		return explain.Ref{Kind: "Node", Name: node}
 	}
-	return look.Ref{Kind: "Machine", Namespace: req.Namespace, Name: req.Name}
+	return explain.Ref{Kind: "Machine", Namespace: req.Namespace, Name: req.Name}
 }
 
 // countHeld looks at which checks allow no remediation.
@@ -106,7 +106,7 @@ func (t *counters) countHeld(ctx context.Context) error {
 	}
 	for i := range checks.Items {
 		c := &checks.Items[i]
-		t.hold(look.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name},
+		t.hold(explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name},
 			meta.FindStatusCondition(c.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition))
 	}
 	nodeChecks := &nhcv1.NodeHealthCheckList{}
@@ -115,13 +115,13 @@ func (t *counters) countHeld(ctx context.Context) error {
 	}
 	for i := range nodeChecks.Items {
 		c := &nodeChecks.Items[i]
-		t.hold(look.Ref{Kind: "NodeHealthCheck", Name: c.Name}, meta.FindStatusCondition(c.Status.Conditions, nhcv1.RemediationAllowedCondition))
+		t.hold(explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, meta.FindStatusCondition(c.Status.Conditions, nhcv1.RemediationAllowedCondition))
 	}
 	return nil
 }
 
 // hold notes whether a check allows remediation.
-func (t *counters) hold(check look.Ref, allowed *metav1.Condition) {
+func (t *counters) hold(check explain.Ref, allowed *metav1.Condition) {
 	after := t.clock.Now().Sub(t.eventLog.begin).String()
 	reason := ""
 	if allowed != nil && allowed.Status == metav1.ConditionFalse {
@@ -142,7 +142,7 @@ func (t *counters) hold(check look.Ref, allowed *metav1.Condition) {
 // summary is what it all comes to.
 func (t *counters) summary(ctx context.Context, horizon time.Duration) (Summary, error) {
 	s := Summary{Begun: len(t.begun), AtOnce: t.atOnce, Held: t.held, Horizon: horizon.String()}
-	checks, err := t.looks(ctx, func(look.Ref) bool { return true })
+	checks, err := t.looks(ctx, func(explain.Ref) bool { return true })
 	if err != nil {
 		return s, err
 	}

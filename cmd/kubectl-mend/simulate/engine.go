@@ -26,7 +26,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -53,7 +53,7 @@ type stage struct {
 // actor is an object that a controller makes passes over.
 type actor struct{ kind, namespace, name string }
 
-func (a actor) ref() look.Ref { return look.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name} }
+func (a actor) ref() explain.Ref { return explain.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name} }
 
 func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error) {
 	s := &stage{world: w, client: w.Client(), question: q, clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
@@ -74,7 +74,7 @@ func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error
 
 // unreadable reports whether err says that a kind is not installed, or was not read: then it has no objects here.
 func unreadable(err error) bool {
-	return meta.IsNoMatchError(err) || errors.Is(err, look.ErrUnread)
+	return meta.IsNoMatchError(err) || errors.Is(err, explain.ErrUnread)
 }
 
 // nodes are those of workload clusters in memory. Nothing is watched: whatever leaves a node is seen by the next pass.
@@ -219,12 +219,12 @@ func (s *stage) next() time.Time {
 }
 
 // looks are looks at the checks that are wanted: what passes at this moment would see and decide.
-func (s *stage) looks(ctx context.Context, wanted func(look.Ref) bool) ([]look.Check, error) {
+func (s *stage) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]explain.Check, error) {
 	all, err := s.actors(ctx)
 	if err != nil {
 		return nil, err
 	}
-	checks := []look.Check{}
+	checks := []explain.Check{}
 	ctx = log.IntoContext(ctx, logr.Discard())
 	for _, a := range all {
 		if !wanted(a.ref()) {
@@ -242,7 +242,7 @@ func (s *stage) looks(ctx context.Context, wanted func(look.Ref) bool) ([]look.C
 }
 
 // look is a look at a check, as the managers that are played would have it; nil if there is none.
-func (s *stage) look(ctx context.Context, a actor) (*look.Check, error) {
+func (s *stage) look(ctx context.Context, a actor) (*explain.Check, error) {
 	managers := inspect.Managers{All: s.played.managers}
 	switch a.kind {
 	case "MachineHealthCheck":
@@ -254,13 +254,13 @@ func (s *stage) look(ctx context.Context, a actor) (*look.Check, error) {
 		if of := s.companyOf(check); of != nil {
 			by = of.machines
 		}
-		is, err := by.Look(ctx, key, s.clock.Now())
+		is, err := by.Explain(ctx, key, s.clock.Now())
 		if is != nil {
 			managers.Attend(is, check)
 		}
 		return is, err
 	case "NodeHealthCheck":
-		is, err := s.nodes.Look(ctx, a.name, s.clock.Now())
+		is, err := s.nodes.Explain(ctx, a.name, s.clock.Now())
 		if is != nil {
 			managers.Serve(is, crdgate.NodeCheckCRD)
 		}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // clock is the virtual one.
@@ -54,7 +54,7 @@ func (d *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, no
 	if !ok {
 		return
 	}
-	about := look.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	about := explain.Ref{Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	key := about.String()
 	if other, is := related.(client.Object); is {
 		key = other.GetNamespace() + "/" + other.GetName()
@@ -65,12 +65,12 @@ func (d *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, no
 }
 
 // assumed writes down what somebody else does.
-func (d *eventLog) assumed(about look.Ref, reason, text string, args ...any) {
+func (d *eventLog) assumed(about explain.Ref, reason, text string, args ...any) {
 	d.write(about.String(), Entry{Object: about, Reason: reason, Text: fmt.Sprintf(text, args...), Assumed: true})
 }
 
 // trouble writes down why a pass did not get through, once.
-func (d *eventLog) trouble(about look.Ref, err error) {
+func (d *eventLog) trouble(about explain.Ref, err error) {
 	d.mu.Lock()
 	key := about.String() + "\x00" + err.Error()
 	said := d.said[key]
@@ -98,7 +98,7 @@ func (d *eventLog) write(key string, e Entry) {
 type errorLog struct {
 	*eventLog
 
-	about look.Ref
+	about explain.Ref
 }
 
 // Init implements logr.LogSink.

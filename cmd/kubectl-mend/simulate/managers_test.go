@@ -13,7 +13,7 @@ import (
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -53,35 +53,35 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 		says           string
 		begin          int
 		happens, never string
-		stance         look.Stance
+		mode         explain.Mode
 	}{
 		"nobody": {
-			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs there: one with default settings is assumed", 1, "", "", look.Acting,
+			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs there: one with default settings is assumed", 1, "", "", explain.Acting,
 		},
 		"one with its settings": {
-			machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "The manager has the settings of the one in namespace a", 1, "", "", look.Acting,
+			machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "The manager has the settings of the one in namespace a", 1, "", "", explain.Acting,
 		},
 		"one that says nothing": {
-			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not say which settings it has", 1, "", "", look.Acting,
+			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not say which settings it has", 1, "", "", explain.Acting,
 		},
 		"one that leaves": {
-			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is leaving: another one", 1, "", "", look.Acting,
+			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is leaving: another one", 1, "", "", explain.Acting,
 		},
 		"one of another namespace": {
 			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
-			"No manager looks at these MachineHealthChecks, which are not played: default/workers", 0, "", "MachineMarkedUnhealthy", look.Nobody,
+			"No manager looks at these MachineHealthChecks, which are not played: default/workers", 0, "", "MachineMarkedUnhealthy", explain.Nobody,
 		},
 		"one that wants a label": {
 			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not played: default/workers", 0,
-			"", "MachineMarkedUnhealthy", look.Nobody,
+			"", "MachineMarkedUnhealthy", explain.Nobody,
 		},
 		"one that wants a label which is there": {
 			machines, map[string]string{"a": `{"watchFilter":"blue"}`},
-			strings.Replace(workersCheck, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w1", "", 1, "", "", look.Acting,
+			strings.Replace(workersCheck, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w1", "", 1, "", "", explain.Acting,
 		},
 		"two, of which the second one looks": {
 			machines, map[string]string{"a": `{"namespace":"other"}`, "b": `{"namespace":"default"}`}, workersCheck, "machine/w1",
-			"those in the namespaces a, b", 1, "", "", look.Acting,
+			"those in the namespaces a, b", 1, "", "", explain.Acting,
 		},
 		"one that does not act on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
@@ -89,7 +89,7 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 		},
 		"two, of which one acts on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off"}]}`, "b": `{}`},
-			ladder, "node/n1", "", 2, "", "", look.Acting,
+			ladder, "node/n1", "", 2, "", "", explain.Acting,
 		},
 		"nobody, where another operator has brought NodeHealthChecks along": {
 			func(s *scene) *scene {
@@ -97,26 +97,26 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 			}, nil, ladder, "node/n1", "its CustomResourceDefinition belongs to", 0, "", "", "",
 		},
 		"one that carries out requests": {
-			metal, map[string]string{"a": `{}`}, metal3Check(), "machine/w2", "is off after 30s", 1, "PoweredOff", "", look.Acting,
+			metal, map[string]string{"a": `{}`}, metal3Check(), "machine/w2", "is off after 30s", 1, "PoweredOff", "", explain.Acting,
 		},
 		"one that leaves requests to CAPM3": {
 			metal, map[string]string{"a": `{"kinds":[{"crd":"metal3remediations.infrastructure.cluster.x-k8s.io","reason":"Foreign","because":"it is CAPM3's"}]}`},
-			metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation: it is CAPM3's", 1, "", "PoweredOff", look.Acting,
+			metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation: it is CAPM3's", 1, "", "PoweredOff", explain.Acting,
 		},
 		"nobody, where CAPM3 has brought its remediations along": {
 			func(s *scene) *scene {
 				return metal(s).definition("metal3remediations.infrastructure.cluster.x-k8s.io", map[string]string{clusterv1.ProviderNameLabel: "infrastructure-metal3"})
-			}, nil, metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation", 1, "", "PoweredOff", look.Acting,
+			}, nil, metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation", 1, "", "PoweredOff", explain.Acting,
 		},
 		"one that carries out those of another namespace": {
 			metal, map[string]string{"a": `{"namespace":"default","watchFilter":"blue"}`},
-			strings.Replace(powerCycle, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w2", "", 1, "", "PoweredOff", look.Acting,
+			strings.Replace(powerCycle, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w2", "", 1, "", "PoweredOff", explain.Acting,
 		},
 		"one that acts on what is not claimed": {
-			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1, "", "", look.Acting,
+			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1, "", "", explain.Acting,
 		},
 		"one that does not": {
-			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"observe"}`}, "", "machine/w1", "", 0, "", "", look.Observing,
+			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"observe"}`}, "", "machine/w1", "", 0, "", "", explain.Observing,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 			if tc.happens != "" && !reasons[tc.happens] || reasons[tc.never] {
 				t.Errorf("%q is to happen, and %q is not: %v", tc.happens, tc.never, reasons)
 			}
-			if len(a.Now) != 1 || tc.stance != "" && a.Now[0].Stance != tc.stance || tc.stance == "" && a.Now[0].Stance == look.Acting {
-				t.Errorf("now it is %+v, want the stance %q", a.Now, tc.stance)
+			if len(a.Now) != 1 || tc.mode != "" && a.Now[0].Mode != tc.mode || tc.mode == "" && a.Now[0].Mode == explain.Acting {
+				t.Errorf("now it is %+v, want the mode %q", a.Now, tc.mode)
 			}
 			for i := range a.Now[0].Targets {
 				if a.Now[0].Targets[i].Begins {

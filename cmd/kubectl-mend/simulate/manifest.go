@@ -26,7 +26,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -165,12 +165,12 @@ func converted(obj client.Object) (document, error) {
 	return document{obj: check, notes: []string{fmt.Sprintf("It is of %s, and was converted to %s", clusterv1beta1.GroupVersion, clusterv1.GroupVersion)}}, nil
 }
 
-func (d document) ref() look.Ref {
-	return look.Ref{Kind: d.obj.GetObjectKind().GroupVersionKind().Kind, Namespace: d.obj.GetNamespace(), Name: d.obj.GetName()}
+func (d document) ref() explain.Ref {
+	return explain.Ref{Kind: d.obj.GetObjectKind().GroupVersionKind().Kind, Namespace: d.obj.GetNamespace(), Name: d.obj.GetName()}
 }
 
 // has reports whether the manifest has an object.
-func (m *Manifest) has(ref look.Ref) bool {
+func (m *Manifest) has(ref explain.Ref) bool {
 	return slices.ContainsFunc(m.documents, func(d document) bool { return d.ref() == ref })
 }
 

@@ -14,7 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Outside is what is assumed of everybody but the controllers.
@@ -62,7 +62,7 @@ type place struct {
 	name    string
 }
 
-func (p place) ref() look.Ref { return look.Ref{Kind: "Node", Name: p.name} }
+func (p place) ref() explain.Ref { return explain.Ref{Kind: "Node", Name: p.name} }
 
 // happening is something that happens at a moment, whatever the controllers do.
 type happening struct {

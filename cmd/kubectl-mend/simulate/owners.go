@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // asked reports whether the owner of a machine was asked to remediate it, and would act on that. (Cluster API: it has to be called bad as well.)
@@ -66,7 +66,7 @@ func (o *outside) replace(ctx context.Context, m *clusterv1.Machine, owner *meta
 	if err := client.IgnoreNotFound(o.client.Delete(ctx, m)); err != nil {
 		return fmt.Errorf("delete machine %s: %w", m.Name, err)
 	}
-	o.eventLog.assumed(look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, "MachineReplaced",
+	o.eventLog.assumed(explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, "MachineReplaced",
 		"%s %s deletes the machine, to put %s in its place", owner.Kind, owner.Name, fresh.Name)
 	key, by := client.ObjectKeyFromObject(m), owner.UID
 	o.replacing[by] = controlPlane
@@ -183,7 +183,7 @@ func (o *outside) join(ctx context.Context, key client.ObjectKey) error {
 	if err := o.client.Status().Update(ctx, m); err != nil {
 		return fmt.Errorf("give machine %s its node: %w", key, err)
 	}
-	o.eventLog.assumed(look.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, "MachineReady", "The node of the new machine is Ready")
+	o.eventLog.assumed(explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, "MachineReady", "The node of the new machine is Ready")
 	return nil
 }
 

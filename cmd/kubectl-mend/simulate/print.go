@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // page is an answer being laid out.
-type page struct {
+type report struct {
 	*Answer
 
 	width int
@@ -29,7 +29,7 @@ type page struct {
 
 // Print writes a for a person, in lines of that many columns.
 func (a *Answer) Print(out io.Writer, width int, paint text.Painter) error {
-	p := &page{Answer: a, width: width, paint: paint}
+	p := &report{Answer: a, width: width, paint: paint}
 	p.list("Assumed", a.Assumptions)
 	p.list("The manifest", a.Manifest)
 	p.list(paint.Bad("The API server would refuse it"), a.Refused)
@@ -43,19 +43,19 @@ func (a *Answer) Print(out io.Writer, width int, paint text.Painter) error {
 }
 
 // line writes s behind lead, and goes on below the beginning of s.
-func (p *page) line(lead, s string) {
+func (p *report) line(lead, s string) {
 	p.lines = append(p.lines, strings.Split(text.Hang(lead, s, text.Columns(lead), p.width), "\n")...)
 }
 
 // heading begins a part of the page.
-func (p *page) heading(s string) {
+func (p *report) heading(s string) {
 	if len(p.lines) > 0 {
 		p.lines = append(p.lines, "")
 	}
 	p.line("", p.paint.Strong(s))
 }
 
-func (p *page) list(heading string, sentences []string) {
+func (p *report) list(heading string, sentences []string) {
 	if len(sentences) == 0 {
 		return
 	}
@@ -66,18 +66,18 @@ func (p *page) list(heading string, sentences []string) {
 }
 
 // check is how a check stands here and now.
-func (p *page) check(c *look.Check) {
-	stance := string(c.Stance)
-	if c.Stance == look.Acting {
-		stance = p.paint.Good(stance)
+func (p *report) check(c *explain.Check) {
+	mode := string(c.Mode)
+	if c.Mode == explain.Acting {
+		mode = p.paint.Good(mode)
 	} else {
-		stance = p.paint.Waits(stance)
+		mode = p.paint.Waits(mode)
 	}
-	p.heading(fmt.Sprintf("Now, %s: %s", c.String(), stance))
+	p.heading(fmt.Sprintf("Now, %s: %s", c.String(), mode))
 	if c.Because != "" {
 		p.line("  ", c.Because+".")
 	}
-	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), explain.Allowance(c)))
+	p.line("  ", fmt.Sprintf("It selects %d; %s.", c.Population.Total(), page.Allowance(c)))
 	said := map[string]bool{}
 	say := func(s string) {
 		if s != "" && !said[s] {
@@ -102,7 +102,7 @@ func (p *page) check(c *look.Check) {
 	p.targets(c)
 }
 
-func conditionOf(c *look.Check, kind string) *metav1.Condition {
+func conditionOf(c *explain.Check, kind string) *metav1.Condition {
 	for i := range c.Conditions {
 		if c.Conditions[i].Type == kind {
 			return &c.Conditions[i]
@@ -115,12 +115,12 @@ func conditionOf(c *look.Check, kind string) *metav1.Condition {
 const mostNames = 20
 
 // targets are a line each for those of which there is something to say, and the names of the others.
-func (p *page) targets(c *look.Check) {
+func (p *report) targets(c *explain.Check) {
 	var well []string
 	var rows [][]string
 	for i := range c.Targets {
 		t := &c.Targets[i]
-		if t.State == health.Healthy && t.Left == "" && !t.InFlight && len(t.Holds) == 0 {
+		if t.State == health.Healthy && t.Left == "" && !t.InFlight && len(t.Blockers) == 0 {
 			well = append(well, t.Name)
 			continue
 		}
@@ -137,7 +137,7 @@ func (p *page) targets(c *look.Check) {
 }
 
 // would is what would happen to a target of c, and when.
-func (p *page) would(c *look.Check, t *look.Target) string {
+func (p *report) would(c *explain.Check, t *explain.Target) string {
 	var parts []string
 	if t.Left != "" {
 		parts = append(parts, t.Left)
@@ -153,7 +153,7 @@ func (p *page) would(c *look.Check, t *look.Target) string {
 		parts = append(parts, p.paint.Strong("It begins at once: kubemend "+t.Would))
 	case t.InFlight:
 		parts = append(parts, "Its remediation is under way"+cmp.Or(since(t.UnderwaySince, p.At), ""))
-	case len(t.Holds) > 0:
+	case len(t.Blockers) > 0:
 		parts = append(parts, holds(c, t)...)
 	case !t.Next.At.IsZero():
 		parts = append(parts, text.Moment(t.Next.At, p.At)+": "+t.Next.Text)
@@ -164,11 +164,11 @@ func (p *page) would(c *look.Check, t *look.Target) string {
 }
 
 // holds are what keeps a remediation from beginning, but for what was said before: by a finding, or of the whole check.
-func holds(c *look.Check, t *look.Target) []string {
+func holds(c *explain.Check, t *explain.Target) []string {
 	var parts []string
-	for _, h := range t.Holds {
+	for _, h := range t.Blockers {
 		switch {
-		case slices.ContainsFunc(t.Findings, func(f look.Finding) bool { return !f.Counts && strings.Contains(h.Text, f.Text) }):
+		case slices.ContainsFunc(t.Findings, func(f explain.Finding) bool { return !f.Counts && strings.Contains(h.Text, f.Text) }):
 		case h.Text == c.Text || h.Text == c.Because:
 			parts = append(parts, "Blocked by "+h.Reason)
 		default:
@@ -186,7 +186,7 @@ func since(at, now time.Time) string {
 }
 
 // counts is when a finding counts.
-func (p *page) counts(f look.Finding) string {
+func (p *report) counts(f explain.Finding) string {
 	switch {
 	case f.Due.IsZero():
 		return ""
@@ -197,7 +197,7 @@ func (p *page) counts(f look.Finding) string {
 }
 
 // rows writes rows of which the last cell is a text: behind the others where there is room, else below them.
-func (p *page) rows(indent string, rows [][]string) {
+func (p *report) rows(indent string, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row[:len(row)-1] {
@@ -230,17 +230,17 @@ var shorts = map[string]string{
 }
 
 // short is an object as it is called on the command line.
-func short(r look.Ref) string { return cmp.Or(shorts[r.Kind], strings.ToLower(r.Kind)) + "/" + r.Name }
+func short(r explain.Ref) string { return cmp.Or(shorts[r.Kind], strings.ToLower(r.Kind)) + "/" + r.Name }
 
 // called is how the timeline calls an object: with its namespace only if there are several.
-func (p *page) called() func(look.Ref) string {
+func (p *report) called() func(explain.Ref) string {
 	var namespaces []string
 	for _, e := range p.Timeline {
 		if n := e.Object.Namespace; n != "" && !slices.Contains(namespaces, n) {
 			namespaces = append(namespaces, n)
 		}
 	}
-	return func(r look.Ref) string {
+	return func(r explain.Ref) string {
 		if len(namespaces) > 1 && r.Namespace != "" {
 			return r.Namespace + "/" + short(r)
 		}
@@ -249,7 +249,7 @@ func (p *page) called() func(look.Ref) string {
 }
 
 // timeline is what happens.
-func (p *page) timeline() {
+func (p *report) timeline() {
 	p.heading(fmt.Sprintf("From %s on, for %s", p.At.Format(time.DateTime), brief(parsed(p.Summary.Horizon))))
 	if len(p.Timeline) == 0 {
 		p.line("  ", "Nothing happens.")
@@ -283,7 +283,7 @@ func stamp(d time.Duration) string {
 }
 
 // summary is what it all comes to.
-func (p *page) summary() {
+func (p *report) summary() {
 	s := p.Summary
 	p.heading("All in all")
 	if s.Begun == 0 {
@@ -307,7 +307,7 @@ func (p *page) summary() {
 		return
 	}
 	var verdicts []string
-	of := map[string][]look.Ref{}
+	of := map[string][]explain.Ref{}
 	for _, u := range s.Unhealthy {
 		if of[u.Verdict] == nil {
 			verdicts = append(verdicts, u.Verdict)
@@ -320,7 +320,7 @@ func (p *page) summary() {
 }
 
 // heldBack is what is not allowed while h lasts: what has begun by then goes on.
-func (p *page) heldBack(h Held) string {
+func (p *report) heldBack(h Held) string {
 	if slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(h.From) }) {
 		return "further remediation"
 	}
@@ -330,11 +330,11 @@ func (p *page) heldBack(h Held) string {
 // moment is what begins at one moment.
 type moment struct {
 	at string
-	of []look.Ref
+	of []explain.Ref
 }
 
 // moments are the remediations by the moments at which they begin.
-func (p *page) moments() []moment {
+func (p *report) moments() []moment {
 	var all []moment
 	for _, r := range p.Remediations {
 		at := stamp(parsed(r.After))
@@ -347,7 +347,7 @@ func (p *page) moments() []moment {
 }
 
 // names are the first few, and how many more there are.
-func names(of []look.Ref, called func(look.Ref) string) string {
+func names(of []explain.Ref, called func(explain.Ref) string) string {
 	all := make([]string, 0, min(len(of), mostNames))
 	for _, r := range of[:min(len(of), mostNames)] {
 		all = append(all, called(r))

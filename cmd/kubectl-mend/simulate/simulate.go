@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Question is what is to be played.
@@ -38,7 +38,7 @@ type Answer struct {
 	Manifest []string `json:"manifest,omitempty"`
 	Refused  []string `json:"refused,omitempty"`
 	// Now is how the checks of the manifest stand once it is applied, or all checks if there is none.
-	Now []look.Check `json:"now"`
+	Now []explain.Check `json:"now"`
 	// Timeline is what happens, in its order.
 	Timeline     []Entry       `json:"timeline"`
 	Remediations []Remediation `json:"remediations"`
@@ -50,7 +50,7 @@ type Entry struct {
 	// After is how long after the beginning, such as "5m0s".
 	After  string    `json:"after"`
 	At     time.Time `json:"at"`
-	Object look.Ref  `json:"object"`
+	Object explain.Ref  `json:"object"`
 	// Reason is that of the event that tells of it.
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
@@ -65,9 +65,9 @@ type Remediation struct {
 	After string    `json:"after"`
 	At    time.Time `json:"at"`
 	// Target is the machine or node.
-	Target look.Ref `json:"target"`
+	Target explain.Ref `json:"target"`
 	// Request is what was made for it; empty if its owner was asked.
-	Request *look.Ref `json:"request,omitempty"`
+	Request *explain.Ref `json:"request,omitempty"`
 }
 
 // Summary is what it all comes to.
@@ -85,7 +85,7 @@ type Summary struct {
 
 // Held is a time in which a check did not allow remediation.
 type Held struct {
-	Check  look.Ref `json:"check"`
+	Check  explain.Ref `json:"check"`
 	Reason string   `json:"reason"`
 	// From is when it began, and Until when it was over; Until is empty if it was not.
 	From  string `json:"from"`
@@ -94,7 +94,7 @@ type Held struct {
 
 // Unwell is a machine or node that is not healthy.
 type Unwell struct {
-	look.Ref
+	explain.Ref
 
 	Verdict string `json:"verdict"`
 }
@@ -142,11 +142,11 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 // plays reports whether a check is played, if there is a manager for it: a world may have more in it than was asked for.
 func (q Question) plays(check *clusterv1.MachineHealthCheck) bool {
 	return q.Namespace == "" || check.Namespace == q.Namespace ||
-		q.Manifest != nil && q.Manifest.has(look.Ref{Kind: "MachineHealthCheck", Namespace: check.Namespace, Name: check.Name})
+		q.Manifest != nil && q.Manifest.has(explain.Ref{Kind: "MachineHealthCheck", Namespace: check.Namespace, Name: check.Name})
 }
 
 // wanted reports whether a check is one of those that are asked about.
-func (q Question) wanted(check look.Ref) bool {
+func (q Question) wanted(check explain.Ref) bool {
 	if q.Manifest != nil && q.Manifest.hasChecks() {
 		return q.Manifest.has(check)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // installed is a kind as an API server serves it.
@@ -86,16 +86,16 @@ func (w *World) find(gvk schema.GroupVersionKind) (*kind, error) {
 	return k, nil
 }
 
-// unreadError is an error that is look.ErrUnread as well.
+// unreadError is an error that is explain.ErrUnread as well.
 type unreadError struct{ error }
 
 // Is implements what errors.Is asks for.
-func (unreadError) Is(target error) bool { return target == look.ErrUnread }
+func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
-// unread is why a namespace of the kind was not read; nil if it was. It is look.ErrUnread.
+// unread is why a namespace of the kind was not read; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
 	if why := k.whyUnread(namespace); why != nil {
 		return unreadError{why}

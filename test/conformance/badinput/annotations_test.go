@@ -91,7 +91,7 @@ func (w *world) annotate(kind, key string, value *string) {
 // said is all that a check says of itself and of its machine, as `kubectl mend explain` asks it.
 func (w *world) said(check string) string {
 	w.t.Helper()
-	is, err := w.Look(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, w.clock.Now())
+	is, err := w.Explain(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, w.clock.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}

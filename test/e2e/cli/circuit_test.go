@@ -9,7 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/test/builders"
 )
@@ -25,13 +25,13 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 		fixture.silence(lost...)
 
 		By("too many")
-		var e *explain.Explanation
+		var e *page.Explanation
 		Eventually(func(g Gomega) {
 			e = explained(ctx, "mhc/"+check.Name)
 			g.Expect(e.Checks[0].Population.Unhealthy).To(Equal(3))
 		}).Should(Succeed())
 		Expect(e.Verdict).To(Equal("Nothing is remediated: 3 of 5 are not healthy (3 unhealthy), and unhealthyLessThanOrEqualTo 40% allows 2"))
-		Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
+		Expect(e.Checks[0].NotHealthy).To(Equal([]page.Group{{Class: budget.Unhealthy, Names: lost}}))
 		Eventually(func() map[string]string { return said(fixture.stored(ctx, check.Name).Status.Conditions) }).Should(
 			Equal(said(e.Checks[0].Conditions)), "the check says of itself what explain says of it")
 		for _, name := range lost {
@@ -39,9 +39,9 @@ var _ = Describe("Of three workers of five whose kubelets fall silent", func() {
 			Expect(e.Next.Text).To(HaveSuffix("othing, until no more than 2 targets are not healthy; 3 are"))
 			Expect(e.Next.At).To(BeZero())
 			Expect(holdOf(targetOf(e), "TooManyUnhealthy").Text).To(ContainSubstring("3 of 5 targets are not healthy"))
-			Expect(e.Checks[0].NotHealthy).To(Equal([]explain.Group{{Class: budget.Unhealthy, Names: lost}}))
+			Expect(e.Checks[0].NotHealthy).To(Equal([]page.Group{{Class: budget.Unhealthy, Names: lost}}))
 		}
-		row := parsed[explain.Status](mend(ctx, "status", "-o", "json")).Checks
+		row := parsed[page.Status](mend(ctx, "status", "-o", "json")).Checks
 		Expect(row).To(HaveLen(1))
 		Expect(row[0].Reason).To(Equal("TooManyUnhealthy"))
 		Expect(row[0].Population.Healthy).To(Equal(2))

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -22,10 +22,10 @@ var _ = Describe("Of a check that nobody has claimed", func() {
 	It("claim makes kubemend act within a second, and release gives it back to Cluster API core", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		check := fixture.checked(ctx, "unclaimed")
-		stance := func() look.Stance { return explained(ctx, "mhc/"+check.Name).Checks[0].Stance }
+		stance := func() explain.Mode { return explained(ctx, "mhc/"+check.Name).Checks[0].Mode }
 		core := func() bool { return conditions.IsFalse(fixture.stored(ctx, check.Name), clusterv1.PausedCondition) }
 		Eventually(core).Should(BeTrue())
-		Eventually(stance).Should(Equal(look.Observing))
+		Eventually(stance).Should(Equal(explain.Observing))
 		Expect(conditions.Has(fixture.stored(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
 
 		acts := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.Has(c, mendv1.TargetsExclusive) })
@@ -34,7 +34,7 @@ var _ = Describe("Of a check that nobody has claimed", func() {
 		var at time.Time
 		Eventually(acts).Should(Receive(&at))
 		Expect(at).To(BeTemporally("<", claimed.ended.Add(time.Second)))
-		Expect(stance()).To(Equal(look.Acting))
+		Expect(stance()).To(Equal(explain.Acting))
 		Eventually(core).Should(BeFalse(), "Cluster API core says that it stands back")
 
 		takes := sees(ctx, check, func(c *clusterv1.MachineHealthCheck) bool { return conditions.IsFalse(c, clusterv1.PausedCondition) })
@@ -44,7 +44,7 @@ var _ = Describe("Of a check that nobody has claimed", func() {
 		released := mend(ctx, "release", "mhc/"+check.Name, "--yes", "--force")
 		Expect(released.code).To(Equal(done), released.complaint)
 		Eventually(takes).Should(Receive())
-		Eventually(stance).Should(Equal(look.Observing))
+		Eventually(stance).Should(Equal(explain.Observing))
 	}, SpecTimeout(specPatience))
 })
 
@@ -75,7 +75,7 @@ var _ = Describe("To somebody who may read no more than Machines and MachineHeal
 		name := fixture.WorkerNames(ctx)[0]
 		narrow := func(args ...string) ran { return mendAs(ctx, kubeconfig, append(args, "-o", "json")...) }
 
-		e := parsed[explain.Explanation](narrow("explain", "machine/"+name))
+		e := parsed[page.Explanation](narrow("explain", "machine/"+name))
 		Expect(e.Checks).To(HaveLen(1))
 		Expect(e.Checks[0].Name).To(Equal(check.Name))
 		Expect(e.Notes).To(ContainElements(
@@ -85,7 +85,7 @@ var _ = Describe("To somebody who may read no more than Machines and MachineHeal
 		))
 		Expect(e.Verdict).NotTo(ContainSubstring("healthy"), "the node was not seen")
 
-		s := parsed[explain.Status](narrow("status"))
+		s := parsed[page.Status](narrow("status"))
 		Expect(s.Checks).To(HaveLen(1))
 		Expect(s.Notes).To(ContainElement(ContainSubstring("forbidden")))
 	}, SpecTimeout(specPatience))
@@ -126,19 +126,19 @@ var _ = Describe("While no manager runs", Serial, func() {
 		manager.Kill()
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
 
-		var s *explain.Status
+		var s *page.Status
 		Eventually(func(g Gomega) {
-			s = parsed[explain.Status](mend(ctx, "status", "-o", "json"))
+			s = parsed[page.Status](mend(ctx, "status", "-o", "json"))
 			g.Expect(s.Managers).To(HaveLen(1))
 			g.Expect(s.Managers[0].Alive).To(BeFalse())
 		}).WithPolling(time.Second).Should(Succeed())
 		Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
 		Expect(s.Managers[0].Gone).To(And(BeTemporally(">", killed), BeTemporally("<", time.Now())), "when what it last said ran out")
-		stances := map[string]look.Stance{}
+		stances := map[string]explain.Mode{}
 		for _, row := range s.Checks {
-			stances[row.Name] = row.Stance
+			stances[row.Name] = row.Mode
 		}
-		Expect(stances).To(Equal(map[string]look.Stance{claimed.Name: look.Nobody, check.Name: look.Core}))
+		Expect(stances).To(Equal(map[string]explain.Mode{claimed.Name: explain.Nobody, check.Name: explain.Core}))
 		Expect(mend(ctx, "status").out).To(ContainSubstring("does not run since"))
 
 		e := explained(ctx, "mhc/"+claimed.Name)

@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -61,7 +61,7 @@ var _ = Describe("Of a host whose BMC is dead", func() {
 		fixture.silence(name)
 
 		Eventually(stepped).Should(Receive(HaveField("Step", "PoweringOff")))
-		var said look.Step
+		var said explain.Step
 		Eventually(func() time.Time {
 			said = explained(ctx, "machine/"+name).Next
 			return said.At
@@ -188,10 +188,10 @@ func remediationOf(ctx context.Context, name string) (*mendv1.HostRemediation, b
 }
 
 // remediationIn is the one remediation that an answer is about.
-func remediationIn(r ran) look.Remediation {
+func remediationIn(r ran) explain.Remediation {
 	GinkgoHelper()
 	e := parsed[struct {
-		Remediations []look.Remediation `json:"remediations"`
+		Remediations []explain.Remediation `json:"remediations"`
 	}](r)
 	Expect(e.Remediations).To(HaveLen(1), r.out)
 	return e.Remediations[0]
@@ -221,7 +221,7 @@ func fromStatus(rem *mendv1.HostRemediation) phase {
 	return p
 }
 
-func fromLook(r look.Remediation) phase {
+func fromLook(r explain.Remediation) phase {
 	return phase{
 		Step: r.State, Phase: r.Phase, Host: r.Host, Message: r.Text, Reason: r.Reason, Attempt: r.Attempt,
 		Started: r.Began.UTC().Truncate(time.Second), Deadline: r.Deadline.UTC().Truncate(time.Second),

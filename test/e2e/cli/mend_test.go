@@ -14,8 +14,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // plugin is the built program.
@@ -77,13 +77,13 @@ func parsed[T any](r ran) *T {
 }
 
 // explained is what explain says of something, such as machine/NAME.
-func explained(ctx context.Context, what string) *explain.Explanation {
+func explained(ctx context.Context, what string) *page.Explanation {
 	GinkgoHelper()
-	return parsed[explain.Explanation](mend(ctx, "explain", what, "-o", "json"))
+	return parsed[page.Explanation](mend(ctx, "explain", what, "-o", "json"))
 }
 
 // targetOf is what the one check that selects the subject thinks of it.
-func targetOf(e *explain.Explanation) look.Target {
+func targetOf(e *page.Explanation) explain.Target {
 	GinkgoHelper()
 	Expect(e.Checks).To(HaveLen(1))
 	Expect(e.Checks[0].Targets).To(HaveLen(1))
@@ -91,10 +91,10 @@ func targetOf(e *explain.Explanation) look.Target {
 }
 
 // holdOf is the hold of that reason; the zero value if there is none.
-func holdOf(t look.Target, reason string) look.Hold {
-	at := slices.IndexFunc(t.Holds, func(h look.Hold) bool { return h.Reason == reason })
+func holdOf(t explain.Target, reason string) explain.Blocker {
+	at := slices.IndexFunc(t.Blockers, func(h explain.Blocker) bool { return h.Reason == reason })
 	if at < 0 {
-		return look.Hold{}
+		return explain.Blocker{}
 	}
-	return t.Holds[at]
+	return t.Blockers[at]
 }

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -151,7 +151,7 @@ func asked(ctx context.Context, kind schema.GroupVersionKind, node string) <-cha
 // announced is when explain says that the next thing happens to a node of that verdict: each time that it is asked, the same.
 func announced(ctx context.Context, node, verdict string) time.Time {
 	GinkgoHelper()
-	var all []look.Step
+	var all []explain.Step
 	Eventually(func() int {
 		e := explained(ctx, "node/"+node)
 		if targetOf(e).Verdict == verdict {
@@ -166,10 +166,10 @@ func announced(ctx context.Context, node, verdict string) time.Time {
 }
 
 // rowOf is what status says of a check of nodes.
-func rowOf(ctx context.Context, check string) explain.Row {
+func rowOf(ctx context.Context, check string) page.Row {
 	GinkgoHelper()
-	s := parsed[explain.Status](mend(ctx, "status", "-o", "json"))
-	at := slices.IndexFunc(s.Checks, func(c explain.Row) bool { return c.Kind == "NodeHealthCheck" && c.Name == check })
+	s := parsed[page.Status](mend(ctx, "status", "-o", "json"))
+	at := slices.IndexFunc(s.Checks, func(c page.Row) bool { return c.Kind == "NodeHealthCheck" && c.Name == check })
 	Expect(at).To(BeNumerically(">=", 0))
 	return s.Checks[at]
 }

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/explain"
-	"github.com/kubemend/kubemend/controllers/look"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -51,7 +51,7 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 		e := explained(ctx, "machine/"+lost)
 		Expect(e.Verdict).To(HavePrefix("It is unhealthy, and is being remediated: Condition Ready on Node is reporting status Unknown"))
 		Expect(targetOf(e).InFlight).To(BeTrue())
-		Expect(targetOf(e).Holds).To(BeEmpty())
+		Expect(targetOf(e).Blockers).To(BeEmpty())
 		Expect(targetOf(e).Answer).To(HavePrefix("OwnerRemediated=False WaitingForRemediation"))
 		Expect(e.Next.At).To(BeZero(), "it is not time that it waits for")
 		Expect(e.Next.Person).To(BeFalse())
@@ -62,9 +62,9 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 		By("replaced")
 		fresh := newcomer(ctx, before)
 		e = starting(ctx, fresh)
-		counts := slices.IndexFunc(targetOf(e).Starts, func(s look.Start) bool { return s.Counts })
+		counts := slices.IndexFunc(targetOf(e).Starts, func(s explain.Start) bool { return s.Counts })
 		Expect(counts).NotTo(BeNumerically("<", 0), "%+v", targetOf(e).Starts)
-		latest := slices.MaxFunc(targetOf(e).Starts, func(a, b look.Start) int { return a.At.Compare(b.At) })
+		latest := slices.MaxFunc(targetOf(e).Starts, func(a, b explain.Start) int { return a.At.Compare(b.At) })
 		Expect(targetOf(e).Starts[counts].At).To(BeTemporally("==", latest.At))
 		Expect(check.Spec.Checks.NodeStartupTimeoutSeconds).NotTo(BeNil())
 		patience := time.Duration(*check.Spec.Checks.NodeStartupTimeoutSeconds) * time.Second
@@ -79,9 +79,9 @@ var _ = Describe("Of a worker whose kubelet falls silent", func() {
 })
 
 // announcements are what explain says will happen next to a machine while it is pending, each time that it is asked, until it is unhealthy.
-func announcements(ctx context.Context, name string) []look.Step {
+func announcements(ctx context.Context, name string) []explain.Step {
 	GinkgoHelper()
-	var all []look.Step
+	var all []explain.Step
 	Eventually(func() string {
 		e := explained(ctx, "machine/"+name)
 		t := targetOf(e)
@@ -111,9 +111,9 @@ func newcomer(ctx context.Context, before []string) (name string) {
 }
 
 // starting is what explain says of a machine while its host boots.
-func starting(ctx context.Context, name string) *explain.Explanation {
+func starting(ctx context.Context, name string) *page.Explanation {
 	GinkgoHelper()
-	var e *explain.Explanation
+	var e *page.Explanation
 	Eventually(func() string {
 		e = explained(ctx, "machine/"+name)
 		return targetOf(e).Verdict

@@ -1,0 +1,172 @@
+package page
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+func ptrTo(v string) *intstr.IntOrString { return ptr.To(intstr.Parse(v)) }
+
+// dead is a manager that has not run for an hour.
+func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
+
+// saying is a manager that says this of itself.
+func saying(edit func(*managerlease.Announcement)) func(*scene) {
+	return func(s *scene) { edit(&s.says) }
+}
+
+func filtered(a *managerlease.Announcement)  { a.WatchFilter = "blue" }
+func elsewhere(a *managerlease.Announcement) { a.Namespace = "metal" }
+func leaving(a *managerlease.Announcement)   { a.Leaving = true }
+
+// unserved is a manager that does not serve a kind.
+func unserved(crd, reason, because string) func(*scene) {
+	return saying(func(a *managerlease.Announcement) {
+		a.Kinds = []managerlease.Kind{{CRD: crd, Reason: reason, Because: because}}
+	})
+}
+
+// unclaimed takes the claim off the check.
+func unclaimed(s *scene) { s.check.Annotations = nil }
+
+// another is the lease of a second manager, in a namespace of its own, that has been gone for a year.
+func another(s *scene) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "old", Name: managerlease.LeaseName}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("old-0"), ptr.To[int32](60)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.AddDate(-1, 0, 0)}
+	s.others = append(s.others, lease)
+}
+
+// forged is the lease of somebody who pretends to be a manager, in a namespace of their own. The manager itself is bound.
+func forged(s *scene) {
+	lease := s.manager.DeepCopy()
+	lease.Namespace, lease.Spec.HolderIdentity = "tenant", ptr.To("me")
+	lease.Annotations = map[string]string{mendv1.ManagerAnnotation: `{"version":"v0.1.0","unclaimed":"act"}`}
+	s.others = append(s.others, lease, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager", Labels: managerlease.OfKubemend.Labelled},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kubemend-system", Name: managerlease.OfKubemend.Account}},
+	})
+	s.kinds = append(s.kinds, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+}
+
+func TestExplanationsOfWhoActs(t *testing.T) {
+	bad := silent(6*time.Minute, "w1")
+	off := powerCycled(powercycle.PoweringOff)
+	const due = 6 * time.Minute
+	golden.StoriesIn(t, "testdata/managers", map[string]story{
+		"a node and no manager":                            {aScene(ownNodes(due), dead), node("n1")},
+		"a check of nodes and no manager":                  {aScene(ownNodes(due), dead), nodeCheck("own-nodes")},
+		"a node that is short-circuited and no manager":    {aScene(ownNodes(due, also(due, 1, 2)), dead), node("n1")},
+		"a node that is being rebooted and no manager":     {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
+		"a node and a manager that leaves":                 {aScene(ownNodes(due), saying(leaving)), node("n1")},
+		"a node of another operator's check":               {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
+		"a check of nodes of a kind that is switched off":  {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
+		"a check of nodes of a kind that cannot be served": {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a manager with another filter":                    {aScene(bad, saying(filtered)), machine("w1")},
+		"a manager with another filter and an old lease":   {aScene(bad, saying(filtered), another), machine("w1")},
+		"a manager of another namespace":                   {aScene(bad, saying(elsewhere)), machine("w1")},
+		"a manager that leaves":                            {aScene(bad, saying(leaving)), machine("w1")},
+		"a manager with another filter, and no claim":      {aScene(bad, saying(filtered), unclaimed), machine("w1")},
+		"no manager, and no claim":                         {aScene(bad, dead, unclaimed), machine("w1")},
+		"the status with a lease that is not believed":     {aScene(bad, ownNodes(due), forged), nil},
+		"a machine and nothing but a forged lease":         {aScene(bad, dead, forged), machine("w1")},
+		"the status under another filter":                  {aScene(bad, ownNodes(due), saying(filtered)), nil},
+		"a power cycle and no manager":                     {aScene(bad, off, dead), remediation("w1")},
+		"a power cycle and a manager with another filter":  {aScene(bad, off, saying(filtered)), remediation("w1")},
+		"a power cycle and a manager of another namespace": {aScene(bad, off, saying(elsewhere)), remediation("w1")},
+		"a power cycle of a cluster with the label": {aScene(bad, off, saying(filtered), func(s *scene) {
+			s.cluster.Labels = map[string]string{clusterv1.WatchLabel: "blue"}
+		}), remediation("w1")},
+		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},
+		"a power cycle before its begin and a manager that leaves": {aScene(bad, powerCycled(powercycle.Pending), untouched, saying(leaving)), remediation("w1")},
+	}, func(t *testing.T, s story) string {
+		if s.ask == nil {
+			return status(t, s.scene)
+		}
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		return page80and200(t, e, err)
+	})
+}
+
+// untouched takes from w1's remediation all that says that something was begun.
+func untouched(s *scene) {
+	for _, o := range s.others {
+		if o.GetName() == "w1" && o.GetUID() == "rem-w1" {
+			o.SetAnnotations(nil)
+			o.SetFinalizers(nil)
+		}
+	}
+}
+
+// Who may read leases only here and there knows of some managers, and not whether there are others.
+func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.T) {
+	for name, manager := range map[string]func(*scene){
+		"the manager is where nobody looked": func(s *scene) { s.manager = nil },
+		"the manager that was seen is dead":  dead,
+		"the manager was seen":               func(*scene) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := aScene(silent(6*time.Minute, "w1"), ownNodes(6*time.Minute), manager)
+			seen := s.manager
+			s.manager = nil
+			w := s.asker(t).World
+			for _, read := range []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} { // and no others
+				w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, read, nil)
+			}
+			if seen != nil {
+				if err := w.Add(seen); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a, err := inspect.New(t.Context(), w, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for subject, ask := range map[string]func(context.Context, *inspect.Asker) (*Explanation, error){"machine": machine("w1"), "node": node("n1")} {
+				e, err := ask(t.Context(), a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if is := e.Checks[0]; len(e.Notes) == 0 || is.Mode != explain.Acting || !is.Targets[0].Begins {
+					t.Errorf("%s: notes %q, mode %s, want it to be said that a manager may run; %+v", subject, e.Notes, is.Mode, is.Targets[0])
+				}
+			}
+		})
+	}
+}
+
+// Whether the manager sees the node stands in the checks: who may not read them does not know, and repeats what was said last.
+func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
+	s := aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting))
+	a := s.asker(t)
+	a.World.Forbid(clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true, "",
+		apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machinehealthchecks"}, "", nil))
+	e, err := remediation("w1")(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trouble := e.Remediations[0].Trouble; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
+		t.Errorf("trouble %q, want it to be said that the checks could not be read", trouble)
+	}
+}

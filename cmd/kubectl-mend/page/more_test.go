@@ -1,0 +1,166 @@
+package page
+
+import (
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// moreMachines are stories of machines: of several findings, of what their owners say, and of checks that are not what they seem.
+func moreMachines() map[string]story {
+	deferred := "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting"
+	return map[string]story{
+		"a machine with two findings that are not due":             {aScene(silent(time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
+		"a machine with two findings, one of which is not due":     {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
+		"a machine of a control plane that puts it off":            {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", deferred)), machine("w1")},
+		"a machine of a control plane that cannot replace it":      {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
+		"a machine that its owner deletes":                         {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
+		"a machine without an owner":                               {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
+		"a machine without an owner that has been asked":           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", ""), askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
+		"a machine within its time of a check that is not claimed": {aScene(silent(2*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
+		"a machine within its time of a check that is paused": {aScene(silent(2*time.Minute, "w1"),
+			func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "maintenance" }), machine("w1")},
+		"a machine of a check and a cluster that are paused": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
+			s.check.Annotations[clusterv1.PausedAnnotation], s.cluster.Spec.Paused = "maintenance", ptr.To(true)
+		}), machine("w1")},
+		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, elderPaused("maintenance")), machine("w1")},
+		"a machine whose older check is not claimed":          {aScene(silent(6*time.Minute, "w1"), secondCheck, elderPaused("")), machine("w1")},
+		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
+		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
+		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
+		"a machine whose checks the user may not read":        {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
+		"a machine that has been given all the time":          {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
+		"a node of whose name the management cluster has one": {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
+	}
+}
+
+// moreHosts are stories of the power of hosts.
+func moreHosts() map[string]story {
+	handedOver := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		r.Finalizers = nil
+		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
+		remembers(r, powercycle.Memory{State: powercycle.HandedOver, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedBad: true,
+			Marked: true, Cause: "The node did not become healthy in time"})
+	}
+	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		r.Status.Conditions = []metav1.Condition{{Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: "WorkloadMoving",
+			Message: "Attempt 1 of 2: Waiting for the workload to leave the node (Pod default/database-0)", LastTransitionTime: at(time.Minute)}}
+		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
+	}
+	deferred := "Waiting for remediation: power-cycling the host did not help"
+	return map[string]story{
+		"a host whose workload moves":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
+		"a host that was handed over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
+		"a host that was handed over to who puts it off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
+		"a host that is held off for nobody, and by somebody": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
+		})), host("rack-w1")},
+		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+			h.Spec.ConsumerRef = nil
+		})), host("rack-w1")},
+		"a host of no machine":                             {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
+		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
+		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
+		"a check of which a host was handed over":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.HandedOver, handedOver), askedOwner("w1", "WaitingForRemediation", deferred)), check("workers")},
+		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
+	}
+}
+
+// moreChecks are stories of checks as a whole.
+func moreChecks() map[string]story {
+	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
+	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
+	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
+	barredNodes := func(s *scene) { s.barred = append(s.barred, nhcv1.GroupVersion.WithKind("NodeHealthCheck")) }
+	blinded := func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }
+	return map[string]story{
+		"a check of which one is asked for":                {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "")), check("workers")},
+		"a check of which two are pending":                 {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
+		"a check that is short-circuited by the unhealthy": {aScene(tooMany...), check("workers")},
+		"a check outside of its range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
+			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
+		}), check("workers")},
+		"a check with one at once":                          {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), check("workers")},
+		"a check that is being deleted":                     {aScene(silent(6*time.Minute, "w1"), checkLeaving), check("workers")},
+		"a check that is not claimed":                       {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
+		"a check of a cluster out of the user's sight":      {aScene(blinded), check("workers")},
+		"a check that the user may not read":                {aScene(machineChecksBarred), check("workers")},
+		"a check of nodes that the user may not read":       {aScene(ownNodes(time.Minute), barredNodes), nodeCheck("own-nodes")},
+		"a node whose checks the user may not read":         {aScene(ownNodes(6*time.Minute), barredNodes), node("n1")},
+		"a check that cannot be told":                       {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
+		"the status when too many are unhealthy":            {aScene(tooMany...), nil},
+		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
+		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, elderPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
+		"the status when the user does not see the cluster": {aScene(blinded), nil},
+		"the status of what is being deleted": {aScene(func(s *scene) {
+			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
+		}), nil},
+		"the status when there is no cluster": {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+	}
+}
+
+// fullDisk gives a worker's node another bad condition, which is put up with for two minutes.
+func fullDisk(name string, ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		s.check.Spec.Checks.UnhealthyNodeConditions = append(s.check.Spec.Checks.UnhealthyNodeConditions,
+			clusterv1.UnhealthyNodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](120)})
+		s.nodes[name].Status.Conditions = append(s.nodes[name].Status.Conditions,
+			corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "KubeletHasDiskPressure", LastTransitionTime: at(ago)})
+	}
+}
+
+// ownedBy gives a worker another owner, or none.
+func ownedBy(worker, kind, name string) func(*scene) {
+	return func(s *scene) {
+		owners := &s.machines[worker].OwnerReferences
+		if (*owners)[0].Kind, (*owners)[0].Name = kind, name; kind == "" {
+			*owners = nil
+		}
+	}
+}
+
+// elderPaused gives the older one of two checks that value of the annotation, or takes it away.
+func elderPaused(value string) func(*scene) {
+	return func(s *scene) {
+		for _, o := range s.others {
+			if elder, is := o.(*clusterv1.MachineHealthCheck); is && value == "" {
+				elder.Annotations = nil
+			} else if is {
+				elder.Annotations[clusterv1.PausedAnnotation] = value
+			}
+		}
+	}
+}
+
+func clusterLeaving(s *scene) {
+	s.cluster.DeletionTimestamp, s.cluster.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
+}
+
+func checkLeaving(s *scene) {
+	s.check.DeletionTimestamp, s.check.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
+}
+
+func machineChecksBarred(s *scene) {
+	s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
+}
+
+// fenced gives a worker's node the fence of its remediation.
+func fenced(name string) func(*scene) {
+	return func(s *scene) {
+		n := s.nodes[name]
+		n.Spec.Taints = []corev1.Taint{{Key: infrav1.OutOfServiceTaintKey, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+		n.Annotations = map[string]string{fence.FencedByAnnotation: "rem-" + name}
+	}
+}

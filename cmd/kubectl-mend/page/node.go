@@ -1,0 +1,114 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+)
+
+// Node explains a node: that of a Machine in namespace, or in any if that is empty, of cluster, or of any; and one of the management cluster,
+// which NodeHealthChecks may select.
+func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*Explanation, error) {
+	machines, err := machinesOn(ctx, a, namespace, cluster, name)
+	if err != nil {
+		return nil, err
+	}
+	here := &corev1.Node{}
+	isHere := a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // what cannot be read is among what the world lacks
+	var e *Explanation
+	switch {
+	case len(machines) > 1:
+		return nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
+			name, strings.Join(named(machines), ", "))
+	case len(machines) == 1 && isHere && cluster == "" && !isOf(here, &machines[0]):
+		return nil, fmt.Errorf("the management cluster has a node %s, and so has another one: ask for %s, or with --cluster %s; "+
+			"of that of the management cluster the NodeHealthChecks tell: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
+	case len(machines) == 1:
+		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(&machines[0])); err != nil {
+			return nil, err
+		}
+		e.Is = append([]Fact{{"machine", machines[0].Name}}, slices.DeleteFunc(e.Is, func(f Fact) bool { return f.Name == "node" })...)
+	case isHere && cluster == "":
+		e = &Explanation{At: a.Now, Notes: notes(a)}
+		if err := nodeChecks(ctx, a, here, e); err != nil {
+			return nil, err
+		}
+		e.Conclude()
+	case cluster != "":
+		return nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
+	default:
+		return nil, fmt.Errorf("no Machine names a node %s, and the management cluster has none of that name", name)
+	}
+	e.Subject = explain.Ref{Kind: "Node", Name: name}
+	return e, nil
+}
+
+func machinesOn(ctx context.Context, a *inspect.Asker, namespace, cluster, node string) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Machines: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool {
+		return m.Status.NodeRef.Name != node || cluster != "" && m.Spec.ClusterName != cluster
+	}), nil
+}
+
+func named(machines []clusterv1.Machine) []string {
+	names := make([]string, 0, len(machines))
+	for i := range machines {
+		m := &machines[i]
+		names = append(names, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
+	}
+	return names
+}
+
+// nodeChecks adds what NodeHealthChecks make of a node of the management cluster.
+func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Explanation) error {
+	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool {
+		why := nodehealthcheck.WhyNotSelected(c, node)
+		if why != "" {
+			e.NotSelectedBy = append(e.NotSelectedBy, Unselected{explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, why})
+		}
+		return true // it may have begun something before the node left its selection
+	})
+	if err := e.without("NodeHealthChecks", err); err != nil {
+		return err
+	}
+	for _, c := range checks {
+		about := About(c, func(t explain.Target) bool { return t.Name == node.Name })
+		if len(about.Targets) > 0 {
+			e.Checks = append(e.Checks, about)
+		}
+	}
+	return nil
+}
+
+// ofMachine returns the node of the management cluster that is m's: the cluster manages itself then.
+func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
+	node := &corev1.Node{}
+	if m.Status.NodeRef.Name == "" || a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil {
+		return nil
+	}
+	if !isOf(node, m) {
+		return nil
+	}
+	return node
+}
+
+// isOf reports whether a node of the management cluster is that of m, by what Cluster API or the cloud has written on it.
+func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
+	if machine, said := node.Annotations[clusterv1.MachineAnnotation]; said {
+		return machine == m.Name && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == m.Namespace
+	}
+	return node.Spec.ProviderID != "" && node.Spec.ProviderID == m.Spec.ProviderID
+}

@@ -1,0 +1,156 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// also makes further nodes of the management cluster silent for that long.
+func also(ago time.Duration, which ...int) func(*nhcv1.NodeHealthCheck, []*corev1.Node) {
+	return func(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
+		for _, i := range which {
+			nodes[i].Status.Conditions[0] = corev1.NodeCondition{
+				Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(ago),
+			}
+		}
+	}
+}
+
+// pausedForUpgrade has somebody ask for a pause.
+func pausedForUpgrade(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Spec.PauseRequests = []string{"upgrade by Ann"}
+}
+
+// stormy is a check with a cooldown, and with a storm that began a while ago.
+func stormy(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Spec.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
+	check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
+		Type: nhcv1.StormActiveCondition, Status: metav1.ConditionTrue, Reason: nhcv1.ThresholdReason, LastTransitionTime: at(time.Minute),
+	})
+}
+
+// members makes the first three nodes those of the control plane.
+func members(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
+	for _, n := range nodes[:3] {
+		n.Labels["node-role.kubernetes.io/control-plane"] = ""
+	}
+}
+
+// laddered has the check reboot a node for five minutes, and then replace it.
+func laddered(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	first := *check.Spec.RemediationTemplate
+	second := first
+	second.Kind, second.Name = "ReplaceTemplate", "replace"
+	check.Spec.RemediationTemplate = nil
+	for i, ref := range []corev1.ObjectReference{first, second} {
+		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
+			RemediationTemplate: ref, Order: i, Timeout: metav1.Duration{Duration: 5 * time.Minute},
+		})
+	}
+}
+
+// replaceable makes the second step of a ladder possible.
+func replaceable(s *scene) {
+	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+	template.SetAPIVersion("remedies.example.com/v1")
+	template.SetKind("ReplaceTemplate")
+	template.SetNamespace("remedies")
+	template.SetName("replace")
+	s.others = append(s.others, template)
+	s.kinds = append(s.kinds, template.GroupVersionKind(), template.GroupVersionKind().GroupVersion().WithKind("Replace"))
+}
+
+// rebooting is a Reboot of a node that the check has asked for so long ago.
+func rebooting(node string, ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		req := &unstructured.Unstructured{Object: map[string]any{}}
+		req.SetAPIVersion("remedies.example.com/v1")
+		req.SetKind("Reboot")
+		req.SetNamespace("remedies")
+		req.SetName(node)
+		req.SetUID("reboot")
+		req.SetCreationTimestamp(at(ago))
+		req.SetAnnotations(map[string]string{
+			nhcv1.NodeNameAnnotation: node, nhcv1.TemplateNameAnnotation: "reboot", mendv1.MadeByNodeCheckAnnotation: "own-nodes",
+		})
+		req.SetLabels(map[string]string{nhcv1.PartOfLabel: nhcv1.PartOf, mendv1.MadeByNodeCheckUIDLabel: "own-nodes"})
+		req.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+			"type": nhcv1.ProcessingCondition, "status": "True", "reason": "Waiting", "message": "The node was told to reboot",
+			"lastTransitionTime": at(ago).UTC().Format(time.RFC3339),
+		}}}
+		s.others = append(s.others, req)
+	}
+}
+
+// ofPausedMachine makes the first node that of a Machine which is paused.
+func ofPausedMachine(s *scene) {
+	m := s.machines["w1"]
+	m.Annotations, m.Status.NodeRef.Name = map[string]string{clusterv1.PausedAnnotation: ""}, "n1"
+	for _, o := range s.others {
+		if n, is := o.(*corev1.Node); is && n.Name == "n1" {
+			n.Annotations = map[string]string{clusterv1.MachineAnnotation: "w1", clusterv1.ClusterNamespaceAnnotation: "default"}
+		}
+	}
+	s.check.Annotations[clusterv1.PausedAnnotation] = "the machines of own nodes are watched by a NodeHealthCheck"
+}
+
+func TestExplanationsOfNodes(t *testing.T) {
+	const due, soon = 6 * time.Minute, 2 * time.Minute
+	golden.StoriesIn(t, "testdata/nodes", map[string]story{
+		"a check one of whose nodes begins":              {aScene(ownNodes(due)), nodeCheck("own-nodes")},
+		"a check that is short-circuited":                {aScene(ownNodes(due, also(due, 1), also(soon, 2))), nodeCheck("own-nodes")},
+		"a node that is short-circuited":                 {aScene(ownNodes(due, also(due, 1), also(soon, 2))), node("n1")},
+		"a storm":                                        {aScene(ownNodes(due, also(due, 1), also(soon, 2), stormy)), nodeCheck("own-nodes")},
+		"a pending node in a storm":                      {aScene(ownNodes(soon, also(due, 1, 2), stormy)), node("n1")},
+		"a pending node after a storm":                   {aScene(ownNodes(soon, cooling)), node("n1")},
+		"a pending node that somebody else works on":     {aScene(ownNodes(soon), leased), node("n1")},
+		"a pending node of a check that is paused":       {aScene(ownNodes(soon, pausedForUpgrade)), node("n1")},
+		"a pending node of a Machine that is paused":     {aScene(ownNodes(soon), ofPausedMachine), node("n1")},
+		"a node of the control plane that goes second":   {aScene(ownNodes(due, members, also(7*time.Minute, 1), few)), node("n1")},
+		"a pending node of the control plane":            {aScene(ownNodes(soon, members)), node("n1")},
+		"a pending node without which too few are left":  {aScene(ownNodes(soon, members, also(soon+time.Minute, 1), few)), node("n1")},
+		"a node of the control plane beside a reboot":    {aScene(ownNodes(due, members, also(due, 1), few), rebooting("n2", time.Minute)), node("n1")},
+		"a step of a ladder that is under way":           {aScene(ownNodes(due, laddered), replaceable, rebooting("n1", 2*time.Minute)), node("n1")},
+		"a step of a ladder whose time is over":          {aScene(ownNodes(due+5*time.Minute, laddered), replaceable, rebooting("n1", 5*time.Minute)), node("n1")},
+		"the only remedy is under way":                   {aScene(ownNodes(due), rebooting("n1", time.Minute)), node("n1")},
+		"a node that was rebooted and is not well again": {aScene(ownNodes(soon), rebooting("n1", 10*time.Minute)), node("n1")},
+		"a node whose Machine you may not read":          {aScene(ownNodes(due, ofMachineElsewhere)), barredFrom("mgmt", node("n1"))},
+		"one whose check is paused besides":              {aScene(ownNodes(due, ofMachineElsewhere, pausedForUpgrade)), barredFrom("mgmt", node("n1"))},
+	}, func(t *testing.T, s story) string {
+		e, err := s.ask(t.Context(), s.scene.asker(t))
+		return page80and200(t, e, err)
+	})
+}
+
+// ofMachineElsewhere makes the first node that of a Machine in a namespace of its own.
+func ofMachineElsewhere(_ *nhcv1.NodeHealthCheck, nodes []*corev1.Node) {
+	nodes[0].Annotations = map[string]string{clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: "mgmt"}
+}
+
+// barredFrom asks as somebody who may not read the Machines of a namespace.
+func barredFrom(namespace string, question func(context.Context, *inspect.Asker) (*Explanation, error)) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		why := apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}, "", errors.New("you may not"))
+		a.World.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
+		return question(ctx, a)
+	}
+}
+
+// few has the check remediate however many are unhealthy.
+func few(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Spec.MinHealthy = ptrTo("1")
+}

@@ -1,0 +1,26 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+)
+
+// Are is the verb for n things.
+func Are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// Clause is a sentence as it goes on in another one: without the capital at its beginning, if it begins with a word that is not a name.
+func Clause(sentence string) string {
+	first, _, _ := strings.Cut(sentence, " ")
+	if slices.Contains(openings, first) {
+		return strings.ToLower(sentence[:1]) + sentence[1:]
+	}
+	return sentence
+}
+
+// openings are the words, other than names, that sentences of holds begin with.
+var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The", "There", "Whether"}

@@ -1,0 +1,333 @@
+package hostremediation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"go.uber.org/mock/gomock"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// obeys lets everything be done to host and node, as often as anybody likes.
+func (k *fixture) obeys() {
+	k.holdsOff().AnyTimes()
+	k.releases().AnyTimes()
+	k.fences().AnyTimes()
+	k.unfences().AnyTimes()
+	k.hosts.EXPECT().MarkUnhealthy(gomock.Any(), k.host, gomock.Any()).DoAndReturn(
+		func(_ context.Context, h *bmov1alpha1.BareMetalHost, m types.UID) error {
+			h.Annotations["capm3.metal3.io/unhealthy"], h.Annotations["capi.metal3.io/unhealthy"] = "", ""
+			h.Annotations[mendv1.MarkedForAnnotation] = string(m)
+			return nil
+		}).AnyTimes()
+	k.hosts.EXPECT().MarkHealthy(gomock.Any(), k.host, gomock.Any()).AnyTimes()
+	k.hosts.EXPECT().Reboot(gomock.Any(), k.host, gomock.Any(), gomock.Any()).AnyTimes()
+}
+
+// controlPlane makes the machine one, with another whose remediation is under way.
+func (k *fixture) controlPlane() {
+	k.t.Helper()
+	m := k.machine(k.t.Context())
+	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
+	if err := k.client.Update(k.t.Context(), m); err != nil {
+		k.t.Fatal(err)
+	}
+	other := m.DeepCopy()
+	other.Name, other.UID, other.ResourceVersion = "other", "other-uid", ""
+	rival := Own.New().Unwrapped()
+	rival.SetNamespace("ns")
+	rival.SetName("rival")
+	rival.SetUID("rival-uid")
+	rival.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`})
+	rival.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "other", UID: "other-uid"}})
+	for _, o := range []client.Object{other, rival} {
+		if err := k.client.Create(k.t.Context(), o); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+// reaches makes passes until the remediation is in a state, and no further.
+func (k *fixture) reaches(state powercycle.State) {
+	k.t.Helper()
+	k.pass()
+	for _, next := range []struct {
+		state powercycle.State
+		do    func()
+	}{
+		{powercycle.PoweringOff, func() {}},
+		{powercycle.MovingWorkload, func() { k.power(false) }},
+		{powercycle.PoweringOn, func() { k.seen.Drained, k.seen.Left, k.seen.Count = true, nil, 0 }},
+		{powercycle.Booting, func() { k.power(true) }},
+	} {
+		next.do()
+		if got := powercycle.State(k.pass().Step); got != next.state {
+			k.t.Fatalf("it came to be in %s instead of %s", got, next.state)
+		}
+		if next.state == state {
+			return
+		}
+	}
+}
+
+func boots(boot string, ready corev1.ConditionStatus) answering {
+	n := readyNode(boot)
+	n.Name, n.Status.Conditions[0].Status = "node", ready
+	return answering{nodes: []*corev1.Node{n}}
+}
+
+// told is a look as a person would read it.
+func told(is *explain.Remediation) string {
+	var b strings.Builder
+	if is == nil {
+		return "none of ours\n"
+	}
+	line := func(name string, what ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, strings.TrimSpace(fmt.Sprintln(what...)))
+	}
+	line("it is", is.String(), "of", is.Machine.Kind, is.Machine.Name, "on host", cmp.Or(is.Host, "?"), "with node", cmp.Or(is.Node, "?"))
+	line("stands", fmt.Sprintf("in %s (phase %q), attempt %d of %d", is.State, is.Phase, is.Attempt, is.Attempts))
+	line("since", moments(is.Since), "began", moments(is.Began), "deadline", moments(is.Deadline))
+	line("says", is.Reason+":", is.Text)
+	line("acts", is.Acts)
+	for _, e := range is.Evidence {
+		line("evidence", e)
+	}
+	for _, h := range is.Blockers {
+		line("hold", h.Reason+":", h.Text)
+		line("  until", moments(h.Until), "person:", cmp.Or(h.Person, "-"))
+	}
+	for _, t := range is.Trouble {
+		line("trouble", t)
+	}
+	line("next", moments(is.Next.At), cmp.Or(is.Next.Text, "-"), map[bool]string{true: "(a person)"}[is.Next.Person])
+	return b.String()
+}
+
+func moments(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.UTC().Format("15:04:05")
+}
+
+func TestLooks(t *testing.T) {
+	stories := map[string]func(k *fixture) *Reconciler{
+		"one that nobody has looked at begins": func(k *fixture) *Reconciler { return k.onlooker() },
+		"one waits for its turn": func(k *fixture) *Reconciler {
+			k.controlPlane()
+			k.pass()
+			return k.onlooker()
+		},
+		"the host is not ready": func(k *fixture) *Reconciler {
+			k.host.Annotations["baremetalhost.metal3.io/paused"] = "metal3.io/capm3"
+			k.pass()
+			return k.onlooker()
+		},
+		"the host names another machine": func(k *fixture) *Reconciler {
+			k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "spec.consumerRef of BareMetalHost ns/h names Metal3Machine ns/x, expected Metal3Machine ns/m"}
+			k.pass()
+			return k.onlooker()
+		},
+		"the host powers off": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			return k.onlooker()
+		},
+		"the BMC is dead": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			k.host.Status.ErrorType, k.host.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route to host"
+			k.pass()
+			return k.onlooker()
+		},
+		"the host was off when it was asked": func(k *fixture) *Reconciler {
+			k.power(false)
+			k.pass()
+			return k.onlooker()
+		},
+		"the host is off and the pass is yet to come": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			k.power(false)
+			return k.onlooker()
+		},
+		"pods are left on the node": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.MovingWorkload)
+			k.seen.Left, k.seen.Count = []string{"Pod ns/db-0", "Pod ns/web-1"}, 7
+			k.pass()
+			return k.onlooker()
+		},
+		"the workload cluster is out of reach": func(k *fixture) *Reconciler {
+			k.seen = fence.Seen{Cause: errors.New("no route to host")}
+			k.reaches(powercycle.MovingWorkload)
+			return k.onlooker()
+		},
+		"the workload cluster was not recorded while the workload moves": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.MovingWorkload)
+			k.seen.Left, k.seen.Count = []string{"Pod ns/db-0"}, 1
+			k.pass()
+			r := k.onlooker()
+			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: fmt.Errorf("read it: %w", ErrUnasked)}
+			return r
+		},
+		"the workload cluster was not recorded and nothing was said": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.MovingWorkload)
+			rem := k.remediation()
+			rem.Status = mendv1.HostRemediationStatus{}
+			if err := k.client.Status().Update(k.t.Context(), rem); err != nil {
+				k.t.Fatal(err)
+			}
+			r := k.onlooker()
+			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: ErrUnasked}
+			return r
+		},
+		"the workload cluster was not recorded and does not matter": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			r := k.onlooker()
+			r.Nodes, r.Clusters = Sighted(unasked{}), answering{err: ErrUnasked}
+			return r
+		},
+		"the host powers on": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOn)
+			return k.onlooker()
+		},
+		"somebody else keeps the host off": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOn)
+			k.host.Annotations["reboot.metal3.io/rack-move"] = ""
+			k.pass()
+			return k.onlooker()
+		},
+		"the machine boots": func(k *fixture) *Reconciler {
+			k.r.Clusters = boots("before", corev1.ConditionUnknown)
+			k.reaches(powercycle.Booting)
+			return k.onlooker()
+		},
+		"the machine boots for the last time": func(k *fixture) *Reconciler {
+			k.r.Clusters = boots("before", corev1.ConditionUnknown)
+			k.reaches(powercycle.Booting)
+			k.wait(10 * time.Minute)
+			k.reaches(powercycle.Booting)
+			return k.onlooker()
+		},
+		"the machine is about to be handed over": func(k *fixture) *Reconciler {
+			k.edit(func(rem *mendv1.HostRemediation) {
+				metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"HandingOver","since":"2026-01-01T12:00:00Z","attempt":2}`)
+			})
+			return k.onlooker()
+		},
+		"the machine is handed over": func(k *fixture) *Reconciler {
+			k.r.Clusters = boots("before", corev1.ConditionUnknown)
+			for range 2 {
+				k.reaches(powercycle.Booting)
+				k.wait(10 * time.Minute)
+			}
+			return k.onlooker()
+		},
+		"the machine is well": func(k *fixture) *Reconciler {
+			k.r.Clusters = boots("before", corev1.ConditionUnknown)
+			k.reaches(powercycle.Booting)
+			k.r.Clusters = boots("after", corev1.ConditionTrue)
+			k.pass()
+			return k.onlooker()
+		},
+		"the owner switched the host off": func(k *fixture) *Reconciler {
+			k.host.Spec.Online = false
+			k.pass()
+			return k.onlooker()
+		},
+		"it is paused while it waits for its turn": func(k *fixture) *Reconciler {
+			k.controlPlane()
+			k.pass()
+			k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[clusterv1.PausedAnnotation] = "" })
+			k.wait(time.Minute)
+			return k.onlooker()
+		},
+		"it names no machine": func(k *fixture) *Reconciler {
+			k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil })
+			return k.onlooker()
+		},
+		"it is deleted while the host is held off": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			if err := k.client.Delete(k.t.Context(), k.remediation()); err != nil {
+				k.t.Fatal(err)
+			}
+			return k.onlooker()
+		},
+		"it is told to stop": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			k.edit(toldToStop)
+			k.pass()
+			return k.onlooker()
+		},
+		"its fence cannot be seen after the end": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.MovingWorkload)
+			k.seen = fence.Seen{Cause: errors.New("no route to host")}
+			k.edit(toldToStop)
+			k.pass()
+			return k.onlooker()
+		},
+		"its host cannot be read": func(k *fixture) *Reconciler {
+			k.reaches(powercycle.PoweringOff)
+			r := k.onlooker()
+			hosts := NewMockHosts(gomock.NewController(k.t))
+			hosts.EXPECT().Of(gomock.Any(), gomock.Any()).Return(host.Found{}, errors.New("baremetalhosts may not be read")).AnyTimes()
+			r.Hosts = hosts
+			return r
+		},
+		"it is none of ours": func(k *fixture) *Reconciler {
+			k.r.WatchFilterValue = "x"
+			return k.onlooker()
+		},
+	}
+	golden.Stories(t, stories, func(t *testing.T, play func(*fixture) *Reconciler) string {
+		k := fixtureOf(t)
+		k.obeys()
+		return told(k.looks(play(k)))
+	})
+}
+
+func TestALookAtWhatDoesNotExistIsNone(t *testing.T) {
+	k := fixtureOf(t)
+	if is, err := k.onlooker().Explain(t.Context(), client.ObjectKey{Namespace: "ns", Name: "x"}, noon); is != nil || err != nil {
+		t.Errorf("%+v, %v; want nothing", is, err)
+	}
+}
+
+// What time alone will do was said before it came.
+func TestWhatALookForeseesIsWhatAPassDoesThen(t *testing.T) {
+	for name, reach := range map[string]powercycle.State{"it powers off": powercycle.PoweringOff, "it moves": powercycle.MovingWorkload, "it boots": powercycle.Booting} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.obeys()
+			k.reaches(reach)
+			is := k.looks(k.onlooker())
+			if is.Next.At.IsZero() || is.Acts || !is.Next.At.Equal(is.Deadline) {
+				t.Fatalf("next is %+v, the deadline %s", is.Next, is.Deadline)
+			}
+			was := k.remediation().Status.Message
+			k.clock.SetTime(is.Next.At.Add(-time.Second))
+			if status := k.pass(); status.Message != was {
+				t.Errorf("a second before it says %q, and said %q", status.Message, was)
+			}
+			k.clock.SetTime(is.Next.At)
+			if status := k.pass(); status.Step == string(reach) && status.Attempt == int32(is.Attempt) && status.Message == was {
+				t.Errorf("at the foretold moment it is still in %s, attempt %d", status.Step, status.Attempt)
+			}
+		})
+	}
+}

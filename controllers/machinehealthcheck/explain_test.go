@@ -1,0 +1,366 @@
+package machinehealthcheck
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+// looked is what a look at w comes to.
+func looked(w *observed) *explain.Check {
+	w.reach = reachCondition(w.reachBefore(), w)
+	is := &explain.Check{}
+	is.Mode, is.Because = actor(w)
+	tellCheck(is, w)
+	return is
+}
+
+// reachBefore is the condition that the stored check has.
+func (w *observed) reachBefore() *metav1.Condition {
+	return conditionOf(w.check, mendv1.WorkloadClusterReachable)
+}
+
+func reasons(holds []explain.Blocker) []string {
+	var all []string
+	for _, h := range holds {
+		all = append(all, h.Reason)
+	}
+	return all
+}
+
+func (w *observed) with(change func(*observed)) *observed {
+	change(w)
+	return w
+}
+
+func behindGate(gate health.Gate) func(*target) {
+	return func(t *target) { t.verdict.Gate = gate }
+}
+
+func dueIn(d time.Duration) func(*target) {
+	return func(t *target) {
+		t.verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Limit: 5 * time.Minute, Due: noon.Add(d)}}
+		t.verdict.Recheck = noon.Add(d)
+	}
+}
+
+// barred is the look of somebody who may read neither templates nor requests.
+func barred(w *observed) { w.remediation.known, w.remediation.unread = false, true }
+
+func TestWhatHoldsAMachineBack(t *testing.T) {
+	const me, myUID = "check", "check-uid"
+	tooMany := clusterv1.MachineHealthCheckTooManyUnhealthyReason
+	cases := map[string]struct {
+		given *observed
+		want  []string
+	}{
+		"a healthy machine is held back by nothing":    {aWorld(a("m", health.Healthy)), nil},
+		"an unhealthy machine is held back by nothing": {aWorld(a("m", health.Unhealthy)), nil},
+		"a pending machine is within its timeout":      {aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
+		"a starting machine too":                       {aWorld(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{WithinTimeout}},
+		"one whose node is waited for without end too": {aWorld(a("m", health.Starting)).limited("100%"), []string{WithinTimeout}},
+		"a pending machine beyond the limit is within its timeout, and would be blocked": {
+			aWorld(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{WithinTimeout, tooMany}},
+		"one too many is short-circuited":        {aWorld(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
+		"an impossible limit grants nothing":     {aWorld(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
+		"an older check acts":                    {aWorld(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
+		"a machine on its way out is let go":     {aWorld(a("m", health.Unhealthy, beingDeleted)), []string{BeingDeleted}},
+		"one whose remediation has begun is not": {aWorld(a("m", health.Unhealthy, askedOwner)), nil},
+		"one behind the control plane is not judged": {
+			aWorld(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
+		"one behind the infrastructure is not judged": {
+			aWorld(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
+		"one out of sight is not judged": {
+			aWorld(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
+		"one whose node could not be asked for is not judged": {aWorld(a("m", health.Unknown)).limited("100%"), []string{NodeNotSeen}},
+		"an unclaimed check is not acted on": {
+			aWorld(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = observing }), []string{NotActing}},
+		"a paused check is not acted on, and would be short-circuited": {
+			aWorld(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = paused }), []string{NotActing, tooMany}},
+		"a request of somebody else is in the way": {
+			aWorld(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{RequestInTheWay}},
+		"a request of ours is not": {aWorld(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
+		"without a template there is none": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
+		"a template for other objects is as good as none": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
+				w.remediation.templateErr = errors.New("it is odd")
+			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
+		"a machine within its timeout while as many as may be are remediated would have to wait": {
+			aWorld(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
+				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+			}), []string{WithinTimeout, string(budget.AtWork)}},
+		"what whoever looks may not read says nothing of the manager": {
+			aWorld(a("m", health.Unhealthy)).external().with(barred), []string{explain.NotSeenByYou}},
+		"whoever may not read requests goes by what the machine says of its own": {
+			aWorld(a("m", health.Unhealthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
+		"and goes by what the check says of its template": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) {
+				barred(w)
+				w.check.Status.Conditions = []metav1.Condition{{
+					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
+				}}
+			}), []string{mendv1.TemplateNotFoundReason}},
+		"what cannot be read holds up": {
+			aWorld(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.known = false }), []string{NotRead}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			is := looked(tc.given).Targets[0]
+			if got := reasons(is.Blockers); !slices.Equal(got, tc.want) {
+				t.Errorf("held back by %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestThoseWhoHaveToWaitSaySoAndTheOthersDoNot(t *testing.T) {
+	w := aWorld(a("late", health.Unhealthy, dueFor(time.Minute)), a("later", health.Unhealthy, dueFor(time.Hour)))
+	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	is := looked(w)
+	if late := is.Targets[0]; late.Begins || !slices.Equal(reasons(late.Blockers), []string{string(budget.AtWork)}) {
+		t.Errorf("the one that was due last: begins %t, held back by %+v", late.Begins, late.Blockers)
+	}
+	if later := is.Targets[1]; !later.Begins || len(later.Blockers) > 0 {
+		t.Errorf("the one that was due first: begins %t, held back by %+v", later.Begins, later.Blockers)
+	}
+}
+
+func ownedBy(kind string) func(*target) {
+	return func(t *target) {
+		t.machine.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: ptr.To(true)}}
+	}
+}
+
+// answered gives the target's machine what its owner has said since it was asked.
+func answered(reason, message string) func(*target) {
+	return func(t *target) {
+		askedOwner(t)
+		said := &t.machine.Status.Conditions[len(t.machine.Status.Conditions)-1]
+		said.Reason, said.Message = reason, message
+	}
+}
+
+func TestWhatComesNextForAMachine(t *testing.T) {
+	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
+	unclaimed := func(w *observed) { w.mode = observing }
+	claimedAndPaused := func(w *observed) {
+		w.mode, w.cluster.Spec.Paused = paused, ptr.To(true)
+		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	}
+	for name, tc := range map[string]struct {
+		given  *observed
+		want   string
+		person bool
+	}{
+		"its owner is asked": {aWorld(a("m", health.Unhealthy, owner)), "kubemend asks its owner, MachineSet owner, to remediate it", false},
+		"its owner was asked": {aWorld(a("m", health.Unhealthy, owner, askedOwner)),
+			"its owner replaces it, or says in OwnerRemediated why it does not", false},
+		"its owner has put it off": {aWorld(a("m", health.Unhealthy, owner, answered(deferred, "* Two are\n  too many."))),
+			"its owner, MachineSet owner, has put it off and tries again: Two are too many", false},
+		"its owner cannot": {aWorld(a("m", health.Unhealthy, owner, answered(cannot, ""))),
+			"its owner, MachineSet owner, cannot replace it (CannotBeRemediated): end that, or replace the machine by hand", true},
+		"nobody can be asked":    {aWorld(a("m", health.Unhealthy, withoutOwner)), ownerless.Text, true},
+		"nobody was there to be": {aWorld(a("m", health.Unhealthy, withoutOwner, askedOwner)), ownerless.Text, true},
+		"its request is answered": {aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
+			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
+		"it was handed over, and its owner has put it off": {
+			aWorld(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"), answered(deferred, "later"))).external(),
+			"its owner, MachineSet owner, has put it off and tries again: later", false},
+		"it is on its way out": {aWorld(a("m", health.Unhealthy, owner, beingDeleted)), "nothing, until it is gone", false},
+		"it is core's":         {aWorld(a("m", health.Unhealthy, owner)).with(unclaimed), "Cluster API core acts on it", false},
+		"it will be core's": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(unclaimed),
+			"it counts as unhealthy if nothing changes, and Cluster API core acts on it", false},
+		"it is another check's": {aWorld(a("m", health.Unhealthy, owner, olderCheck("older"))), "MachineHealthCheck older acts on it", false},
+		"it will be another check's": {aWorld(a("m", health.Pending, owner, olderCheck("older"), dueIn(time.Minute))),
+			"it counts as unhealthy if nothing changes, and MachineHealthCheck older acts on it", false},
+		"its cluster is paused": {aWorld(a("m", health.Unhealthy, owner)).with(claimedAndPaused),
+			"When it is to go on, set spec.paused of Cluster c1 to false", true},
+		"its cluster is paused within its timeout": {aWorld(a("m", health.Pending, owner, dueIn(time.Minute))).with(claimedAndPaused),
+			"it counts as unhealthy if nothing changes; as things stand nothing is done about it then, since Cluster c1 is paused (spec.paused)", false},
+		"the limit cannot be read": {aWorld(a("m", health.Unhealthy, owner)).limited("some"),
+			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
+		"there are too many": {aWorld(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
+			"nothing, until no more than 1 target is not healthy; 2 are", false},
+		"it is healthy and being deleted": {aWorld(a("m", health.Healthy, owner, beingDeleted)), "", false},
+		"no timeout runs for it":          {aWorld(a("m", health.Pending, owner)).limited("100%"), "", false},
+		"it is core's, and its first node may take for ever": {aWorld(a("m", health.Starting, owner)).limited("100%").with(unclaimed),
+			"nothing, since the check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", false},
+		"its first node may take for ever": {aWorld(a("m", health.Starting, owner)),
+			"nothing, since the first node is waited for without end: spec.checks.nodeStartupTimeoutSeconds is 0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if next := looked(tc.given).Targets[0].Next; next.Text != tc.want || next.Person != tc.person {
+				t.Errorf("got %q, by a person: %t; want %q, %t", next.Text, next.Person, tc.want, tc.person)
+			}
+		})
+	}
+}
+
+func TestWhatTheOwnerSaysIsToldBesideTheProvider(t *testing.T) {
+	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	askedByPowerCycle := aWorld(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
+	want := "ExternallyRemediated=False WaitingForRemediation; OwnerRemediated=False RemediationDeferred: later"
+	if got := looked(askedByPowerCycle).Targets[0].Answer; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation string
+		cluster    bool
+		want       string
+	}{
+		"the check":                    {"maintenance", false, `The check has the annotation cluster.x-k8s.io/paused: "maintenance"`},
+		"the cluster of a claimed one": {mendv1.Claim, true, "Cluster c1 is paused (spec.paused)"},
+		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
+	} {
+		w := aWorld(a("m", health.Unhealthy))
+		w.mode, w.cluster.Spec.Paused = paused, ptr.To(tc.cluster)
+		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
+		if is := looked(w); is.Because != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
+			t.Errorf("%s: because %q, held back by %q, want %q", name, is.Because, is.Targets[0].Blockers[0].Text, tc.want)
+		}
+	}
+}
+
+func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
+	w := aWorld(a("m", health.Starting, dueIn(time.Minute)))
+	m := w.targets[0].machine
+	m.CreationTimestamp = metav1.NewTime(ago(time.Hour))
+	w.cluster.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(3 * time.Minute))},
+		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
+	}
+	w.starts = clusterStarts(w)
+	var counts []string
+	for _, start := range looked(w).Targets[0].Starts {
+		if start.Counts {
+			counts = append(counts, start.What)
+		}
+	}
+	if !slices.Equal(counts, []string{"the control plane was initialized"}) {
+		t.Errorf("these count: %q", counts)
+	}
+	if got := awaitedSince(w, m); !got.Equal(ago(3 * time.Minute)) {
+		t.Errorf("waited for since %s", got)
+	}
+}
+
+// An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
+func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
+	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
+		w := aWorld()
+		w.reach = metav1.Condition{Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
+		if got := clusterStarts(w)[2].At; !got.Equal(want) {
+			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
+		}
+	}
+}
+
+// What a look says begins is what a reconcile begins, and whoever is unhealthy and not remediated is told why.
+func TestALookSaysWhatAPassDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := aRandomWorld(t)
+		is := looked(w)
+		s := decide(w)
+		begins := map[string]bool{}
+		if w.mode == acting {
+			for _, step := range stepsOf(w, s) {
+				begins[step.target.machine.Name] = step.start
+			}
+		}
+		for i := range is.Targets {
+			target := &is.Targets[i]
+			if target.Left != "" {
+				continue
+			}
+			switch waits := target.State == health.Unhealthy && !target.InFlight; {
+			case target.Begins != begins[target.Name]:
+				t.Errorf("%s: the look says begins %t, the pass %t", target.Name, target.Begins, begins[target.Name])
+			case waits && target.Begins != (len(target.Blockers) == 0):
+				t.Errorf("%s: begins %t, held back by %+v", target.Name, target.Begins, target.Blockers)
+			case target.State != health.Healthy && target.Next == (explain.Step{}) && !deleting(w.targets[i].machine):
+				t.Errorf("%s is %s, and nothing is said of what happens next", target.Name, target.State)
+			}
+		}
+	})
+}
+
+func aRandomWorld(t *rapid.T) *observed {
+	changes := []func(*target){
+		nil, nil, nil, beingDeleted, olderCheck("other"), askedOwner, requestedBy("check", "check-uid"), requestedBy("other", "uid"), requestedBy("", ""),
+	}
+	var targets []target
+	for i := range rapid.IntRange(0, 6).Draw(t, "targets") {
+		state := rapid.SampledFrom(health.States()).Draw(t, "state")
+		one := a("m"+string(rune('a'+i)), state)
+		if state == health.Pending || state == health.Starting {
+			dueIn(time.Duration(rapid.IntRange(1, 600).Draw(t, "due")) * time.Second)(&one)
+		}
+		if change := rapid.SampledFrom(changes).Draw(t, "change"); change != nil {
+			change(&one)
+		}
+		targets = append(targets, one)
+	}
+	w := aWorld(targets...)
+	w.mode = rapid.SampledFrom([]mode{paused, observing, acting, acting, acting}).Draw(t, "mode")
+	w.link.Link = rapid.SampledFrom([]workload.Link{workload.Up, workload.Up, workload.Down}).Draw(t, "link")
+	if rapid.Bool().Draw(t, "external") {
+		w.external()
+		w.remediation.known = rapid.Bool().Draw(t, "known")
+		w.remediation.missing = rapid.SampledFrom([]string{"", "", "it is not there"}).Draw(t, "missing")
+	} else {
+		for i := range w.targets {
+			w.targets[i].request = nil
+		}
+	}
+	if limit := rapid.SampledFrom([]string{"", "0", "40%", "3", "100%", "some"}).Draw(t, "limit"); limit != "" {
+		w.limited(limit)
+	}
+	if rapid.Bool().Draw(t, "few at once") {
+		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	}
+	if rapid.Bool().Draw(t, "paused cluster") {
+		w.cluster.Spec.Paused = ptr.To(true)
+	}
+	return w
+}
+
+func TestWhyAMachineIsNotSelected(t *testing.T) {
+	m := &clusterv1.Machine{}
+	m.Spec.ClusterName, m.Labels = "c1", map[string]string{"pool": "a"}
+	for name, tc := range map[string]struct {
+		cluster string
+		labels  map[string]string
+		want    string
+	}{
+		"it is":                    {"c1", map[string]string{"pool": "a"}, ""},
+		"it is of another cluster": {"c2", map[string]string{"pool": "a"}, "it is about cluster c2, and the machine is of cluster c1"},
+		"the selector is empty":    {"c1", nil, "its spec.selector is empty, which selects nothing"},
+		"the label is another one": {"c1", map[string]string{"pool": "b"}, "label pool is a, and has to be b"},
+		"the label is not there":   {"c1", map[string]string{"rack": "1"}, "has no label rack, which has to be 1"},
+	} {
+		check := &clusterv1.MachineHealthCheck{}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = tc.cluster, tc.labels
+		if got := Unselected(check, m); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+		if selected := tc.want == ""; selected != (tc.cluster == m.Spec.ClusterName && selects(check, m.Labels)) {
+			t.Errorf("%s: the controller says otherwise", name)
+		}
+	}
+}

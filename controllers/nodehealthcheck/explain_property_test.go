@@ -1,0 +1,83 @@
+package nodehealthcheck
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// What is observed of a random history is looked at before every reconcile: what the look says is what the reconcile does.
+func TestALookSaysWhatTheNextPassDoes(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := begin(rt)
+		for range rapid.IntRange(5, 15).Draw(rt, "events") {
+			h.occurs()
+			for _, c := range h.checks {
+				h.foresees(c)
+			}
+		}
+	})
+}
+
+// foresees looks at a check, and makes a reconcile of it.
+func (h *history) foresees(check string) {
+	is := h.fixture.look(check)
+	w, err := h.r.observe(h.fixture.t.Context(), check, h.clock.Now(), h.r.memory.copyOf(check))
+	if err != nil {
+		h.Fatal(err)
+	}
+	var begins, starts []string
+	skipped := map[string]explain.Blocker{}
+	for _, s := range stepsOf(w, decide(w)) {
+		if s.start >= 0 {
+			starts = append(starts, s.target.name)
+		}
+		if s.skipped != nil {
+			skipped[s.target.name] = s.skipped.Blocker
+		}
+	}
+	for i := range is.Targets {
+		t, of := &is.Targets[i], &w.targets[i]
+		if t.Name != of.name {
+			h.Fatalf("target %d is %s, want %s", i, t.Name, of.name)
+		}
+		if t.Begins {
+			begins = append(begins, t.Name)
+		}
+		if t.Begins && len(t.Blockers) > 0 {
+			h.Fatalf("%s begins although there are holds: %+v", t.Name, t.Blockers)
+		}
+		if first, is := skipped[t.Name]; is && (len(t.Blockers) == 0 || t.Blockers[0] != first) {
+			h.Fatalf("%s is held back by %+v first, and the look says %+v", t.Name, first, t.Blockers)
+		}
+		if of.selected && t.State == health.Unhealthy && !t.Begins && len(t.Underway) == 0 && len(t.Blockers) == 0 {
+			h.Fatalf("nothing begins for %s, nothing is under way, and nothing says why: %+v", t.Name, t)
+		}
+		if !t.Next.At.IsZero() && t.Next.At.Before(h.clock.Now()) {
+			h.Fatalf("the next thing that happens to %s is past: %+v", t.Name, t.Next)
+		}
+	}
+	slices.Sort(starts)
+	if diff := cmp.Diff(starts, begins, cmpopts.EquateEmpty()); diff != "" {
+		h.Fatalf("what begins (-plan +look):\n%s", diff)
+	}
+	made := len(h.made)
+	if _, err := h.r.Reconcile(h.fixture.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}}); err != nil {
+		h.Fatal(err)
+	}
+	if n := len(h.made) - made; n > len(begins) { // fewer, when the turn of the control plane was taken a moment ago
+		h.Fatalf("the pass has made %v, and the look foresaw %v", h.made[made:], begins)
+	}
+	after := h.check(check)
+	if diff := cmp.Diff(is.Conditions, after.Status.Conditions, cmpopts.EquateEmpty()); diff != "" {
+		h.Fatalf("conditions (-look +pass):\n%s", diff)
+	}
+}
