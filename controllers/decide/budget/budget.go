@@ -5,7 +5,7 @@ package budget
 
 // Population is the state of everything one MachineHealthCheck or NodeHealthCheck
 // watches. Every machine, or node, is counted in exactly one of Healthy, Unhealthy,
-// Pending, Starting, Recovering, Deleting and Unknown.
+// Pending, Starting, Recovering, Deleting, Unknown and Unread.
 type Population struct {
 	Healthy   int `json:"healthy"`
 	Unhealthy int `json:"unhealthy"` // to be remediated, whether that has begun or not
@@ -16,6 +16,8 @@ type Population struct {
 	Recovering int `json:"recovering"`
 	Deleting   int `json:"deleting"`
 	Unknown    int `json:"unknown"`
+	// Unread counts those that are not healthy by what the status of the check says, and that were not read.
+	Unread int `json:"unread,omitempty"`
 
 	// InFlight counts the machines, in whatever state, whose remediation was
 	// begun and is not over.
@@ -65,7 +67,16 @@ func (p Population) Total() int { return p.Healthy + p.NotHealthy() }
 // well. Machines that start, recover, are deleted or could not be asked count too, since
 // their workload needs the others just as much. (Cluster API: expectedMachines - currentHealthy.)
 func (p Population) NotHealthy() int {
-	return p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown
+	return p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown + p.Unread
+}
+
+// Complete returns the population of total machines of which healthy are healthy, where p counts those of them that were read. What was read is
+// newer than the numbers, so it goes before them.
+func (p Population) Complete(total, healthy int) Population {
+	seen := p.NotHealthy()
+	p.Healthy = max(min(healthy, total-seen), p.Healthy)
+	p.Unread = max(total-seen-p.Healthy, 0)
+	return p
 }
 
 // Limits are absolute numbers; percentages are resolved before they get here.

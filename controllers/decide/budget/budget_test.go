@@ -191,11 +191,32 @@ func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
 
 func TestEveryMachineIsCountedOnce(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, _ Limits) {
-		bad := p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown
+		bad := p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown + p.Unread
 		if p.NotHealthy() != bad || p.Total() != bad+p.Healthy {
 			t.Fatalf("%d not healthy of %d, want %d of %d", p.NotHealthy(), p.Total(), bad, bad+p.Healthy)
 		}
 	})
+}
+
+func TestTheStatusCompletesWhatWasRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		read           Population
+		total, healthy int
+		want           Population
+	}{
+		"nothing was read":                        {Population{}, 5, 3, Population{Healthy: 3, Unread: 2}},
+		"one of the unhealthy was read":           {Population{Unhealthy: 1}, 5, 3, Population{Healthy: 3, Unhealthy: 1, Unread: 1}},
+		"one of the healthy was read":             {Population{Healthy: 1}, 5, 3, Population{Healthy: 3, Unread: 2}},
+		"one is not healthy since then":           {Population{Pending: 1}, 5, 5, Population{Healthy: 4, Pending: 1}},
+		"the first is healthy since then":         {Population{Healthy: 1}, 2, 0, Population{Healthy: 1, Unread: 1}},
+		"there are more than the status has seen": {Population{Starting: 1}, 0, 0, Population{Starting: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.read.Complete(tc.total, tc.healthy); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestAGrantStaysWithinItsLimits(t *testing.T) {

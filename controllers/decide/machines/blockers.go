@@ -110,6 +110,8 @@ func notGranted(f *Facts, p *Plan, d *Decision) []Blocker {
 		return []Blocker{{Reason: CoolingDown, Until: p.Storm.Recheck}}
 	case f.Limits.InFlight == 0:
 		return []Blocker{{Reason: NoneAtOnce}}
+	case f.queueUnread():
+		return []Blocker{{Reason: QueueUnread}}
 	case f.Limits.InFlight != budget.Unlimited && ahead >= f.Limits.InFlight && !d.Tried:
 		return []Blocker{{Reason: RemediationsInProgress}}
 	}

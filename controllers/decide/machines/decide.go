@@ -26,6 +26,9 @@ func Decide(f Facts) Plan {
 		}
 		count(&p.Population, f.Template, t, d)
 	}
+	if f.Counted != nil {
+		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
+	}
 	grant(&f, &p)
 	queue(&f, &p)
 	for i := range f.Targets {
@@ -144,7 +147,7 @@ func queue(f *Facts, p *Plan) {
 			a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Name, b.Name))
 	})
 	left := p.Grant.Start
-	if !f.Acts {
+	if !f.Acts || f.queueUnread() {
 		left = 0
 	}
 	for _, i := range waiting {
@@ -157,6 +160,9 @@ func queue(f *Facts, p *Plan) {
 		}
 	}
 }
+
+// queueUnread reports whether the queue of remediations matters and is not known, as not all machines were read.
+func (f *Facts) queueUnread() bool { return f.Counted != nil && f.Limits.InFlight != budget.Unlimited }
 
 // last is 1 for a machine that comes after all others in the queue, else 0.
 func last(f *Facts, t *Target) int {

@@ -38,8 +38,13 @@ type Facts struct {
 	// in the order of their names.
 	Healthy int
 	Targets []Target
+	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
+	Counted *Counted
 	Memory  Memory
 }
+
+// Counted are the targets of a check as its status counts them.
+type Counted struct{ Total, Healthy int }
 
 // Template is what is known of the remediation template of a check, and of the requests that are made from it.
 type Template struct {

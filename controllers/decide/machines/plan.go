@@ -96,6 +96,8 @@ const (
 	NoneAtOnce Reason = "NoneAtOnce"
 	// RemediationsInProgress is a machine that waits in the queue, since as many are in flight as may be.
 	RemediationsInProgress Reason = "RemediationsInProgress"
+	// QueueUnread is a machine whose place in the queue is not known to a reader that has not read the other machines.
+	QueueUnread Reason = "QueueUnread"
 	// RequestInTheWay is a machine for which there is a request that is not the check's.
 	RequestInTheWay Reason = "RequestInTheWay"
 	// TemplateUnread, TemplateRefused, TemplateMissing and RequestsUnread are checks for which no request can be made.

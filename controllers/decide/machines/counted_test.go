@@ -1,0 +1,56 @@
+package machines
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// alone are the facts for a reader that has read one machine of f, and the numbers in the status of the check.
+func (f Facts) alone(i int, p budget.Population) Facts {
+	f.Targets, f.Healthy = f.Targets[i:i+1], 0
+	f.Counted = &Counted{Total: p.Total(), Healthy: p.Healthy}
+	return f
+}
+
+func TestTheNumbersOfTheStatusDecideAsAllMachinesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		f.Limits.InFlight = budget.Unlimited
+		all := Decide(f)
+		for i := range f.Targets {
+			one := Decide(f.alone(i, all.Population))
+			if diff := cmp.Diff(all.Decisions[i], one.Decisions[0]); diff != "" {
+				t.Fatalf("machine %d: -all machines read +one machine read\n%s", i, diff)
+			}
+			if got, want := one.Population.NotHealthy(), all.Population.NotHealthy(); got != want {
+				t.Fatalf("%d are not healthy, want %d", got, want)
+			}
+		}
+	})
+}
+
+func TestThePlaceInTheQueueIsNotKnownFromTheStatus(t *testing.T) {
+	counted := func(f *Facts) { f.Counted = &Counted{Total: 5, Healthy: 3} }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"a machine that would wait in the queue": {of(bad()).with(atOnce(1)).with(counted), true},
+		"a machine that is pending":              {of(is(health.Pending)).with(atOnce(1)).with(counted), true},
+		"there is no queue":                      {of(bad()).with(counted), false},
+		"nothing starts anyway":                  {of(bad()).with(atOnce(0)).with(counted), false},
+		"too many are unhealthy anyway":          {of(bad()).with(atOnce(1)).with(counted).with(func(f *Facts) { f.Limits.AtMost = 1 }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.given).Decisions[0]
+			if got := d.Blocked(QueueUnread); got != tc.want || got && d.Starts() {
+				t.Errorf("blocked by %v, starts: %t", d.Blockers, d.Starts())
+			}
+		})
+	}
+}
