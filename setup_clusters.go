@@ -57,7 +57,10 @@ func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *opt
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	gates := &workload.Gates{ClusterCache: cc, Kubeconfigs: kubeconfigs, Clock: clock.RealClock{}}
+	gates := &workload.Gates{
+		ClusterCache: cc, Kubeconfigs: kubeconfigs, Clock: clock.RealClock{},
+		MostWaiting: max(1, min(o.machineHealthChecks.Concurrency, o.hostRemediations.Concurrency)/2),
+	}
 	clusters := workload.NewClusters(gates)
 	clusters.Kubeconfigs, clusters.Gates, clusters.MostNodes = kubeconfigs, gates, transports.MostNodes()
 	err = clusters.ForgetDeleted(ctx, mgr.GetCache())

@@ -10,6 +10,8 @@ const (
 	AnswerWithin = 10 * time.Second
 	// atOnce is how many requests to one workload cluster are under way at the same time.
 	atOnce = 5
+	// mostWaiting is how many requests to all clusters may be older than queueWithin: half as many as there are workers of power cycles, by default.
+	mostWaiting = 10
 	// queueWithin is how old a request may be until the next one is no longer queued behind it: a worker that waits for a slow cluster is missing
 	// elsewhere.
 	queueWithin = time.Second

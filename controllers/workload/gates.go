@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,14 @@ type Gates struct {
 	clustercache.ClusterCache
 	// Kubeconfigs are those that the ClusterCache connects by: who cannot ask because of one is told so. It may be nil.
 	Kubeconfigs *Kubeconfigs
-	Clock       clock.Clock
+	Clock       clock.WithDelayedExecution
+	// MostWaiting is how many requests, to all clusters together, may be without an answer for longer than a second: about half as many as there are
+	// workers. 0 is 10.
+	MostWaiting int
 
 	mu    sync.Mutex
 	gates map[client.ObjectKey]*gate
+	crowd *crowd
 	ways  map[client.ObjectKey]way
 }
 
@@ -102,8 +107,11 @@ func (g *Gates) gate(cluster client.ObjectKey) *gate {
 	if g.gates == nil {
 		g.gates = map[client.ObjectKey]*gate{}
 	}
+	if g.crowd == nil {
+		g.crowd = &crowd{most: cmp.Or(g.MostWaiting, mostWaiting)}
+	}
 	if g.gates[cluster] == nil {
-		g.gates[cluster] = &gate{clock: g.Clock, ended: make(chan struct{})}
+		g.gates[cluster] = &gate{clock: g.Clock, ended: make(chan struct{}), crowd: g.crowd}
 	}
 	return g.gates[cluster]
 }
@@ -138,15 +146,16 @@ func (g *Gates) silent(cluster client.ObjectKey, now time.Time) (open, rests boo
 
 // gate is what the requests to one cluster have to pass.
 type gate struct {
-	clock clock.Clock
+	clock clock.WithDelayedExecution
+	crowd *crowd
 
 	mu      sync.Mutex
 	circuit circuit
 	ended   chan struct{} // closed when a request ends
 }
 
-// enter waits until a request may be sent. leave is to be called once, when it has ended.
-func (g *gate) enter(ctx context.Context) (leave func(err error), err error) {
+// enter waits until a request may be sent. leave is to be called once, when it has ended. Until then it may be given up, by cut.
+func (g *gate) enter(ctx context.Context, cut context.CancelCauseFunc) (leave func(err error), err error) {
 	for {
 		now := g.clock.Now()
 		g.mu.Lock()
@@ -155,8 +164,7 @@ func (g *gate) enter(ctx context.Context) (leave func(err error), err error) {
 			g.circuit = g.circuit.begin(now)
 			trial := g.circuit.trial
 			g.mu.Unlock()
-			var once sync.Once
-			return func(err error) { once.Do(func() { g.leave(now, trial, err) }) }, nil
+			return g.sent(now, trial, cut), nil
 		}
 		ended := g.ended
 		g.mu.Unlock()
@@ -177,6 +185,20 @@ func (g *gate) enter(ctx context.Context) (leave func(err error), err error) {
 	}
 }
 
+// sent notes that a request is sent at now, and returns what is to be called when it has ended.
+func (g *gate) sent(now time.Time, trial bool, cut context.CancelCauseFunc) (leave func(err error)) {
+	is := &waiting{at: g, cut: cut}
+	slow := g.clock.AfterFunc(queueWithin, func() { g.crowd.join(is) })
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() {
+			slow.Stop()
+			g.crowd.part(is)
+			g.leave(now, trial, err)
+		})
+	}
+}
+
 // leave notes that a request which began at began has ended with err.
 func (g *gate) leave(began time.Time, trial bool, err error) {
 	now := g.clock.Now()
@@ -191,7 +213,7 @@ func (g *gate) leave(began time.Time, trial bool, err error) {
 // holds nobody up.
 func answered(took time.Duration, err error) bool {
 	var timeout net.Error
-	return took < late && !errors.Is(err, errNoAnswer) && (!errors.As(err, &timeout) || !timeout.Timeout())
+	return took < late && !errors.Is(err, errNoAnswer) && !errors.Is(err, errCrowded) && (!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
 // passing sends requests through a gate.
@@ -202,22 +224,34 @@ type passing struct {
 
 // RoundTrip sends a request when it may be sent. It counts as under way until its answer was read to the end or let go; a watch until it has begun.
 func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
-	leave, err := p.gate.enter(r.Context())
+	ctx, cut := context.WithCancelCause(r.Context())
+	leave, err := p.gate.enter(ctx, cut)
 	if err != nil {
+		cut(nil)
 		return unsent(r, err)
 	}
-	answer, err := p.next.RoundTrip(r)
-	if err != nil || r.URL.Query().Has("watch") {
+	answer, err := p.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		err = causeOf(ctx, err)
 		leave(err)
+		cut(nil)
 		return answer, err
 	}
-	answer.Body = &leaving{ReadCloser: answer.Body, leave: leave}
+	if r.URL.Query().Has("watch") {
+		leave(nil)
+	}
+	answer.Body = &leaving{
+		ReadCloser: answer.Body,
+		why:        func(err error) error { return causeOf(ctx, err) },
+		leave:      func(err error) { leave(err); cut(nil) },
+	}
 	return answer, nil
 }
 
 // leaving is the body of an answer, with which a request ends.
 type leaving struct {
 	io.ReadCloser
+	why   func(error) error // why it ended with an error
 	leave func(error)
 	err   error
 }
@@ -225,6 +259,7 @@ type leaving struct {
 // Read notes how the body ends.
 func (l *leaving) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
+	err = l.why(err)
 	if err != nil && !errors.Is(err, io.EOF) {
 		l.err = err
 	}

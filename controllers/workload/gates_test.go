@@ -111,7 +111,7 @@ func TestAServerThatHangsHoldsAFewWorkersOnce(t *testing.T) {
 		go func() { ended <- ask(asking) }()
 	}
 	eventually(t, "some are asking and the others queue", func() bool {
-		return server.asked.Load() == atOnce && clock.Waiters() == workers-atOnce
+		return server.asked.Load() == atOnce && clock.Waiters() == workers // of those that are asking, it is waited for that they are slow
 	})
 	clock.Step(queueWithin)
 	for range workers - atOnce {

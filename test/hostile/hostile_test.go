@@ -11,6 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // managersWorkers is the default of --machinehealthcheck-concurrency.
@@ -39,6 +41,20 @@ func TestHostileClustersHoldNoWorkerThatOthersNeed(t *testing.T) {
 			t.Errorf("%s: %d requests were open at the same time, want %d at most", name, s.most, mostAtOnce)
 		}
 		s.mu.Unlock()
+	}
+}
+
+// One cluster may keep five workers for 10 s. As many clusters as keep all of them are not tenants that know this, but a switch that is lost.
+func TestManyClustersThatFallSilentTogetherHoldNoWorkerThatOthersNeed(t *testing.T) {
+	const clusters, silent = 2, 12
+	f := newFleet(t, clusters, 10, slices.Repeat([]string{"hangs on every verb"}, silent)...)
+	f.work(managersWorkers)
+	f.healthy(clusters)
+	eventually(t, "the hostile servers are asked", func() bool { return f.hostilesAsked() == silent })
+	for i := range clusters {
+		if took := f.timeToMark(i); took > workload.AnswerWithin/2 {
+			t.Errorf("a machine is marked after %s", took)
+		}
 	}
 }
 
