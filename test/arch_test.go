@@ -61,9 +61,14 @@ var layers = []layer{
 		may:     []string{"pure", "api", "adapter"},
 	},
 	{
+		name:    "partner",
+		folders: []string{"partners"},
+		may:     []string{"api", "partner"},
+	},
+	{
 		name:    "cmd",
 		folders: []string{"cmd"},
-		may:     []string{"pure", "api", "adapter", "controller", "cmd"},
+		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd"},
 	},
 	{
 		name:    "main",
@@ -73,7 +78,7 @@ var layers = []layer{
 	{
 		name:    "test",
 		folders: []string{"test"},
-		may:     []string{"pure", "api", "adapter", "controller", "cmd", "main", "test"},
+		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd", "main", "test"},
 	},
 }
 
@@ -210,6 +215,8 @@ func TestABrokenArrowIsSeen(t *testing.T) {
 		"one controller imports another":                imports("controllers/machinehealthcheck", "controllers/nodehealthcheck"),
 		"the API types import a decision":               imports("api/v1alpha1", "controllers/decide/health"),
 		"a command imports main":                        imports("cmd/kubectl-mend", "."),
+		"a controller imports the model of a partner":   imports("controllers/hostremediation", "partners/bmo"),
+		"the model of a partner imports a controller":   imports("partners/bmo", "controllers/hostremediation"),
 		"a command imports the test rig":                imports("cmd/kubectl-mend", "test/rig"),
 		"main imports the test rig":                     imports(".", "test/rig"),
 		"a controller imports test builders":            imports("controllers/machinehealthcheck", "test/builders"),
@@ -288,14 +295,14 @@ func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	}
 }
 
-// topLevelSources are the files of the main package and the top-level folders of all others but the tests and the command line, which is no
-// part of the manager.
+// topLevelSources are the files of the main package and the top-level folders of all others but the tests, the command line and the models of
+// kubemend's partners, which are no part of the manager.
 func topLevelSources(pkgs []pkg) []string {
 	var sources []string
 	for _, p := range pkgs {
 		top, _, _ := strings.Cut(p.folder(), "/")
 		switch top {
-		case "", "test", "cmd":
+		case "", "test", "cmd", "partners":
 		case ".":
 			sources = append(sources, p.GoFiles...)
 		default:

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubemend/kubemend/test/simulator/bmo"
+	"github.com/kubemend/kubemend/partners/bmo"
 )
 
 // Power is what the power of a host was changed to.

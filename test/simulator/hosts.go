@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/kubemend/kubemend/test/simulator/bmo"
+	"github.com/kubemend/kubemend/partners/bmo"
 )
 
 // newsRoom is how much news about hosts may wait to be looked at before who brings more has to wait.

@@ -6,7 +6,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
-	"github.com/kubemend/kubemend/test/simulator/bmo"
+	"github.com/kubemend/kubemend/partners/bmo"
 )
 
 // How long everything takes.

@@ -30,9 +30,9 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
-	"github.com/kubemend/kubemend/test/simulator/bmo"
 )
 
 var (
