@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/partners/remediator"
 )
 
 // RemediatorOptions describe one remediator.
@@ -32,9 +33,7 @@ type RemediatorOptions struct {
 	Logger logr.Logger
 }
 
-// Remediator plays a remediator of nodes that knows nothing of kubemend but the contract of medik8s: it finds a request, says that it
-// processes it, does its work, and says whether that succeeded. It stops when the request says that its time is over. Whoever made the
-// request deletes it.
+// Remediator plays a remediator of nodes towards an API server. What it does about a request is decided by the model of package remediator.
 type Remediator struct {
 	manager ctrl.Manager
 	client  client.Client
@@ -69,62 +68,24 @@ func (r *Remediator) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := time.Now()
-	processing, since := contractCondition(request, nhcv1.ProcessingCondition)
-	_, told := request.GetAnnotations()[nhcv1.TimedOutAnnotation]
-	switch done := since.Add(r.options.Takes); {
-	case processing == metav1.ConditionFalse:
-		return ctrl.Result{}, nil
-	case told:
-		return ctrl.Result{}, r.say(ctx, request, stoppedByCheck, now)
-	case processing != metav1.ConditionTrue:
-		return ctrl.Result{RequeueAfter: max(r.options.Takes, time.Millisecond)},
-			r.say(ctx, request, atWork, now)
-	case now.Before(done):
-		return ctrl.Result{RequeueAfter: done.Sub(now)}, nil
-	}
-	if r.options.Remedy != nil && r.options.Remedy(request.GetAnnotations()[nhcv1.NodeNameAnnotation]) {
-		return ctrl.Result{}, r.say(ctx, request, helped, now)
-	}
-	return ctrl.Result{}, r.say(ctx, request, inVain, now)
-}
-
-// contractCondition is the status of one of the contract's conditions of a request, and since when it has it; empty if there is none.
-func contractCondition(request *unstructured.Unstructured, kind string) (metav1.ConditionStatus, time.Time) {
-	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions") // what is not a list is replaced
-	for _, c := range conditions {
-		if fields, ok := c.(map[string]any); ok && fields["type"] == kind {
-			status, _ := fields["status"].(string)
-			text, _ := fields["lastTransitionTime"].(string)
-			since, _ := time.Parse(time.RFC3339, text) // what is none has been so for ever
-			return metav1.ConditionStatus(status), since
+	step := remediator.Next(request, r.options.Takes, now)
+	report := step.Report
+	if step.Remedies {
+		report = &remediator.Failed
+		if r.options.Remedy != nil && r.options.Remedy(request.GetAnnotations()[nhcv1.NodeNameAnnotation]) {
+			report = &remediator.Finished
 		}
 	}
-	return "", time.Time{}
+	if report == nil {
+		return ctrl.Result{RequeueAfter: step.After}, nil
+	}
+	return ctrl.Result{RequeueAfter: step.After}, r.report(ctx, request, *report, now)
 }
 
-// contract is what a remediator says of a request, by the two conditions that all of them have.
-type contract struct {
-	processing, succeeded metav1.ConditionStatus
-	reason                string
-}
-
-var (
-	atWork         = contract{metav1.ConditionTrue, metav1.ConditionUnknown, "RemediationStarted"}
-	helped         = contract{metav1.ConditionFalse, metav1.ConditionTrue, "RemediationFinished"}
-	inVain         = contract{metav1.ConditionFalse, metav1.ConditionFalse, "RemediationFailed"}
-	stoppedByCheck = contract{metav1.ConditionFalse, metav1.ConditionFalse, "RemediationStopped"}
-)
-
-// say writes both conditions of a request.
-func (r *Remediator) say(ctx context.Context, request *unstructured.Unstructured, is contract, now time.Time) error {
+// report writes both conditions of a request.
+func (r *Remediator) report(ctx context.Context, request *unstructured.Unstructured, is remediator.Report, now time.Time) error {
 	before := request.DeepCopy()
-	condition := func(kind string, status metav1.ConditionStatus) any {
-		return map[string]any{
-			"type": kind, "status": string(status), "reason": is.reason, "message": "", "lastTransitionTime": now.UTC().Format(time.RFC3339),
-		}
-	}
-	conditions := []any{condition(nhcv1.ProcessingCondition, is.processing), condition(nhcv1.SucceededCondition, is.succeeded)}
-	if err := set(request, "status", map[string]any{"conditions": conditions}); err != nil {
+	if err := is.Set(request, now); err != nil {
 		return err
 	}
 	err := difference(request, before, func(patch client.Patch) error { return r.client.Status().Patch(ctx, request, patch) })

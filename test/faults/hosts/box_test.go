@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"fmt"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -25,9 +24,8 @@ type box struct {
 	e     *environment
 	model bmo.Host
 
-	// heard is what the Bare Metal Operator was last told of the BareMetalHost, look when it looks again although it is told nothing.
-	heard string
-	look  time.Time
+	// looks are when the Bare Metal Operator looks at the BareMetalHost.
+	looks bmo.Looks
 	// history is all that has happened to the power.
 	history []bmo.Power
 
@@ -87,7 +85,7 @@ func (b *box) follow(now time.Time) bool {
 }
 
 // next is the next moment at which something is due; zero if nothing is.
-func (b *box) next() time.Time { return earliest(b.boot, b.look, b.model.Next()) }
+func (b *box) next() time.Time { return earliest(b.boot, b.looks.Next(), b.model.Next()) }
 
 // busy reports whether the host is about to change without being told: after an error the Bare Metal Operator may not look for hours.
 func (b *box) busy() bool {
@@ -157,22 +155,15 @@ func (b *box) revive() { b.model.Faults = bmo.Faults{} }
 func (b *box) operate(now time.Time) bool {
 	h := b.e.host()
 	if h == nil {
-		b.look = time.Time{}
+		b.looks.Forget()
 		return false
 	}
-	told := fmt.Sprint(h.UID, h.Annotations, h.Finalizers, h.DeletionTimestamp, h.Spec)
-	if told == b.heard && (b.look.IsZero() || now.Before(b.look)) {
+	if !b.looks.Due(h, now) {
 		return false
 	}
 	is := h.DeepCopy()
 	done := b.model.Reconcile(is, now)
-	b.heard, b.look = told, time.Time{}
-	switch {
-	case done.Again:
-		b.look = now
-	case done.After > 0:
-		b.look = now.Add(done.After)
-	}
+	b.looks.Note(done, now)
 	// The status in memory is lost with the answer to an update of the metadata.
 	status := is.Status
 	if done.Object {
@@ -192,7 +183,7 @@ func (b *box) pin(state bmov1alpha1.ProvisioningState) {
 		pinned := bmov1alpha1.StateExternallyProvisioned
 		b.model.Pinned = &pinned
 	}
-	b.look = b.e.clock.Now()
+	b.looks.Now(b.e.clock.Now())
 }
 
 // earliest is the first of these moments that is one; zero if none is.

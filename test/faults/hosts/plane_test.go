@@ -258,7 +258,7 @@ var whims = []struct {
 	{"its host cannot be held off", func(_ *plane, m *environment) {
 		m.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true })
 	}},
-	{"its faults are over", func(_ *plane, m *environment) { m.box.revive(); m.box.heard = "" }},
+	{"its faults are over", func(_ *plane, m *environment) { m.box.revive(); m.box.looks.Restart() }},
 	{"the caches lag", func(_ *plane, m *environment) { m.management.cache.lag, m.work.cache.lag = true, true }},
 	{"the caches catch up", func(_ *plane, m *environment) { m.catchUp() }},
 	{"the manager restarts", func(p *plane, m *environment) { m.writes.Restart(); p.start() }},
@@ -319,7 +319,7 @@ func (p *plane) heal() {
 	for _, m := range p.members {
 		p.hangs[m] = false
 		m.box.revive()
-		m.box.heard = ""
+		m.box.looks.Restart()
 	}
 }
 

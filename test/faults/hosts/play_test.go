@@ -37,7 +37,7 @@ var happenings = []happening{
 	faulty("BMO dies when it orders something the next time", false, func(f *bmo.Faults) { f.Crashes = true }),
 	{"BMO runs again", func(e *environment) {
 		e.box.model.Faults.Stopped, e.box.model.Faults.Crashes = false, false
-		e.box.heard = ""
+		e.box.looks.Restart()
 	}, false},
 	faulty("Ironic does not answer", false, func(f *bmo.Faults) { f.NotReady = true }),
 	faulty("Ironic answers with errors", false, func(f *bmo.Faults) { f.Errors = true }),
@@ -152,7 +152,8 @@ func healed(e *environment) {
 	firmware := e.box.model.Faults.Firmware // what is pending stays pending, and can be done now
 	e.box.revive()
 	e.box.model.Faults.Firmware = firmware
-	e.box.heard, e.box.mute = "", 0
+	e.box.mute = 0
+	e.box.looks.Restart()
 	e.annotateHost(func(m map[string]string) {
 		delete(m, bmov1alpha1.PausedAnnotation)
 		delete(m, bmov1alpha1.DetachedAnnotation)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/partners/owners"
 )
 
 // finalizer is that of a provider, which keeps a request until what it has begun is over.
@@ -214,7 +215,7 @@ func (e *environment) ownerActs() (replaced int) {
 	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
 	for i := range all.Items {
 		m := &all.Items[i]
-		if statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) != "False" || statusOf(m, clusterv1.MachineOwnerRemediatedCondition) != "False" {
+		if !owners.Asked(m) {
 			continue
 		}
 		delete(e.there.nodes, m.Name)
