@@ -29,6 +29,31 @@ var (
 	errRests = fmt.Errorf("%w: its last answer to this was cut off, and it is not asked again for a while", errNoAnswer)
 )
 
+// Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what may be in them.
+// A redirection is an error: whoever controls the cluster would decide whom the program asks.
+func Bounded(limit int64, now func() time.Time) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit, now: now} }
+}
+
+type binding struct {
+	next  http.RoundTripper
+	limit int64
+	now   func() time.Time
+}
+
+// RoundTrip sends a request, and bounds its answer.
+func (b binding) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := bind(answer, b.limit, b.now); err != nil {
+		_ = answer.Body.Close() // nothing of it is wanted
+		return nil, err
+	}
+	return answer, nil
+}
+
 // bind makes an answer end with an errNoAnswer once more was read of it than may be, or more is in it.
 func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	watch := answer.Request.URL.Query().Has("watch") && answer.StatusCode == http.StatusOK

@@ -12,10 +12,16 @@ var (
 	errNoList = errors.New("the answer is not a list of objects")
 	// errCut is that of a list that ends before it is over.
 	errCut = errors.New("the answer ends in the middle of a list")
+	// errLong is that of an object which is longer than any that an API server stores.
+	errLong = errors.New("an object in the answer does not end")
 )
 
 // pieceSize is how much of a list is looked at together: some dozens of objects.
 const pieceSize = 256 << 10
+
+// longestObject is how long an object may be, in bytes: etcd stores 1.5 MiB, and JSON may spell a byte with six. How long a list is nothing bounds but the
+// time that it may take: objects are parsed, and most of each dropped, while the next ones come.
+const longestObject = 16 << 20
 
 // split reads a list of objects as an API server sends it, and gives out the objects in it as they stand there, some at a time, as soon as they
 // have come. What is in them is not looked at: to parse them is most of the work with a large list, and can be done by others meanwhile. Objects
@@ -37,6 +43,9 @@ func split(list io.Reader, give func(objects [][]byte)) error {
 			return s.end()
 		}
 		left := piece[s.first() : kept+n]
+		if len(left) > longestObject {
+			return errLong
+		}
 		if len(objects) > 0 || len(left) > len(piece)/2 {
 			piece = make([]byte, max(pieceSize, 4*len(left)))
 		}

@@ -27,6 +27,10 @@ import (
 // all that it has to say may take as long as that of the management cluster.
 const reachPatience = 5 * time.Second
 
+// longestAnswer is how long an answer of a workload cluster may be, in bytes: all nodes at once, 4600 of them with 50 images each. Who controls the cluster
+// decides what it answers, on the machine of the person who asks.
+const longestAnswer = 64 << 20
+
 func inParallel(tasks []func()) {
 	var work errgroup.Group
 	work.SetLimit(atOnce)
@@ -140,6 +144,7 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	}
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
+	config.Wrap(workload.Bounded(longestAnswer, r.world.Clock.Now))
 	reader, err := client.New(config, client.Options{Scheme: r.world.scheme, Mapper: workloadMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
