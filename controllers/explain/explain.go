@@ -128,12 +128,16 @@ type Step struct {
 type Check struct {
 	Ref
 	Cluster string `json:"cluster,omitempty"`
-	Mode  Mode `json:"mode"`
+	Mode    Mode   `json:"mode"`
 	// Because says why nobody acts, or who else does.
 	Because string `json:"because,omitempty"`
 
 	Population budget.Population `json:"population"`
-	Limits     budget.Limits     `json:"limits"`
+	// CountedByStatus says that not all targets were read, and that the others are those that the status of the check counts; StatusChanged is when
+	// that last changed, if the API server says.
+	CountedByStatus bool          `json:"countedByStatus,omitempty"`
+	StatusChanged   time.Time     `json:"statusChanged,omitzero"`
+	Limits          budget.Limits `json:"limits"`
 	// Limit is the limit as the spec has it, such as "unhealthyLessThanOrEqualTo 40%".
 	Limit string `json:"limit"`
 	// Remaining is how many more may turn bad before nothing is started any more.
@@ -212,8 +216,8 @@ type Remediation struct {
 	// Deadline is when the patience with the state ends; zero if nothing is waited for.
 	Deadline time.Time `json:"deadline,omitzero"`
 	// Evidence is what the step was decided on, one observation each.
-	Evidence []string `json:"evidence,omitempty"`
-	Blockers    []Blocker   `json:"blockers,omitempty"`
+	Evidence []string  `json:"evidence,omitempty"`
+	Blockers []Blocker `json:"blockers,omitempty"`
 	// Trouble is what could not be read, and was done without.
 	Trouble []string `json:"trouble,omitempty"`
 	Next    Step     `json:"next,omitzero"`

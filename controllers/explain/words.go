@@ -24,3 +24,11 @@ func Clause(sentence string) string {
 
 // openings are the words, other than names, that sentences of holds begin with.
 var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The", "There", "Whether"}
+
+// CountedByStatus says that the numbers are those of the check's status, which last changed then; empty if that is not known.
+func CountedByStatus(changed string) string {
+	if changed == "" {
+		return "Numbers from the check's status; the other machines were not read"
+	}
+	return "Numbers from the check's status, last changed " + changed + "; the other machines were not read"
+}

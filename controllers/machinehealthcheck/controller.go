@@ -52,6 +52,8 @@ type Reconciler struct {
 	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for kinds that are
 	// not installed, again and again while a machine on a host is unhealthy.
 	Installed func(ctx context.Context, crd string) (bool, error)
+	// OneMachine says that Client has one machine of a check and not the others, which its status counts. It is for explanations alone.
+	OneMachine bool
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
 
@@ -95,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // decide decides what w comes to: what blocks each machine, and which remediations start.
 func decide(w *observed) plan {
-	limits, invalid := limitsOf(w.check, len(w.targets))
+	limits, invalid := limitsOf(w.check, w.total())
 	cooldown, unreadable := CooldownOf(w.check)
 	if invalid == nil {
 		invalid = unreadable

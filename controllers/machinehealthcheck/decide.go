@@ -23,7 +23,7 @@ func (w *observed) facts(limits budget.Limits, cooldown *time.Duration, invalid 
 	f := machines.Facts{
 		Now: w.now, Acts: w.mode == acting, Settled: w.settled(), Reachable: w.reach.Status == metav1.ConditionTrue,
 		Limits: limits, Invalid: invalid, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
-		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Memory: w.memory,
+		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Memory: w.memory, Counted: w.counted,
 	}
 	for i := range w.targets {
 		if t := &w.targets[i]; w.plain(t) {

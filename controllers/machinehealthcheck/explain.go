@@ -65,7 +65,11 @@ func aloneNext(w *observed) explain.Step {
 func tellCheck(is *explain.Check, w *observed) {
 	s := decide(w)
 	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
-	if w.mode == acting {
+	is.CountedByStatus = w.counted != nil
+	switch {
+	case is.CountedByStatus:
+		is.StatusChanged = StatusChanged(w.check)
+	case w.mode == acting:
 		is.Conditions = statusAfter(w, s, result{}).Status.Conditions
 	}
 	if c := allowed(w, s); c.Message != "" {

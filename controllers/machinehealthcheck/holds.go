@@ -73,6 +73,7 @@ var rendered = map[machines.Reason]func(*observed, plan, *target, machines.Block
 	machines.CoolingDown:                coolingDown,
 	machines.NoneAtOnce:                 noneAtOnce,
 	machines.RemediationsInProgress:     queued,
+	machines.QueueUnread:                queueUnread,
 	machines.RequestInTheWay:            inTheWay,
 	machines.TemplateUnread:             templateUnread,
 	machines.TemplateRefused:            templateRefused,
@@ -206,6 +207,13 @@ func noneAtOnce(w *observed, s plan, _ *target, _ machines.Blocker) explain.Bloc
 
 func queued(_ *observed, s plan, _ *target, b machines.Blocker) explain.Blocker {
 	return explain.Blocker{Reason: string(b.Reason), Text: queue(s), Ends: "a remediation that is under way is over"}
+}
+
+func queueUnread(*observed, plan, *target, machines.Blocker) explain.Blocker {
+	return explain.Blocker{
+		Reason: string(machines.QueueUnread), Text: "Its place in the queue of remediations is not known, as the other machines were not read",
+		Person: "Ask again: explain the check itself, which reads them all",
+	}
 }
 
 // notHealthy is how many targets have to be not healthy for something, and how many are.

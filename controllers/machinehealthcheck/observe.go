@@ -41,6 +41,8 @@ type observed struct {
 
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone
+	// counted are the numbers of all targets in the status, if not all were read; only an explanation does without.
+	counted *machines.Counted
 
 	remediation remediation
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
@@ -133,6 +135,9 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) error {
 	}
 	if err := r.observeMachines(ctx, w); err != nil {
 		return err
+	}
+	if r.OneMachine {
+		w.counted = Counted(w.check, w.cluster)
 	}
 	r.observeRemediation(ctx, w)
 	r.judge(asking, w)

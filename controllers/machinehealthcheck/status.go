@@ -137,8 +137,19 @@ func allowed(w *observed, s plan) metav1.Condition {
 	case s.grant.Reason == budget.AtWork:
 		c.Message = queue(s)
 	}
+	if w.counted != nil {
+		return asWritten(w.check, c)
+	}
 	if left := leftToCycles(w); c.Status == metav1.ConditionTrue && left != "" {
 		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	}
+	return c
+}
+
+// asWritten is c with the message that it has in the status, which counts what was not read.
+func asWritten(check *clusterv1.MachineHealthCheck, c metav1.Condition) metav1.Condition {
+	if stored := conditionOf(check, c.Type); stored != nil && stored.Status == c.Status && stored.Reason == c.Reason {
+		c.Message = stored.Message
 	}
 	return c
 }
@@ -215,6 +226,9 @@ func arithmetic(check *clusterv1.MachineHealthCheck, s plan) string {
 	p, trigger := s.population, check.Spec.Remediation.TriggerIf
 	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
 		p.NotHealthy(), p.Total(), p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
+	if p.Unread > 0 {
+		sum = fmt.Sprintf("%d of %d targets are not healthy", p.NotHealthy(), p.Total())
+	}
 	if trigger.UnhealthyInRange != "" {
 		return fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "+
 			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",

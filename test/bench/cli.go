@@ -181,6 +181,6 @@ administrator who waits for it would; one run before is not counted. Memory and 
 for the process. The machine that is explained has just fallen silent. The aim is for the worst run.
 
 The API servers, etcd and the manager share the cores with the command: about as much as the command works, the API servers do, to list all
-Machines and Nodes once for each run. How much of a limit is used depends on all machines of a check, so all those of its cluster are read to explain one.
+Machines and Nodes once for each run. A machine is explained with the numbers in the status of its check, and a check with all machines of its cluster.
 The list of 5000 Machines alone, 40 MB of JSON, takes an API server about 1.8 s here, whoever asks for it, and however it is asked.
 `

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -77,6 +79,16 @@ func (o *Options) explanation(ctx context.Context, arg, cluster string) (*page.E
 	if err != nil {
 		return nil, err
 	}
+	e, err := o.explained(ctx, scope, k, namespace, name, cluster)
+	if err == nil && e.QueueUnread() { // all machines that wait have to be read to tell which is first
+		scope.Machine, scope.AllMachines = "", true
+		return o.explained(ctx, scope, k, namespace, name, cluster)
+	}
+	return e, err
+}
+
+// explained explains an object of which that much is read.
+func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, namespace, name, cluster string) (*page.Explanation, error) {
 	a, err := o.asker(ctx, scope)
 	if err != nil {
 		return nil, err
@@ -153,33 +165,68 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 }
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
-func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (scope snapshot.Scope, err error) {
-	scope = snapshot.Scope{Nodes: true, Cluster: cluster}
-	switch {
-	case k == nodeKind:
+func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
+	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
+	if k == nodeKind {
 		scope.Node = key.Name
-	case cluster == "" && k != nodeCheckKind:
-		scope.Cluster, err = o.clusterOf(ctx, k, key)
 	}
-	return scope, err
-}
-
-// clusterOf is the name of the Cluster that an object is of, so that no others need to be read; empty if that cannot be told at once.
-func (o *Options) clusterOf(ctx context.Context, k kind, key client.ObjectKey) (string, error) {
-	if o.from != "" || o.read != nil || key.Namespace == "" {
-		return "", nil
+	if k == nodeKind || k == nodeCheckKind || cluster != "" || o.from != "" || o.read != nil || key.Namespace == "" {
+		return scope, nil
 	}
 	reader, err := o.client()
 	if err != nil {
-		return "", err
+		return scope, err
 	}
-	if k == machineCheckKind {
+	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
+	return scope, nil
+}
+
+// belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if it cannot be
+// told at once. Whatever is wrong is found out when the world is read.
+func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
+	switch k {
+	case machineCheckKind:
 		check := &clusterv1.MachineHealthCheck{}
-		_ = reader.Get(ctx, key, check) // whatever is wrong is found out when the world is read
-		return check.Spec.ClusterName, nil
+		_ = reader.Get(ctx, key, check)
+		return check.Spec.ClusterName, ""
+	case machineKind:
+		cluster = metadataOf(ctx, reader, k, key).Labels[clusterv1.ClusterNameLabel]
+		if cluster != "" {
+			machine = key.Name
+		}
+		return cluster, machine
+	case hostKind:
+		host := &bmov1alpha1.BareMetalHost{}
+		_ = reader.Get(ctx, key, host)
+		if host.Spec.ConsumerRef == nil || host.Spec.ConsumerRef.Namespace != key.Namespace {
+			return "", ""
+		}
+		consumer := &metav1.PartialObjectMetadata{}
+		consumer.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
+		_ = reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: host.Spec.ConsumerRef.Name}, consumer)
+		return ownedBy(ctx, reader, consumer)
+	case remediationKind:
+		if cluster, machine = ownedBy(ctx, reader, metadataOf(ctx, reader, ownKind, key)); cluster == "" {
+			return ownedBy(ctx, reader, metadataOf(ctx, reader, metal3Kind, key))
+		}
+		return cluster, machine
 	}
-	labelled := &metav1.PartialObjectMetadata{}
-	labelled.SetGroupVersionKind(groups[k])
-	_ = reader.Get(ctx, key, labelled)
-	return labelled.Labels[clusterv1.ClusterNameLabel], nil
+	return ownedBy(ctx, reader, metadataOf(ctx, reader, k, key))
+}
+
+func metadataOf(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(groups[k])
+	_ = reader.Get(ctx, key, obj)
+	return obj
+}
+
+// ownedBy are the Cluster and the Machine that own an object.
+func ownedBy(ctx context.Context, reader client.Reader, obj client.Object) (cluster, machine string) {
+	for _, owner := range obj.GetOwnerReferences() {
+		if owner.Kind == groups[machineKind].Kind {
+			return belongings(ctx, reader, machineKind, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name})
+		}
+	}
+	return obj.GetLabels()[clusterv1.ClusterNameLabel], ""
 }

@@ -51,7 +51,7 @@ func New(ctx context.Context, w *snapshot.World, now time.Time) (*Asker, error) 
 	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
 	requests := &remediationrequest.Requests{Client: reader, Live: reader}
 	a.machines = &machinehealthcheck.Reconciler{
-		Client: reader, Clusters: a.clusters, Requests: requests,
+		Client: reader, Clusters: a.clusters, Requests: requests, OneMachine: w.OneMachine,
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Clock: clock.RealClock{},
 	}
 	a.nodes = &nodehealthcheck.Reconciler{

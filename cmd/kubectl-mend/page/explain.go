@@ -14,6 +14,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -69,6 +70,9 @@ type Unselected struct {
 func About(c explain.Check, concerns func(explain.Target) bool) Check {
 	about := Check{Check: c, NotHealthy: notHealthy(c.Targets)}
 	about.Targets = nil
+	if c.CountedByStatus {
+		about.NotHealthy = nil // the names of most are not known
+	}
 	for _, t := range c.Targets {
 		if concerns(t) {
 			about.Targets = append(about.Targets, t)
@@ -122,6 +126,13 @@ func rank(c Check) int {
 		return 1
 	}
 	return 0
+}
+
+// QueueUnread reports whether the explanation lacks a place in the queue of remediations, which all machines of a check are needed for.
+func (e *Explanation) QueueUnread() bool {
+	return slices.ContainsFunc(e.Checks, func(c Check) bool {
+		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return heldBy(&t, string(machines.QueueUnread)) })
+	})
 }
 
 func overlapped(t explain.Target) bool {

@@ -100,6 +100,9 @@ func (p *page) check(c *Check) {
 		p.line("  ", c.Because+".")
 	}
 	p.arithmetic(&c.Check)
+	if c.CountedByStatus {
+		p.line("  ", explain.CountedByStatus(p.changed(c.StatusChanged))+".")
+	}
 	if c.Unseen != "" && !c.heldBy(c.Unseen) {
 		p.line("  "+p.paint.Waits("Out of sight")+": ", c.Unseen+".")
 	}
@@ -126,6 +129,14 @@ func (p *page) arithmetic(c *explain.Check) {
 	default:
 		p.line("  ", sum(c.Population)+"; "+Allowance(c)+".")
 	}
+}
+
+// changed is when something last changed; empty if that is not known.
+func (p *page) changed(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return text.Moment(at, p.now)
 }
 
 // heldBy reports whether the one target that c is printed with says why it is held back in these words, which need not be said twice.

@@ -47,6 +47,7 @@ type scene struct {
 	unseen   string
 	lacks    map[string]string
 	barred   []schema.GroupVersionKind // may not be read
+	only     string                    // the machine that was read, of all
 }
 
 func aScene(edits ...func(*scene)) *scene {
@@ -122,8 +123,11 @@ func (s *scene) asker(t *testing.T) *inspect.Asker {
 	w := snapshot.New()
 	w.Taken = noon
 	objs := append([]client.Object{s.cluster, s.check}, s.others...)
+	w.OneMachine = s.only != ""
 	for _, m := range s.machines {
-		objs = append(objs, m)
+		if s.only == "" || s.only == m.Name {
+			objs = append(objs, m)
+		}
 	}
 	if s.manager != nil {
 		said, err := json.Marshal(s.says)

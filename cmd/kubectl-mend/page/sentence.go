@@ -121,7 +121,7 @@ func counted(p budget.Population) []string {
 		word budget.Class
 	}{
 		{p.Unhealthy, budget.Unhealthy}, {p.Pending, budget.Pending}, {p.Starting, budget.Starting}, {p.Recovering, budget.Recovering},
-		{p.Deleting, budget.Deleting}, {p.Unknown, budget.Unknown},
+		{p.Deleting, budget.Deleting}, {p.Unknown, budget.Unknown}, {p.Unread, budget.Unread},
 	} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.word))

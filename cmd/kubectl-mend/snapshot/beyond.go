@@ -34,7 +34,7 @@ func (r *reading) beyond(ctx context.Context) {
 	}
 	r.world.mu.RUnlock()
 	r.each(ctx, r.tasks(named))
-	if r.Nodes && r.Node == "" { // else the clusters of that node are read in the end
+	if r.Nodes && r.Node == "" && r.Machine == "" { // else the clusters of that node are read in the end
 		r.workloads(ctx, func(c *clusterv1.Cluster) bool { return among(c.Namespace, c.Name) })
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,19 +56,6 @@ func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster)
 		}
 	}
 	inParallel(tasks)
-}
-
-// clustersWith are the Clusters with a Machine that names a node.
-func (r *reading) clustersWith(node string) map[client.ObjectKey]bool {
-	clusters := map[client.ObjectKey]bool{}
-	r.world.mu.RLock()
-	defer r.world.mu.RUnlock()
-	for _, rec := range r.all(machineGVK) {
-		if m, whole := rec.is.(*clusterv1.Machine); whole && m.Status.NodeRef.Name == node {
-			clusters[client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}] = true
-		}
-	}
-	return clusters
 }
 
 func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
@@ -132,8 +120,30 @@ func lostSince(cluster *clusterv1.Cluster) time.Time {
 	return probe.LastTransitionTime.Time
 }
 
-// nodes reads the nodes of a workload cluster, with its kubeconfig from the management cluster, which is kept nowhere.
+// nodes reads the nodes of a workload cluster.
 func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1.Node, error) {
+	reader, err := r.workloadReader(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.nodesWith(ctx, reader, cluster)
+	if err != nil {
+		return nil, err
+	}
+	r.live.mu.Lock()
+	defer r.live.mu.Unlock()
+	r.live.workloads[cluster] = reader
+	nodes := make([]corev1.Node, 0, len(all))
+	for i := range all {
+		if kept := slimNode(&all[i]); kept != nil {
+			nodes = append(nodes, *kept)
+		}
+	}
+	return nodes, nil
+}
+
+// workloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.
+func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 	data, err := kubeconfig.FromSecret(ctx, r.client, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("read its kubeconfig: %w", err)
@@ -149,17 +159,28 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
 	}
-	list := &corev1.NodeList{}
-	if err := reader.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return nil, err
+	return reader, nil
+}
+
+// nodesWith reads the nodes of a workload cluster: all of them, or those of the machines that were read.
+func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]corev1.Node, error) {
+	if r.Machine == "" {
+		list := &corev1.NodeList{}
+		err := reader.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+		return list.Items, err
 	}
-	r.live.mu.Lock()
-	defer r.live.mu.Unlock()
-	r.live.workloads[cluster] = reader
-	nodes := make([]corev1.Node, 0, len(list.Items))
-	for i := range list.Items {
-		if kept := slimNode(&list.Items[i]); kept != nil {
-			nodes = append(nodes, *kept)
+	var nodes []corev1.Node
+	for _, m := range r.machinesRead() {
+		if m.Spec.ClusterName != cluster.Name || m.Namespace != cluster.Namespace || m.Status.NodeRef.Name == "" {
+			continue
+		}
+		node := corev1.Node{}
+		switch err := reader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &node); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
+			nodes = append(nodes, node)
 		}
 	}
 	return nodes, nil

@@ -39,6 +39,11 @@ type Scope struct {
 	Nodes bool
 	// Node leaves out the nodes of clusters in which no Machine names a node of that name. They are read after the Machines then.
 	Node string
+	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that does not
+	// do, all of the cluster are read.
+	Machine string
+	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
+	AllMachines bool
 	// Events says that events are read.
 	Events bool
 	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
@@ -81,28 +86,33 @@ func Read(ctx context.Context, from Source, scope Scope) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	var work sync.WaitGroup
-	work.Go(func() { // the nodes are most of what is read beside the machines
-		r.each(ctx, r.clusters())
-		if scope.Nodes && scope.Node == "" {
-			r.workloads(ctx, func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) })
-		}
-	})
-	work.Go(func() {
-		r.each(ctx, r.first())
-		r.each(ctx, r.second(ctx))
-		r.beyond(ctx)
-	})
-	work.Wait()
-	if scope.Nodes && scope.Node != "" {
-		named := r.clustersWith(scope.Node)
-		r.workloads(ctx, func(c *clusterv1.Cluster) bool { return named[client.ObjectKeyFromObject(c)] })
+	if r.Machine != "" || r.Node != "" {
+		r.around(ctx)
+	} else {
+		r.everything(ctx)
 	}
 	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	r.world.live = r.live
+	r.world.live, r.world.OneMachine = r.live, r.Machine != ""
 	return r.world, nil
+}
+
+// everything reads all that is in scope.
+func (r *reading) everything(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { // the nodes are most of what is read beside the machines
+		r.each(ctx, r.clusters())
+		if r.Nodes {
+			r.workloads(ctx, func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) })
+		}
+	})
+	work.Go(func() {
+		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts()))
+		r.each(ctx, r.second(ctx))
+		r.beyond(ctx)
+	})
+	work.Wait()
 }
 
 // begin asks the API server which kinds it serves.

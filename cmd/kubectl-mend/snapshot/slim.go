@@ -57,7 +57,7 @@ func slim(obj client.Object) client.Object {
 		slimTemplate(u)
 	}
 	kept.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
-	kept.SetManagedFields(nil)
+	slimManagedFields(kept)
 	slimAnnotations(kept)
 	return kept
 }
@@ -73,6 +73,21 @@ func slimNode(node *corev1.Node) *corev1.Node {
 		kept.Annotations = map[string]string{fence.FencedByAnnotation: by}
 	}
 	return kept
+}
+
+// slimManagedFields keeps who wrote the numbers in the status of a check, and when. Nobody looks at anything else of managed fields, which are half of
+// an object.
+func slimManagedFields(obj client.Object) {
+	var kept []metav1.ManagedFieldsEntry
+	if _, check := obj.(*clusterv1.MachineHealthCheck); check {
+		for _, entry := range obj.GetManagedFields() {
+			if machinehealthcheck.WritesStatus(entry) {
+				entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}
+				kept = append(kept, entry)
+			}
+		}
+	}
+	obj.SetManagedFields(kept)
 }
 
 // annotationsOf are the beginnings of the annotations that are looked at. What others keep in theirs may be anything.

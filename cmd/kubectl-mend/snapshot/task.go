@@ -233,7 +233,10 @@ func (r *reading) parsed(t task, objects [][]byte) ([]client.Object, error) {
 			return nil, err
 		}
 		obj := made.(client.Object)
-		if err := utiljson.Unmarshal(unmanaged(data), obj); err != nil {
+		if t.gvk.Kind != machineCheckGVK.Kind { // of which it is told when its status was written
+			data = unmanaged(data)
+		}
+		if err := utiljson.Unmarshal(data, obj); err != nil {
 			return nil, err
 		}
 		if kept := t.kept(obj); kept != nil {

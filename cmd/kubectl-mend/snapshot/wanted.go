@@ -44,13 +44,15 @@ var definitions = []string{
 }
 
 var (
-	nodeGVK         = corev1.SchemeGroupVersion.WithKind("Node")
-	leaseGVK        = coordinationv1.SchemeGroupVersion.WithKind("Lease")
-	eventGVK        = eventsv1.SchemeGroupVersion.WithKind("Event")
-	clusterGVK      = clusterv1.GroupVersion.WithKind("Cluster")
-	machineGVK      = clusterv1.GroupVersion.WithKind("Machine")
-	machineCheckGVK = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
-	nodeCheckGVK    = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
+	hostGVK          = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+	metal3MachineGVK = infrav1.GroupVersion.WithKind("Metal3Machine")
+	nodeGVK          = corev1.SchemeGroupVersion.WithKind("Node")
+	leaseGVK         = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	eventGVK         = eventsv1.SchemeGroupVersion.WithKind("Event")
+	clusterGVK       = clusterv1.GroupVersion.WithKind("Cluster")
+	machineGVK       = clusterv1.GroupVersion.WithKind("Machine")
+	machineCheckGVK  = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+	nodeCheckGVK     = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
 )
 
 // clusters are the clusters themselves.
@@ -61,15 +63,8 @@ func (r *reading) clusters() []task {
 // first is what else can be read without knowing anything.
 func (r *reading) first() []task {
 	ns := r.Namespace
-	labelled := []client.ListOption{}
-	if r.Cluster != "" {
-		labelled = append(labelled, client.MatchingLabels{clusterv1.ClusterNameLabel: r.Cluster})
-	}
 	tasks := []task{
 		{gvk: machineCheckGVK, namespace: ns, keep: ofCluster(r.Cluster)},
-		{gvk: machineGVK, namespace: ns, options: labelled},
-		{gvk: bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), namespace: ns},
-		{gvk: infrav1.GroupVersion.WithKind("Metal3Machine"), namespace: ns, bare: true, options: labelled},
 		{gvk: infrav1.GroupVersion.WithKind("Metal3Remediation"), namespace: ns, anyVersion: true},
 		{gvk: mendv1.GroupVersion.WithKind("HostRemediation"), namespace: ns},
 		{gvk: nodeCheckGVK},
@@ -89,6 +84,24 @@ func (r *reading) first() []task {
 		}
 	}
 	return append(tasks, task{gvk: crd, bare: true, keep: func(o client.Object) bool { return slices.Contains(definitions, o.GetName()) }})
+}
+
+// machines are those of the clusters in scope.
+func (r *reading) machines() []task {
+	return []task{{gvk: machineGVK, namespace: r.Namespace, options: r.labelled()}}
+}
+
+// hosts are those that machines may run on, and what stands between them and the machines.
+func (r *reading) hosts() []task {
+	return []task{{gvk: hostGVK, namespace: r.Namespace}, {gvk: metal3MachineGVK, namespace: r.Namespace, bare: true, options: r.labelled()}}
+}
+
+// labelled selects what belongs to the cluster in scope.
+func (r *reading) labelled() []client.ListOption {
+	if r.Cluster == "" {
+		return nil
+	}
+	return []client.ListOption{client.MatchingLabels{clusterv1.ClusterNameLabel: r.Cluster}}
 }
 
 // leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.

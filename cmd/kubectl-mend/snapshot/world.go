@@ -41,6 +41,8 @@ import (
 type World struct {
 	// Taken is when it was read.
 	Taken time.Time
+	// OneMachine says that of the machines of a cluster one was read, and those of its control plane.
+	OneMachine bool
 	// Clock is what new objects are dated by.
 	Clock clock.PassiveClock
 
@@ -175,7 +177,7 @@ func (w *World) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) er
 		own = typed.(client.Object)
 	}
 	own.GetObjectKind().SetGroupVersionKind(gvk)
-	own.SetManagedFields(nil)
+	slimManagedFields(own)
 	if annotations := own.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		own.SetAnnotations(annotations)

@@ -38,6 +38,7 @@ const (
 	Recovering Class = "recovering"
 	Deleting   Class = "being deleted"
 	Unknown    Class = "unknown"
+	Unread     Class = "not healthy (not read)"
 )
 
 // Count counts one more of a class.

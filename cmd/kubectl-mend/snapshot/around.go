@@ -1,0 +1,156 @@
+package snapshot
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+)
+
+// around reads what there is to know about one machine, or about the machine of one node.
+//
+// Most of a large cluster are machines and nodes that are not asked about. How they stand is in the status of the check, so of the machines the one is
+// read, and those of the control plane, whose hosts are power-cycled one at a time.
+func (r *reading) around(ctx context.Context) {
+	r.each(ctx, append(r.clusters(), r.first()...))
+	r.machineOfNode(ctx)
+	if r.Machine != "" {
+		r.each(ctx, r.oneMachine())
+	}
+	if r.Machine != "" && r.sufficient() {
+		r.each(ctx, r.metal3Machines())
+		r.each(ctx, r.namedHosts())
+	} else {
+		r.Machine = ""
+		r.each(ctx, append(r.machines(), r.hosts()...))
+	}
+	r.each(ctx, r.second(ctx))
+	r.beyond(ctx)
+	if r.Nodes {
+		r.workloads(ctx, r.concerned())
+	}
+}
+
+// machineOfNode finds the machine of the node in question, if there is one cluster whose node it can be: its node names the machine. Several clusters
+// may have nodes of one name, and only all of their machines tell which.
+func (r *reading) machineOfNode(ctx context.Context) {
+	if r.Node == "" || r.Namespace == "" || r.AllMachines {
+		return
+	}
+	r.world.mu.RLock()
+	clusters := slices.Clone(r.all(clusterGVK))
+	r.world.mu.RUnlock()
+	if len(clusters) != 1 {
+		return
+	}
+	key := clusters[0].key
+	reader, err := r.workloadReader(ctx, key)
+	if err != nil {
+		return // the cluster is read later, and says why it cannot be
+	}
+	node := &corev1.Node{}
+	if reader.Get(ctx, client.ObjectKey{Name: r.Node}, node) == nil && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == key.Namespace {
+		r.Cluster, r.Machine = key.Name, node.Annotations[clusterv1.MachineAnnotation]
+	}
+}
+
+// oneMachine reads the machine in question, and the control plane.
+func (r *reading) oneMachine() []task {
+	return []task{
+		{gvk: machineGVK, namespace: r.Namespace, options: named(r.Machine)},
+		{gvk: machineGVK, namespace: r.Namespace, options: append(r.labelled(), client.HasLabels{clusterv1.MachineControlPlaneLabel})},
+	}
+}
+
+func named(name string) []client.ListOption {
+	return []client.ListOption{client.MatchingFields{"metadata.name": name}}
+}
+
+// sufficient reports whether what was read of the machines does: the machine is there, it is that of the node, and its checks count the others. A
+// NodeHealthCheck looks at the machines of all nodes.
+func (r *reading) sufficient() bool {
+	r.world.mu.RLock()
+	defer r.world.mu.RUnlock()
+	if len(r.all(nodeCheckGVK)) > 0 || r.NodeChecks || r.AllMachines {
+		return false
+	}
+	m := r.machineRead()
+	if m == nil || m.Spec.ClusterName != r.Cluster || r.Node != "" && m.Status.NodeRef.Name != r.Node {
+		return false
+	}
+	cluster := &clusterv1.Cluster{}
+	for _, rec := range r.all(clusterGVK) {
+		cluster = rec.is.(*clusterv1.Cluster)
+	}
+	return !slices.ContainsFunc(r.all(machineCheckGVK), func(rec *record) bool {
+		check := rec.is.(*clusterv1.MachineHealthCheck)
+		return machinehealthcheck.Unselected(check, m) == "" && machinehealthcheck.Counted(check, cluster) == nil
+	})
+}
+
+// machineRead is the machine in question; nil if it is not there. The lock is held.
+func (r *reading) machineRead() *clusterv1.Machine {
+	if k := r.world.kinds[machineGVK.GroupKind()]; k != nil {
+		if rec := k.records[client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}]; rec != nil {
+			m, _ := rec.is.(*clusterv1.Machine)
+			return m
+		}
+	}
+	return nil
+}
+
+// machinesRead are the machines that were read. They are shared: read only.
+func (r *reading) machinesRead() []*clusterv1.Machine {
+	r.world.mu.RLock()
+	defer r.world.mu.RUnlock()
+	var all []*clusterv1.Machine
+	for _, rec := range r.all(machineGVK) {
+		if m, whole := rec.is.(*clusterv1.Machine); whole {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// metal3Machines are what stands between the machines that were read and their hosts.
+func (r *reading) metal3Machines() []task {
+	var tasks []task
+	for _, m := range r.machinesRead() {
+		if ref := m.Spec.InfrastructureRef; ref.Kind == metal3MachineGVK.Kind && ref.APIGroup == infrav1.GroupVersion.Group {
+			tasks = append(tasks, task{gvk: metal3MachineGVK, namespace: m.Namespace, bare: true, options: named(ref.Name)})
+		}
+	}
+	return tasks
+}
+
+// namedHosts are the hosts that the Metal3Machines name which were read.
+func (r *reading) namedHosts() []task {
+	r.world.mu.RLock()
+	defer r.world.mu.RUnlock()
+	var tasks []task
+	for _, rec := range r.all(metal3MachineGVK) {
+		if namespace, name, whole := strings.Cut(rec.is.GetAnnotations()[infrav1.HostAnnotation], "/"); whole && namespace == r.Namespace {
+			tasks = append(tasks, task{gvk: hostGVK, namespace: namespace, options: named(name)})
+		}
+	}
+	return tasks
+}
+
+// concerned tells the clusters whose nodes are read: with a machine that is, or that has the node.
+func (r *reading) concerned() func(*clusterv1.Cluster) bool {
+	clusters := map[client.ObjectKey]bool{}
+	for _, m := range r.machinesRead() {
+		if r.Machine != "" || m.Status.NodeRef.Name == r.Node {
+			clusters[client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}] = true
+		}
+	}
+	return func(c *clusterv1.Cluster) bool {
+		return clusters[client.ObjectKeyFromObject(c)] || r.Node == "" && r.reads(client.ObjectKeyFromObject(c))
+	}
+}

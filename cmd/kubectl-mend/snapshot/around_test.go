@@ -1,0 +1,170 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+)
+
+// aLargeCluster has workers and a member of the control plane on nodes of their own, and a check that counts them.
+func aLargeCluster(t testing.TB, edits ...func(*World)) *World {
+	t.Helper()
+	inner, _ := aWorld(t)
+	over := inner.Workload(key("c1"))
+	from := aManagementCluster(t, map[string]*rest.Config{"c1": serve(t, over)})
+	if err := from.Client().Delete(t.Context(), &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
+		t.Fatal(err)
+	}
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers", Generation: 2}}
+	check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "a"}
+	check.Status.ObservedGeneration, check.Status.ExpectedMachines, check.Status.CurrentHealthy = 2, ptr.To[int32](4), ptr.To[int32](3)
+	check.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "kubemend", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", Time: ptr.To(metav1.NewTime(noon)), FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{},"f:targets":{}}}`)},
+	}}
+	objs := []client.Object{check, aMachine("plane", func(m *clusterv1.Machine) {
+		m.Labels["pool"], m.Labels[clusterv1.MachineControlPlaneLabel] = "plane", ""
+	})}
+	for i := range 3 {
+		objs = append(objs, aMachine(fmt.Sprintf("w%d", i)))
+	}
+	for _, name := range []string{"m", "plane", "w0", "w1", "w2"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name, Annotations: map[string]string{
+			clusterv1.ClusterNamespaceAnnotation: "ns", clusterv1.MachineAnnotation: name,
+		}}}
+		if err := over.Add(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := from.Add(objs...); err != nil {
+		t.Fatal(err)
+	}
+	from.keepManaged(check)
+	for _, edit := range edits {
+		edit(from)
+	}
+	return from
+}
+
+// keepManaged gives an object the managed fields back that a world drops.
+func (w *World) keepManaged(obj client.Object) {
+	for _, r := range w.kinds[machineCheckGVK.GroupKind()].all {
+		if r.key == client.ObjectKeyFromObject(obj) {
+			r.is.SetManagedFields(obj.GetManagedFields())
+		}
+	}
+}
+
+func machinesOf(t *testing.T, w *World) (machines, nodes []string) {
+	t.Helper()
+	list := &clusterv1.MachineList{}
+	if err := w.Client().List(t.Context(), list, client.InNamespace("ns")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		machines = append(machines, list.Items[i].Name)
+	}
+	for _, node := range w.Nodes(key("c1")) {
+		nodes = append(nodes, node.Name)
+	}
+	return machines, nodes
+}
+
+func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*World) {
+	return func(w *World) {
+		check := &clusterv1.MachineHealthCheck{}
+		if err := w.Client().Get(t.Context(), key("workers"), check); err != nil {
+			t.Fatal(err)
+		}
+		change(check)
+		if err := w.Add(check); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
+	one := []string{"node-of-plane", "node-of-w1"}
+	all := []string{"node-of-m", "node-of-plane", "node-of-w0", "node-of-w1", "node-of-w2"}
+	for name, tc := range map[string]struct {
+		scope Scope
+		edits []func(*World)
+		want  []string
+	}{
+		"the machine and the control plane are":  {Scope{Machine: "w1"}, nil, one},
+		"so are those of its node":               {Scope{Node: "node-of-w1"}, nil, one},
+		"all are where that is asked for":        {Scope{Machine: "w1", AllMachines: true}, nil, all},
+		"all are where the machine is not there": {Scope{Machine: "w9"}, nil, all},
+		"all are where the status is old": {Scope{Machine: "w1"}, []func(*World){
+			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Generation++ }),
+		}, all},
+		"all are where the check is paused": {Scope{Machine: "w1"}, []func(*World){
+			changed(t, func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = "" }),
+		}, all},
+		"but not for a check of other machines": {Scope{Machine: "w1"}, []func(*World){func(w *World) {
+			other := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
+			other.Spec.ClusterName, other.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "b"}
+			if err := w.Add(other); err != nil {
+				t.Fatal(err)
+			}
+		}}, one},
+		"all are where there is a check of nodes": {Scope{Machine: "w1"}, []func(*World){func(w *World) {
+			if err := w.Add(&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
+				t.Fatal(err)
+			}
+		}}, all},
+		"all are where another machine has the node": {Scope{Node: "node-of-w1"}, []func(*World){func(w *World) {
+			on := func(node string) func(*clusterv1.Machine) { return func(m *clusterv1.Machine) { m.Status.NodeRef.Name = node } }
+			if err := w.Add(aMachine("w1", on("node-of-w2")), aMachine("w2", on("node-of-w1"))); err != nil {
+				t.Fatal(err)
+			}
+		}}, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.scope.Namespace, tc.scope.Cluster, tc.scope.Nodes = "ns", "c1", true
+			w := readAll(t, aLargeCluster(t, tc.edits...), tc.scope)
+			machines, nodes := machinesOf(t, w)
+			if !slices.Equal(nodes, tc.want) || len(machines) != len(tc.want) || w.OneMachine != (len(tc.want) == 2) {
+				t.Errorf("machines %v and nodes %v were read, one: %t; want nodes %v", machines, nodes, w.OneMachine, tc.want)
+			}
+			if missing := w.Missing(); len(missing) > 0 {
+				t.Errorf("missing are %v", missing)
+			}
+		})
+	}
+}
+
+func TestOfOneMachineItsHostIsRead(t *testing.T) {
+	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
+	w := readAll(t, aLargeCluster(t, func(w *World) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	if err := w.Client().List(t.Context(), hosts); err != nil || len(hosts.Items) != 1 || hosts.Items[0].Name != "host" {
+		t.Errorf("the hosts are %v (%v)", hosts.Items, err)
+	}
+}
+
+func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
+	w := readAll(t, aLargeCluster(t), Scope{Namespace: "ns", Cluster: "c1"})
+	for name, w := range map[string]*World{"as it was read": w, "as it was recorded": again(t, w)} {
+		check := &clusterv1.MachineHealthCheck{}
+		if err := w.Client().Get(t.Context(), key("workers"), check); err != nil {
+			t.Fatal(err)
+		}
+		if got := machinehealthcheck.StatusChanged(check); !got.Equal(noon) {
+			t.Errorf("%s: the status changed at %s", name, got)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package machinehealthcheck
+
+import (
+	"bytes"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the check as
+// it is, or not kept up to date: nobody writes it while the check is paused.
+func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *machines.Counted {
+	s := &check.Status
+	if s.ObservedGeneration != check.Generation || s.ExpectedMachines == nil || s.CurrentHealthy == nil || modeFor(check, cluster, Act) != acting {
+		return nil
+	}
+	return &machines.Counted{Total: int(*s.ExpectedMachines), Healthy: int(*s.CurrentHealthy)}
+}
+
+// StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not say.
+func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
+	for _, entry := range check.ManagedFields {
+		if WritesStatus(entry) && entry.Time != nil {
+			return entry.Time.Time
+		}
+	}
+	return time.Time{}
+}
+
+// WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the time of
+// an entry when its writer changes a value.
+func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:currentHealthy"`))
+}
+
+// total is how many targets there are.
+func (w *observed) total() int {
+	if w.counted != nil {
+		return max(w.counted.Total, len(w.targets))
+	}
+	return len(w.targets)
+}

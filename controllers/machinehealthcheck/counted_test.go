@@ -1,0 +1,102 @@
+package machinehealthcheck
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// counts makes the status of the check count machines, of which those of w are all that were read.
+func (w *observed) counts(expected, healthy int32) *observed {
+	w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	w.check.Status.ObservedGeneration = w.check.Generation
+	w.check.Status.ExpectedMachines, w.check.Status.CurrentHealthy = ptr.To(expected), ptr.To(healthy)
+	w.counted = Counted(w.check, w.cluster)
+	return w
+}
+
+func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
+	tooMany := metav1.Condition{
+		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Message: "as the manager wrote it",
+	}
+	for name, tc := range map[string]struct {
+		given    *observed
+		blockers []string
+		text     string
+	}{
+		"few enough are unhealthy": {aWorld(a("m", health.Unhealthy)).limited("40%").counts(5, 3), nil, ""},
+		"too many are, in the manager's words": {
+			aWorld(a("m", health.Unhealthy)).limited("40%").counts(5, 2).with(func(w *observed) { w.check.Status.Conditions = []metav1.Condition{tooMany} }),
+			[]string{tooMany.Reason}, tooMany.Message,
+		},
+		"too many are since a moment ago": {aWorld(a("m", health.Unhealthy)).limited("0").counts(5, 5), []string{tooMany.Reason},
+			"Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo " +
+				"(total: 5, unhealthy: 1, unhealthyLessThanOrEqualTo: 0). " +
+				"1 of 5 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 0 of 5 allows 0"},
+		"the queue is not known": {aWorld(a("m", health.Unhealthy)).limited("100%").counts(5, 3).with(func(w *observed) {
+			w.check.Annotations[mendv1.MaxInFlightAnnotation] = "1"
+		}), []string{string(machines.QueueUnread)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := looked(tc.given)
+			if got := reasons(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Text != tc.text {
+				t.Errorf("blocked by %q, %q; want %q, %q", got, is.Text, tc.blockers, tc.text)
+			}
+			if !is.CountedByStatus || is.Population.Total() != 5 {
+				t.Errorf("counted by the status: %t, %+v", is.CountedByStatus, is.Population)
+			}
+		})
+	}
+}
+
+func TestWhichNumbersOfAStatusCount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*observed)
+		want   bool
+	}{
+		"those of a check that somebody acts on":   {func(*observed) {}, true},
+		"those of one that Cluster API acts on":    {func(w *observed) { w.check.Annotations = nil }, true},
+		"not those of a status that is not there":  {func(w *observed) { w.check.Status = clusterv1.MachineHealthCheckStatus{} }, false},
+		"not those of a check as it was before":    {func(w *observed) { w.check.Generation++ }, false},
+		"not those of a check that is paused":      {func(w *observed) { w.check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
+		"not those of a cluster that is paused":    {func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) }, false},
+		"not those of a cluster that goes":         {func(w *observed) { w.cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aWorld().counts(5, 3)
+			tc.change(w)
+			if got := Counted(w.check, w.cluster); (got != nil) != tc.want {
+				t.Errorf("counted: %+v", got)
+			}
+		})
+	}
+}
+
+func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
+	at := func(d time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(ago(d))) }
+	numbers, paused := &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}, &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}
+	w := aWorld().counts(5, 5)
+	w.check.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl", Time: at(time.Hour), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+		{Manager: "core", Time: at(time.Second), Subresource: "status", FieldsV1: paused},
+		{Manager: "kubemend", Time: at(time.Minute), Subresource: "status", FieldsV1: numbers},
+	}
+	if is := looked(w); !is.StatusChanged.Equal(ago(time.Minute)) {
+		t.Errorf("changed at %s", is.StatusChanged)
+	}
+	w.check.ManagedFields = nil
+	if is := looked(w); !is.StatusChanged.IsZero() || is.Population != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
+		t.Errorf("without managed fields: %+v", is)
+	}
+}
