@@ -10,7 +10,7 @@ import (
 // Pages that show output which nothing prints any more are worse than none.
 func TestThePagesShowWhatIsPrinted(t *testing.T) {
 	var printed strings.Builder
-	for _, pattern := range []string{"../page/testdata/*.txt", "../simulate/testdata/*.txt"} {
+	for _, pattern := range []string{"../page/testdata/*.txt", "../page/testdata/*/*.txt", "../simulate/testdata/*.txt"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %d files", pattern, err, len(files))
