@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -155,7 +154,7 @@ func (r *Reconciler) appeared(ctx context.Context, w *observed, s step) (step, e
 	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
 		return s, err
 	}
-	s.say = unhealthyStep(w, &t, machines.Decision{}, false).say
+	s.say = unhealthyStep(w, &t, &machines.Decision{Verdict: s.decision.Verdict, InFlight: w.ownership(&t) != Foreign}, false).say
 	return s, nil
 }
 
@@ -177,7 +176,7 @@ func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv
 	if s.release {
 		next = releasedCopy(m)
 	} else {
-		next = s.say.after(m, s.target.verdict.Due(w.now), w.now)
+		next = s.say.after(m, s.decision.Verdict.Due(w.now), w.now)
 	}
 	if next == nil {
 		return o, true
@@ -227,18 +226,6 @@ func failedBefore(m *clusterv1.Machine) bool {
 
 // delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
 func (o outcome) delay(w *observed) (time.Duration, bool) {
-	due := o.target.verdict.OverdueSince(w.now)
+	due := o.decision.Verdict.OverdueSince(w.now)
 	return o.at.Sub(due), !due.IsZero()
-}
-
-// nextLook is the first moment at which time alone changes a verdict.
-func nextLook(w *observed) time.Time {
-	var next time.Time
-	for i := range w.targets {
-		t := &w.targets[i]
-		if next = health.Earliest(next, t.verdict.Recheck); t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) && !w.inFlight(t) {
-			next = health.Earliest(next, takenBy(t.cycle))
-		}
-	}
-	return next
 }

@@ -29,12 +29,12 @@ func BenchmarkOneChangeAmongFiveThousand(b *testing.B) {
 		w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
 		}
+		m.recall(w)
 		if err := r.observeMachines(b.Context(), w); err != nil {
 			b.Fatal(err)
 		}
-		r.judge(b.Context(), w)
-		m.recall(w)
-		s := decide(w)
+		r.observeNodes(b.Context(), w)
+		s := w.decide()
 		_ = stepsOf(w, s)
 		next := statusAfter(w, s, result{})
 		m.pass(w, s)

@@ -63,7 +63,7 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 				}
 				w.now = now
 				for j, state := range pass.states {
-					w.targets = append(w.targets, a(string(rune('a'+j)), state))
+					w.having(append(w.targets, a(string(rune('a'+j)), state))...)
 				}
 				m.recall(w)
 				s := decide(w)
@@ -72,17 +72,17 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 					if s.start {
 						begun++
 					}
-					if s.target.verdict.State == bad && s.say.health != failed {
+					if s.decision.Verdict.State == bad && s.say.health != failed {
 						t.Errorf("pass %d: machine %s is not called unhealthy", i, s.target.machine.Name)
 					}
 				}
 				if begun != pass.begun {
 					t.Errorf("pass %d begins %d remediations, want %d", i, begun, pass.begun)
 				}
-				again, waits := s.recheck, s.justSeen()
-				if waits && !s.grant.ShortCircuited() && (!again.After(now) || again.After(now.Add(enqueue.MergeWindow))) {
+				again, waits := s.Recheck, s.JustSeen
+				if waits && !s.Grant.ShortCircuited() && (!again.After(now) || again.After(now.Add(enqueue.MergeWindow))) {
 					t.Errorf("pass %d: it is looked at again at %s", i, again.Format(time.StampMilli))
-				} else if s.grant.ShortCircuited() && !again.IsZero() {
+				} else if s.Grant.ShortCircuited() && !again.IsZero() {
 					t.Errorf("pass %d: it is looked at again and again while too many are unhealthy", i)
 				}
 				check = statusAfter(w, s, result{})
@@ -108,7 +108,7 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 		if steps := stepsOf(w, s); len(steps) > 0 && steps[0].start {
 			break
 		}
-		if now = s.recheck; passes > 2 || now.IsZero() {
+		if now = s.Recheck; passes > 2 || now.IsZero() {
 			t.Fatalf("after %d passes nothing has begun, the next is at %s", passes, now)
 		}
 		m.pass(w, s)

@@ -69,14 +69,6 @@ func markedHealthy(m *clusterv1.Machine) bool {
 	return false
 }
 
-// markedHealthy reports the same of the machine of t.
-func (t *target) markedHealthy() bool {
-	if t.kept != nil {
-		return t.kept.healthy
-	}
-	return markedHealthy(t.machine)
-}
-
 // marked reports whether the machine's conditions say something that a check said and that is not good.
 func marked(m *clusterv1.Machine) bool {
 	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil

@@ -6,6 +6,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,7 +59,6 @@ type Reconciler struct {
 	Resync time.Duration
 
 	memory     memory
-	judged     judgements
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
 	away       away
@@ -83,35 +83,36 @@ type Kinds interface {
 
 // Reconcile makes what there is of the check called req agree with the plan for it. Users are told what was saved, after it was.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	w, err := r.observe(ctx, req.NamespacedName, r.Clock.Now())
+	w, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), r.memory.recall)
+	if err == nil && w != nil && w.mode > paused && w.initialized && r.away.back(req.NamespacedName) {
+		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
+		w, err = r.observe(ctx, req.NamespacedName, w.now, r.memory.recall)
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if w == nil || w.mode <= paused {
 		return r.standBack(ctx, req.NamespacedName, w)
 	}
-	p := decide(w)
+	p := r.decide(ctx, w, func(d *machines.Decision) bool { return d.Tried })
 	done := r.apply(ctx, w, p)
 	return r.tell(ctx, w, p, done)
 }
 
-// decide decides what w comes to: what blocks each machine, and which remediations start.
-func decide(w *observed) plan {
-	limits, invalid := limitsOf(w.check, w.total())
-	cooldown, unreadable := CooldownOf(w.check)
-	if invalid == nil {
-		invalid = unreadable
+// decide decides what w comes to. What matters only now and then is read if the decision so far depends on it: power cycles, if a machine on a host is
+// not healthy, and the template, if a request may be made from it, which wanted says.
+func (r *Reconciler) decide(ctx context.Context, w *observed, wanted func(*machines.Decision) bool) plan {
+	p := w.decide()
+	if slices.ContainsFunc(p.Decisions, mayWaitForCycle) {
+		r.observeCycles(ctx, w)
+		p = w.decide()
 	}
-	facts := w.facts(limits, cooldown, invalid != nil)
-	p := machines.Decide(facts)
-	decided := plan{
-		population: p.Population, limits: limits, invalid: invalid, grant: p.Grant, storm: p.Storm, recheck: p.Recheck, memory: p.Memory,
-		decisions: make(map[string]machines.Decision, len(facts.Targets)),
+	if w.remediation.external && w.remediation.known && w.remediation.missing == "" && slices.ContainsFunc(p.Decisions, wanted) {
+		_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
+		w.tryTemplate(p)
+		p = w.decide()
 	}
-	for i := range facts.Targets {
-		decided.decisions[facts.Targets[i].Name] = p.Decisions[i]
-	}
-	return decided
+	return p
 }
 
 // standBack leaves a check alone that is gone, ignored or paused, or whose Cluster does not exist. The check says why, if it

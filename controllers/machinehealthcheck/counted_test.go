@@ -65,13 +65,13 @@ func TestWhichNumbersOfAStatusCount(t *testing.T) {
 		change func(*observed)
 		want   bool
 	}{
-		"those of a check that somebody acts on":   {func(*observed) {}, true},
-		"those of one that Cluster API acts on":    {func(w *observed) { w.check.Annotations = nil }, true},
-		"not those of a status that is not there":  {func(w *observed) { w.check.Status = clusterv1.MachineHealthCheckStatus{} }, false},
-		"not those of a check as it was before":    {func(w *observed) { w.check.Generation++ }, false},
-		"not those of a check that is paused":      {func(w *observed) { w.check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
-		"not those of a cluster that is paused":    {func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) }, false},
-		"not those of a cluster that goes":         {func(w *observed) { w.cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
+		"those of a check that somebody acts on":  {func(*observed) {}, true},
+		"those of one that Cluster API acts on":   {func(w *observed) { w.check.Annotations = nil }, true},
+		"not those of a status that is not there": {func(w *observed) { w.check.Status = clusterv1.MachineHealthCheckStatus{} }, false},
+		"not those of a check as it was before":   {func(w *observed) { w.check.Generation++ }, false},
+		"not those of a check that is paused":     {func(w *observed) { w.check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
+		"not those of a cluster that is paused":   {func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) }, false},
+		"not those of a cluster that goes":        {func(w *observed) { w.cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aWorld().counts(5, 3)

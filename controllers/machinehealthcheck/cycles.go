@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -42,15 +43,12 @@ var errListing = errors.New("its first list is under way")
 // Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not installed, or
 // that may not be read, have none. The API server is not asked as long as all machines are healthy.
 func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
-	if !slices.ContainsFunc(w.targets, mayWaitForCycle) {
-		return
-	}
 	cycles := map[types.UID]*remediationrequest.Metadata{}
 	w.unread = map[schema.GroupKind]*unread{}
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
 		all, err := r.cyclesOf(ctx, w, versions)
-		is := r.memory.unreadBefore(kind).after(err != nil, w.now)
+		is := w.wasUnread[kind].after(err != nil, w.now)
 		if w.unread[kind] = is; err != nil {
 			w.cyclesUnknown(err, is.until())
 		}
@@ -71,9 +69,10 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	}
 }
 
-// mayWaitForCycle reports whether t could have a power cycle, which is a matter of hosts, and whether that makes a difference.
-func mayWaitForCycle(t target) bool {
-	return onHost(t.machine) && !deleting(t.machine) && (t.verdict.State == health.Unhealthy || t.verdict.State == health.Pending)
+// mayWaitForCycle reports whether the machine of d could have a power cycle, which is a matter of hosts, and whether that makes a difference.
+func mayWaitForCycle(d *machines.Decision) bool {
+	state := d.Verdict.State
+	return d.Target.OnHost && !d.Target.Deleting && (state == health.Unhealthy || state == health.Pending)
 }
 
 // onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)

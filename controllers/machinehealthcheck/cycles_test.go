@@ -110,7 +110,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	if h := holds(w, decide(w), &w.targets[0])[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Person, "finalizer") {
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
-	if next := nextLook(w); !next.Equal(deadline) {
+	if next := decide(w).VerdictsUntil; !next.Equal(deadline) {
 		t.Errorf("the next look is at %s, want %s", next, deadline)
 	}
 }
@@ -119,7 +119,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 func TestACheckIsLookedAtAgainWhenAPowerCycleThatNobodyTakesOnCountsNoMore(t *testing.T) {
 	w := aWorld(a("m", health.Unhealthy, beingCycled))
 	w.targets[0].cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
-	if next, want := nextLook(w), noon.Add(9*time.Minute); !next.Equal(want) {
+	if next, want := decide(w).VerdictsUntil, noon.Add(9*time.Minute); !next.Equal(want) {
 		t.Errorf("the next look is at %s, want %s", next, want)
 	}
 }

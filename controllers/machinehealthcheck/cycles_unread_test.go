@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,7 +68,9 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
 	w.remediation, w.trouble, w.requests = remediation{known: true}, nil, nil
-	r.observeCycles(t.Context(), w)
+	if w.wasUnread = r.memory.unread; slices.ContainsFunc(decide(w).Decisions, mayWaitForCycle) {
+		r.observeCycles(t.Context(), w)
+	}
 	begins := map[string]bool{}
 	p := decide(w)
 	for _, s := range stepsOf(w, p) {

@@ -1,9 +1,7 @@
 package machinehealthcheck
 
 import (
-	"slices"
-	"time"
-
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -11,36 +9,94 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// plain reports whether nothing is to be decided about t: it is healthy, and nothing was begun for it. Nearly all machines are.
-func (w *observed) plain(t *target) bool {
-	return t.verdict.State == health.Healthy && !deleting(t.machine) && t.request == nil && !t.begun && t.cycle == nil && !w.remediation.unread
+// decide decides what w comes to.
+func (w *observed) decide() plan { return w.planned(w.facts()) }
+
+// planned is the plan for f, the facts of w.
+func (w *observed) planned(f machines.Facts) plan {
+	_, invalid := w.limits()
+	return plan{Plan: machines.Decide(f), limits: f.Limits, invalid: invalid}
+}
+
+// limits are those of the check, and which of its fields cannot be read.
+func (w *observed) limits() (budget.Limits, *InvalidField) {
+	limits, invalid := limitsOf(w.check, w.total())
+	if invalid == nil {
+		_, invalid = CooldownOf(w.check)
+	}
+	return limits, invalid
 }
 
 // facts are those that are decided on.
-func (w *observed) facts(limits budget.Limits, cooldown *time.Duration, invalid bool) machines.Facts {
+func (w *observed) facts() machines.Facts {
+	limits, invalid := w.limits()
+	cooldown, _ := CooldownOf(w.check)
 	f := machines.Facts{
-		Now: w.now, Acts: w.mode == acting, Settled: w.settled(), Reachable: w.reach.Status == metav1.ConditionTrue,
-		Limits: limits, Invalid: invalid, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
-		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Memory: w.memory, Counted: w.counted,
+		Now: w.now, Acts: w.mode == acting, Check: string(w.check.UID), Generation: w.check.Generation,
+		Policy: policyOf(w.check.Spec.Checks), Cluster: w.clusterFacts(), Reachable: w.reach.Status == metav1.ConditionTrue,
+		Limits: limits, Invalid: invalid != nil, Limited: w.remembers && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
+		Template: w.remediation.facts(), CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.memory, Counted: w.counted,
+		Targets: make([]*machines.Target, len(w.targets)),
 	}
 	for i := range w.targets {
-		if t := &w.targets[i]; w.plain(t) {
-			f.Healthy++
-		} else {
-			f.Targets = append(f.Targets, w.factsAbout(t))
-		}
+		f.Targets[i] = w.factsAbout(&w.targets[i])
 	}
 	return f
 }
 
-// factsAbout are those about t.
-func (w *observed) factsAbout(t *target) machines.Target {
-	m := t.machine
-	is := machines.Target{
-		ID: string(m.UID), Name: m.Name, Verdict: t.verdict, Deleting: deleting(m), Updating: updating(t), OnHost: onHost(m), Owned: owned(m),
-		Older: t.older != "", Announced: markedRequested(m), Begun: t.begun, Refused: t.refused,
+func (w *observed) clusterFacts() machines.Cluster {
+	return machines.Cluster{
+		Paused: clusterPaused(w.cluster), Initialized: w.initialized, InfrastructureReady: w.infrastructureReady,
+		InitializedAt: w.starts[0].At, ReadyAt: w.starts[1].At, Reached: w.starts[2].At, Link: links[w.link.Link],
+	}
+}
+
+var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
+
+// factsAbout are those about t: the very ones that were seen before if nothing has changed.
+func (w *observed) factsAbout(t *target) *machines.Target {
+	is := w.sight(t).facts
+	if t.request == nil && t.cycle == nil && t.older == "" && t.unusable == nil {
+		return is
+	}
+	more := *is
+	more.Older, more.Unusable = t.older != "", t.unusable != nil
+	switch {
+	case t.request == nil:
+	case w.ownership(t) == Foreign:
+		more.Request = machines.ForeignRequest
+	default:
+		more.Request = machines.OwnRequest
+	}
+	if t.cycle != nil {
+		more.Cycle = &machines.Cycle{Until: takenBy(t.cycle)}
+	}
+	return &more
+}
+
+// sight is t as it was read, with the facts about it.
+func (w *observed) sight(t *target) *sighted {
+	was := t.sighted
+	if was != nil && was.facts != nil && was.node == t.node && was.known == t.known {
+		return was
+	}
+	t.sighted = &sighted{machine: t.machine, selected: true, node: t.node, known: t.known, facts: targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)}
+	if w.sighting != nil {
+		w.sighting.machines[w.sighting.places[t.machine.Name]] = t.sighted
+	}
+	return t.sighted
+}
+
+// targetOf states what is known of m and of its node, which is nil if it cannot be seen.
+func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, known health.Node, node *corev1.Node) *machines.Target {
+	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+	is := &machines.Target{
+		ID: string(m.UID), Name: m.Name, Health: healthOf(checks, m, known, node), ControlPlane: controlPlane,
+		Deleting: deleting(m), Updating: machinestatus.UpdatedInPlace(m), OnHost: onHost(m), Owned: owned(m), Announced: markedRequested(m),
+		Failed: failedBefore(m), Healthy: markedHealthy(m),
 	}
 	if OwnerAsked(m) {
 		is.Owner = machines.Asked
@@ -51,35 +107,12 @@ func (w *observed) factsAbout(t *target) machines.Target {
 	if failed := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition); failed != nil {
 		is.RequestFailed = failureOfOurs(failed)
 	}
-	switch {
-	case t.request == nil:
-	case w.ownership(t) == Foreign:
-		is.Request = machines.ForeignRequest
-	default:
-		is.Request = machines.OwnRequest
-	}
-	if t.cycle != nil {
-		is.Cycle = &machines.Cycle{Until: takenBy(t.cycle)}
-	}
-	if w.remediation.read && w.remediation.known && w.remediation.missing == "" && t.request == nil {
-		_, err := w.requestFor(m)
-		is.Unusable = err != nil
-	}
 	return is
 }
 
 // facts are those about the template.
 func (r remediation) facts() machines.Template {
 	return machines.Template{External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread}
-}
-
-// inFlight reports whether a remediation of t was begun and is not over.
-func (w *observed) inFlight(t *target) bool {
-	if w.plain(t) {
-		return false
-	}
-	is := w.factsAbout(t)
-	return machines.InFlight(w.remediation.facts(), &is)
 }
 
 // ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
@@ -105,12 +138,4 @@ func OwnerAsked(m *clusterv1.Machine) bool {
 func markedRequested(m *clusterv1.Machine) bool {
 	external := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition)
 	return external != nil && external.Status == metav1.ConditionFalse && !failureOfOurs(external)
-}
-
-// updating reports whether t is left alone, as it is being updated in place. A person who marks it by hand wants it remediated all the same: that
-// is the way out of an update that never ends.
-func updating(t *target) bool { return machinestatus.UpdatedInPlace(t.machine) && !byHand(t) }
-
-func byHand(t *target) bool {
-	return slices.ContainsFunc(t.verdict.Findings, func(f health.Finding) bool { return f.Reason == health.MarkedByHand })
 }

@@ -71,12 +71,13 @@ func (j *judging) outage(ended time.Duration) *judging {
 
 func (j *judging) verdict() health.Verdict {
 	j.w.starts = clusterStarts(j.w)
-	t := target{machine: j.machine}
+	w := j.w.having(target{machine: j.machine})
+	t := &w.targets[0]
 	if j.w.link = workload.Seen(j.link, j.nodes); j.link == workload.Up {
 		t.node = j.w.link.Node(j.machine.Status.NodeRef.Name)
 	}
-	facts := factsOf(j.w, j.machine, knownOf(j.w, &t, nil), t.node, nil)
-	return health.Judge(facts, policyOf(j.w.check.Spec.Checks), j.w.now)
+	t.known = knownOf(w, t, nil)
+	return w.decide().Decisions[0].Verdict
 }
 
 func TestEvidenceHasAnAuthorAndATime(t *testing.T) {
@@ -202,14 +203,15 @@ func TestNobodyAsksForTheNodeOfAMachineThatIsBeingDeleted(t *testing.T) {
 	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
 	r := &Reconciler{Clusters: there}
-	r.judge(t.Context(), w)
+	r.observeNodes(t.Context(), w)
+	verdicts := w.decide().Decisions
 	if !slices.Equal(there.names, []string{"node-stays"}) {
 		t.Errorf("the workload cluster is asked for %v", there.names)
 	}
-	if state := w.targets[0].verdict.State; state != health.Unknown {
+	if state := verdicts[0].Verdict.State; state != health.Unknown {
 		t.Errorf("the machine that is being deleted is %s", state)
 	}
-	if state := w.targets[1].verdict.State; state != health.Unhealthy {
+	if state := verdicts[1].Verdict.State; state != health.Unhealthy {
 		t.Errorf("the machine whose node was deleted is %s", state)
 	}
 }

@@ -39,8 +39,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 	if err := r.survey(ctx, w); err != nil {
 		return nil, err
 	}
-	r.observeTemplateFor(ctx, w, func(d machines.Decision) bool { return !d.InFlight })
-	tellCheck(is, w)
+	tellCheck(is, w, r.decide(ctx, w, func(d *machines.Decision) bool { return !d.InFlight && !d.Blocked(machines.NotUnhealthy) }))
 	return is, nil
 }
 
@@ -62,9 +61,8 @@ func aloneNext(w *observed) explain.Step {
 }
 
 // tellCheck says in is what w comes to.
-func tellCheck(is *explain.Check, w *observed) {
-	s := decide(w)
-	is.Population, is.Limits, is.Remaining = s.population, s.limits, s.grant.Remaining
+func tellCheck(is *explain.Check, w *observed, s plan) {
+	is.Population, is.Limits, is.Remaining = s.Population, s.limits, s.Grant.Remaining
 	is.CountedByStatus = w.counted != nil
 	switch {
 	case is.CountedByStatus:
@@ -93,14 +91,15 @@ func tellCheck(is *explain.Check, w *observed) {
 
 // seen is what there is to say about a target.
 func seen(w *observed, s plan, t *target) explain.Target {
-	m, facts := t.machine, w.factsAbout(t)
+	m, d := t.machine, s.of(t)
+	v := d.Verdict
 	is := explain.Target{
 		Ref: refTo("Machine", m), Node: m.Status.NodeRef.Name,
-		State: t.verdict.State, Verdict: t.verdict.State.String(), Class: machines.ClassOf(&facts), Findings: explain.Findings(t.verdict, w.now),
-		Doubted: explain.Doubted(t.verdict),
-		Would:   would(w, m), Begins: s.of(t).Starts(), InFlight: w.inFlight(t),
+		State: v.State, Verdict: v.State.String(), Class: d.Class(), Findings: explain.Findings(v, w.now),
+		Doubted: explain.Doubted(v),
+		Would:   would(w, m), Begins: d.Starts(), InFlight: d.InFlight,
 	}
-	if t.verdict.State == health.Starting {
+	if v.State == health.Starting {
 		is.Starts = latestOf(startsOf(w, m))
 	}
 	if t.request != nil {
@@ -116,7 +115,7 @@ func seen(w *observed, s plan, t *target) explain.Target {
 		is.UnderwaySince = since(asked)
 	}
 	is.Blockers = holds(w, s, t)
-	is.Next = nextOf(w, t, s.of(t), &is)
+	is.Next = nextOf(w, t, d, &is)
 	return is
 }
 

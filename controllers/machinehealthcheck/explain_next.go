@@ -14,7 +14,7 @@ import (
 )
 
 // nextOf is the next thing that happens to t, of which is was said, or what a person has to do.
-func nextOf(w *observed, t *target, d machines.Decision, is *explain.Target) explain.Step {
+func nextOf(w *observed, t *target, d *machines.Decision, is *explain.Target) explain.Step {
 	switch {
 	case (is.State == health.Unhealthy || is.State == health.Unknown) && deleting(t.machine):
 		return explain.Step{Text: "nothing, until it is gone"}
@@ -104,7 +104,7 @@ func actsInstead(w *observed, t *target) string {
 }
 
 // expires is when the timeout of a machine expires; zero if none is running.
-func expires(d machines.Decision) time.Time {
+func expires(d *machines.Decision) time.Time {
 	for _, b := range d.Blockers {
 		if b.Reason == machines.WithinTimeout {
 			return b.Until
@@ -114,7 +114,7 @@ func expires(d machines.Decision) time.Time {
 }
 
 // comesDue is what happens when the timeout of t expires. It does whether its node can be seen by then or not.
-func comesDue(w *observed, t *target, d machines.Decision, is *explain.Target, at time.Time) explain.Step {
+func comesDue(w *observed, t *target, d *machines.Decision, is *explain.Target, at time.Time) explain.Step {
 	next := explain.Step{At: at, Text: "it counts as unhealthy if nothing changes"}
 	if who := actsInstead(w, t); who != "" {
 		next.Text += ", and " + who + " acts on it"
@@ -122,7 +122,7 @@ func comesDue(w *observed, t *target, d machines.Decision, is *explain.Target, a
 	}
 	for i, b := range d.Blockers {
 		switch {
-		case b.Reason == machines.WithinTimeout, t.verdict.State == health.Unknown && b.Reason.Unjudged():
+		case b.Reason == machines.WithinTimeout, d.Verdict.State == health.Unknown && b.Reason.Unjudged():
 		case is.Blockers[i].Reason == explain.NotSeenByYou:
 			next.Text += explain.UntoldThen
 			return next

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,10 +46,18 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	return p
 }
 
-// observeNodes finds the nodes of all targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
+// observeNodes finds out what is known of the nodes of all targets.
+func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
+	gone := r.findNodes(ctx, w)
+	for i := range w.targets {
+		w.targets[i].known = knownOf(w, &w.targets[i], gone)
+	}
+}
+
+// findNodes finds the nodes of all targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
 // may be behind, and a node that is called deleted is never waited for. Nobody asks for the node of a machine that is being deleted: it goes
 // with it. It returns the names of the nodes that the workload cluster itself says it does not have.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) (gone map[string]bool) {
+func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
 	if w.link.Link != workload.Up {
 		return nil
 	}
@@ -116,63 +125,50 @@ func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
 	return health.NodeUnseen
 }
 
-// factsOf states what is known of m and of its node, which is nil if it cannot be seen. The signals are appended to scratch, so that one slice serves
-// all machines of a reconcile.
-func factsOf(w *observed, m *clusterv1.Machine, known health.Node, node *corev1.Node, scratch []health.Signal) health.Target {
+// healthOf is what the verdict on m depends on, as far as it is a matter of m and of its node.
+func healthOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
 	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
-	_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
-	facts := health.Target{
-		Marked:       marked,
-		Failure:      finalFailure(m),
-		Paused:       frozen(w, m),
-		Resumed:      resumed(m),
-		Reached:      w.starts[2].At,
-		NodeName:     m.Status.NodeRef.Name,
-		Node:         known,
-		AwaitedSince: awaitedSince(w, m),
+	is := health.Target{
+		Marked: marked, Failure: finalFailure(m), Paused: conditionTrue(m, clusterv1.PausedCondition) != nil, Resumed: resumed(m),
+		NodeName: m.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, m, node),
 	}
-	switch {
-	case !w.initialized && !controlPlane:
-		facts.Gate = health.ControlPlaneNotInitialized
-	case !w.infrastructureReady:
-		facts.Gate = health.InfrastructureNotReady
+	for _, start := range ownStarts(m) {
+		if start.At.After(is.AwaitedSince) {
+			is.AwaitedSince = start.At
+		}
 	}
-	facts.Signals = appendSignals(scratch, w.check.Spec.Checks, m, node)
-	return facts
+	return is
 }
 
-// appendSignals appends the conditions that the checks are about, and no others.
-func appendSignals(signals []health.Signal, checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, node *corev1.Node) []health.Signal {
+// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of nodes those that
+// Cluster API repeats on the machine too.
+func signalsOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, node *corev1.Node) []health.Signal {
+	var signals []health.Signal
+	mirrored := false
 	for i := range m.Status.Conditions {
 		c := &m.Status.Conditions[i]
-		if len(checks.UnhealthyMachineConditions) == 0 {
-			break
+		for _, rule := range checks.UnhealthyMachineConditions {
+			if rule.Type == c.Type {
+				mirrored = mirrored || c.Type == health.NodeReady || c.Type == health.NodeHealthy
+				signals = append(signals, health.Signal{
+					Source: health.OnMachine, Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+				})
+				break
+			}
 		}
-		signals = append(signals, health.Signal{
-			Source: health.OnMachine, Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
-		})
 	}
 	if node == nil {
 		return signals
 	}
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
-		signals = append(signals, health.Signal{
-			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
-		})
-	}
-	return signals
-}
-
-// awaitedSince is the moment from which the first node of m is waited for: the latest of startsOf.
-func awaitedSince(w *observed, m *clusterv1.Machine) time.Time {
-	var last time.Time
-	for _, start := range startsOf(w, m) {
-		if start.At.After(last) {
-			last = start.At
+		if mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, func(rule clusterv1.UnhealthyNodeCondition) bool { return rule.Type == c.Type }) {
+			signals = append(signals, health.Signal{
+				Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+			})
 		}
 	}
-	return last
+	return signals
 }
 
 // startsOf are the moments of which the latest is from when on the first node of m is waited for: the machine's creation, and those at which
@@ -180,11 +176,15 @@ func awaitedSince(w *observed, m *clusterv1.Machine) time.Time {
 // cluster was out of reach no node could be seen to start, and while the machine was paused nobody brought one up, so the end of an outage and
 // of a pause count too. What has not happened yet is zero.
 func startsOf(w *observed, m *clusterv1.Machine) [6]explain.Start {
-	return [6]explain.Start{
+	own := ownStarts(m)
+	return [6]explain.Start{own[0], w.starts[0], w.starts[1], own[1], w.starts[2], own[2]}
+}
+
+// ownStarts are those of startsOf that are a matter of the machine.
+func ownStarts(m *clusterv1.Machine) [3]explain.Start {
+	return [3]explain.Start{
 		{What: "the machine was created", At: m.CreationTimestamp.Time},
-		w.starts[0], w.starts[1],
 		{What: "the infrastructure of the machine became ready", At: since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))},
-		w.starts[2],
 		{What: "Cluster API took the machine up again after a pause", At: resumed(m)},
 	}
 }

@@ -40,7 +40,7 @@ const (
 
 // holds renders what blocks the remediation of t.
 func holds(w *observed, s plan, t *target) []explain.Blocker {
-	if t.verdict.State == health.Healthy && !deleting(t.machine) {
+	if s.of(t).Verdict.State == health.Healthy && !deleting(t.machine) {
 		return nil // nothing is to begin
 	}
 	var held []explain.Blocker
@@ -132,8 +132,8 @@ func nodeNotSeen(_ *observed, _ plan, t *target, _ machines.Blocker) explain.Blo
 		t.machine.Status.NodeRef.Name)}
 }
 
-func withinTimeout(_ *observed, _ plan, t *target, b machines.Blocker) explain.Blocker {
-	for _, f := range t.verdict.Findings {
+func withinTimeout(_ *observed, p plan, t *target, b machines.Blocker) explain.Blocker {
+	for _, f := range p.of(t).Verdict.Findings {
 		if !b.Until.IsZero() && f.Due.Equal(b.Until) {
 			return explain.Blocker{Reason: WithinTimeout, Text: fmt.Sprintf("Its timeout of %s has not expired: %s", limitOf(f), f.Detail), Until: f.Due}
 		}
@@ -186,12 +186,12 @@ func invalidLimit(w *observed, s plan, _ *target, _ machines.Blocker) explain.Bl
 
 func tooMany(w *observed, s plan, _ *target, _ machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return explain.Blocker{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.population)}
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Ends: "no more than " + notHealthy(max(s.limits.AtMost, 0), s.Population)}
 }
 
 func tooFew(w *observed, s plan, _ *target, _ machines.Blocker) explain.Blocker {
 	c := allowed(w, s)
-	return explain.Blocker{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.population)}
+	return explain.Blocker{Reason: c.Reason, Text: c.Message, Ends: "at least " + notHealthy(s.limits.AtLeast, s.Population)}
 }
 
 func coolingDown(w *observed, s plan, _ *target, b machines.Blocker) explain.Blocker {

@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -34,21 +33,10 @@ type remembered struct {
 	reach    metav1.Condition
 	inFlight map[types.UID]string // machine to the kind of its remediation; nil if that was never seen
 	failed   int                  // reconciles in a row that failed
-	begun    map[types.UID]begun
-	refused  map[types.UID]time.Time // when it was last tried in vain to begin a remediation of a machine
 	decided  machines.Memory
+	sighting *sighting
 	warned   *string // see observed.warned
 }
-
-// begun is a remediation that a reconcile of this process began.
-type begun struct {
-	at   time.Time
-	kind string // as of remediationKind
-}
-
-// cachesLag is how long caches may take to show what this process wrote. Until they do, or until it is over, what was begun
-// is remembered: a reconcile in between would not count it, and begin more than is allowed at once.
-const cachesLag = 30 * time.Second
 
 // remember notes the remediations that a reconcile began, and those that it could not begin.
 func (m *memory) remember(w *observed, outcomes []outcome) {
@@ -57,11 +45,10 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 	last := m.checks[client.ObjectKeyFromObject(w.check)]
 	for _, o := range outcomes {
 		if o.attempted() && o.err != nil {
-			last.refused[o.target.machine.UID] = w.now
+			last.decided.Failed(string(o.target.machine.UID), w.now)
 		}
 		if o.requested {
-			delete(last.refused, o.target.machine.UID)
-			last.begun[o.target.machine.UID] = begun{at: w.now, kind: remediationKind(w)}
+			last.decided.Began(string(o.target.machine.UID), remediationKind(w), w.now)
 			if last.inFlight != nil {
 				last.inFlight[o.target.machine.UID] = remediationKind(w)
 			}
@@ -69,33 +56,13 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 	}
 }
 
-// recall marks the targets of w whose remediation was begun and is not to be seen yet, and those for which it could not be begun. What was begun
-// with another kind of requests than the check names now is over. Nothing tells that a request was never seen because it was deleted at once, so
-// the check is looked at again when the caches must have caught up.
+// recall hands what is remembered to w.
 func (m *memory) recall(w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last, found := m.checks[client.ObjectKeyFromObject(w.check)]
-	if w.remembers = true; !found {
-		return
-	}
-	w.warned = last.warned
-	if w.memory = last.decided; len(last.begun)+len(last.refused) == 0 {
-		return
-	}
-	for i := range w.targets {
-		t := &w.targets[i]
-		if t.verdict.State == health.Healthy {
-			continue
-		}
-		if at, tried := last.refused[t.machine.UID]; tried && t.verdict.State == health.Unhealthy {
-			t.refused = at
-		}
-		b, lately := last.begun[t.machine.UID]
-		if lately && b.kind == remediationKind(w) && w.now.Before(b.at.Add(cachesLag)) && !w.inFlight(t) {
-			t.begun = true
-			w.recheck = health.Earliest(w.recheck, b.at.Add(cachesLag))
-		}
+	w.remembers, w.wasUnread = true, maps.Clone(m.unread)
+	if last, found := m.checks[client.ObjectKeyFromObject(w.check)]; found {
+		w.warned, w.memory, w.before, w.reached = last.warned, last.decided, last.sighting, &last.reach
 	}
 }
 
@@ -114,23 +81,6 @@ func (is *unread) after(failed bool, now time.Time) *unread {
 // until is until when that blocks machines on hosts.
 func (is *unread) until() time.Time { return is.since.Add(taken) }
 
-// unreadBefore is what is remembered of a kind of power cycles; nil if it could be read.
-func (m *memory) unreadBefore(kind schema.GroupKind) *unread {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.unread[kind]
-}
-
-// reach returns the condition WorkloadClusterReachable as of the last reconcile, or as stored; nil if there is none.
-func (m *memory) reach(check *clusterv1.MachineHealthCheck) *metav1.Condition {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if last, found := m.checks[client.ObjectKeyFromObject(check)]; found {
-		return &last.reach
-	}
-	return conditionOf(check, mendv1.WorkloadClusterReachable)
-}
-
 // pass remembers w, and what it comes to, and returns what was in flight in the reconcile before; nil if that is not known, or if it is not known what is now.
 func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	m.mu.Lock()
@@ -140,14 +90,12 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	}
 	key := client.ObjectKeyFromObject(w.check)
 	is := &remembered{
-		cluster: w.check.Spec.ClusterName, reach: w.reach, begun: map[types.UID]begun{}, refused: map[types.UID]time.Time{},
+		cluster: w.check.Spec.ClusterName, reach: w.reach, decided: s.Memory, sighting: w.sighting,
 	}
 	was, found := m.checks[key]
 	m.checks[key] = is
-	is.decided = s.memory
 	if found {
 		is.failed, is.inFlight, is.warned = was.failed, was.inFlight, was.warned
-		is.keep(w, was)
 	}
 	m.keepUnread(w)
 	if !w.remediation.seen() {
@@ -156,27 +104,11 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	before := is.inFlight
 	is.inFlight = map[types.UID]string{}
 	for i := range w.targets {
-		if t := &w.targets[i]; w.inFlight(t) {
+		if t := &w.targets[i]; s.of(t).InFlight {
 			is.inFlight[t.machine.UID] = remediationKind(w)
 		}
 	}
 	return before
-}
-
-// keep takes over from was what w still shows to be so.
-func (is *remembered) keep(w *observed, was *remembered) {
-	if len(was.begun)+len(was.refused) == 0 {
-		return
-	}
-	for i := range w.targets {
-		t := &w.targets[i]
-		if t.begun {
-			is.begun[t.machine.UID] = was.begun[t.machine.UID]
-		}
-		if !t.refused.IsZero() {
-			is.refused[t.machine.UID] = t.refused
-		}
-	}
 }
 
 func (m *memory) keepUnread(w *observed) {
@@ -242,14 +174,14 @@ func remediationKind(w *observed) string {
 
 // begunUnheard is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUnheard(w *observed, before map[types.UID]string) int {
+func begunUnheard(w *observed, p plan, before map[types.UID]string) int {
 	if w.mode != acting {
 		return 0
 	}
 	n := 0
 	for i := range w.targets {
 		t := &w.targets[i]
-		if _, known := before[t.machine.UID]; before != nil && !known && w.inFlight(t) {
+		if _, known := before[t.machine.UID]; before != nil && !known && p.of(t).InFlight {
 			n++
 		}
 	}
@@ -257,7 +189,7 @@ func begunUnheard(w *observed, before map[types.UID]string) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(w *observed, before map[types.UID]string) map[ending]int {
+func ended(w *observed, p plan, before map[types.UID]string) map[ending]int {
 	if len(before) == 0 {
 		return nil
 	}
@@ -271,9 +203,9 @@ func ended(w *observed, before map[types.UID]string) map[ending]int {
 	}
 	for i := range w.targets {
 		switch t := &w.targets[i]; {
-		case w.inFlight(t):
+		case p.of(t).InFlight:
 			end(t.machine, "")
-		case t.verdict.State == health.Healthy:
+		case p.of(t).Verdict.State == health.Healthy:
 			end(t.machine, recoveredResult)
 		default:
 			end(t.machine, cancelledResult)

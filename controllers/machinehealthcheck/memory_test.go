@@ -79,11 +79,12 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 	}{
 		{"before the first list of requests", unseen}, {"when they are seen", seen}, {"when they cannot be read", unseen}, {"when they are seen again", seen},
 	} {
-		before := m.pass(step.w, plan{})
-		if n := begunUnheard(step.w, before); n != 0 {
+		p := decide(step.w)
+		before := m.pass(step.w, p)
+		if n := begunUnheard(step.w, p, before); n != 0 {
 			t.Errorf("%s: %d remediations count as started", step.name, n)
 		}
-		if over := ended(step.w, before); len(over) != 0 {
+		if over := ended(step.w, p, before); len(over) != 0 {
 			t.Errorf("%s: %v count as over", step.name, over)
 		}
 	}
@@ -103,7 +104,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 		"one that another controller has begun": {observing, map[types.UID]string{}, 0},
 	} {
 		w.mode = tc.mode
-		if got := begunUnheard(w, tc.before); got != tc.want {
+		if got := begunUnheard(w, decide(w), tc.before); got != tc.want {
 			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
 		}
 	}
@@ -114,10 +115,10 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w := aWorld(a("m1", health.Unhealthy)).external()
 		w.remediation.known = known
 		var m memory
-		m.pass(w, plan{})
+		m.pass(w, decide(w))
 		m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 		w = aWorld(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
-		if n := begunUnheard(w, m.pass(w, plan{})); n != 0 {
+		if n := begunUnheard(w, decide(w), m.pass(w, decide(w))); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
 	}
@@ -134,7 +135,7 @@ func TestHowARemediationEnded(t *testing.T) {
 		"one that is still in flight has not ended":    {[]target{a("m1", health.Unhealthy, askedOwner)}, map[ending]int{}},
 		"a machine without a remediation ends nothing": {[]target{a("m1", health.Unhealthy, askedOwner), a("m2", health.Healthy)}, map[ending]int{}},
 	} {
-		if got := ended(aWorld(tc.targets...), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
+		if got := ended(aWorld(tc.targets...), decide(aWorld(tc.targets...)), map[types.UID]string{"uid-of-m1": "Owner"}); !maps.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

@@ -78,7 +78,7 @@ func Metrics() []prometheus.Collector {
 // measure exports what a reconcile saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 	before := r.memory.pass(w, s)
-	results, unheard := ended(w, before), begunUnheard(w, before)
+	results, unheard := ended(w, s, before), begunUnheard(w, s, before)
 	r.memory.remember(w, outcomes)
 	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
 	if w.settled() {
@@ -102,7 +102,7 @@ func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 		}
 	}
 	if w.remediation.seen() {
-		inFlight.WithLabelValues(labels...).Set(float64(s.population.InFlight + begun))
+		inFlight.WithLabelValues(labels...).Set(float64(s.Population.InFlight + begun))
 		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets)))
 	}
 	for over, n := range results {
@@ -112,15 +112,15 @@ func (r *Reconciler) measure(w *observed, s plan, outcomes []outcome) {
 
 // measureState exports what the check's status says too.
 func measureState(w *observed, s plan, labels []string) {
-	p := s.population
+	p := s.Population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,
 		"starting": p.Starting, "deleting": p.Deleting, "unknown": p.Unknown,
 	} {
 		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
 	}
-	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.grant.ShortCircuited()))
-	nextDeadline.WithLabelValues(labels...).Set(unix(nextLook(w)))
+	shortCircuited.WithLabelValues(labels...).Set(number(s.invalid != nil || s.Grant.ShortCircuited()))
+	nextDeadline.WithLabelValues(labels...).Set(unix(s.VerdictsUntil))
 	if w.initialized {
 		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
 	}
@@ -153,7 +153,6 @@ func unix(t time.Time) float64 {
 
 // forget drops what is remembered and exported of a check that is not looked at any more.
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.judged.forget(key)
 	cluster, known, last := r.memory.forget(key)
 	if !known {
 		return

@@ -29,9 +29,9 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied
 	for _, o := range done.outcomes {
 		retry = retry || o.again
 	}
-	at := health.Earliest(w.recheck, nextLook(w))
+	at := health.Earliest(w.recheck, p.VerdictsUntil)
 	if w.mode == acting {
-		at = health.Earliest(at, p.recheck)
+		at = health.Earliest(at, p.Recheck)
 	}
 	if r.Resync > 0 {
 		at = health.Earliest(at, w.now.Add(r.Resync))

@@ -13,12 +13,12 @@ import (
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 	w := aWorld(a("broken", health.Unhealthy), a("pending", health.Pending))
-	w.targets[1].verdict.Recheck = noon.Add(3 * time.Second)
+	of(&w.targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon)}
 	failing := []outcome{{step: step{target: &w.targets[0]}, err: errors.New("refused by a webhook")}}
 	for range 20 {
-		r.memory.pass(w, plan{})
-		result, err := r.next(t.Context(), w, plan{}, applied{outcomes: failing})
+		r.memory.pass(w, decide(w))
+		result, err := r.next(t.Context(), w, decide(w), applied{outcomes: failing})
 		if err != nil || result.RequeueAfter > 3*time.Second {
 			t.Fatalf("next() = %v, %v; want a look at the deadline in 3s", result, err)
 		}

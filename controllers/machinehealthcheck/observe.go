@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -37,7 +38,7 @@ type observed struct {
 	infrastructureReady bool // the Cluster's InfrastructureReady
 	link                workload.View
 	reach               metav1.Condition // WorkloadClusterReachable, as it is from now on
-	starts              [3]explain.Start    // clusterStarts
+	starts              [3]explain.Start // clusterStarts
 
 	targets []target // sorted by name
 	skipped []target // selected, but the user wants them left alone
@@ -50,9 +51,15 @@ type observed struct {
 	// orphans are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	orphans []*remediationrequest.Metadata
+	// before is what the reconcile before has read of the machines, sighting what this one has.
+	before, sighting *sighting
 	// memory is that of the decision before; remembers says that there can be one, and that this process will see what comes next.
 	memory    machines.Memory
 	remembers bool
+	// reached is the condition WorkloadClusterReachable as of the reconcile before; nil if there was none.
+	reached *metav1.Condition
+	// wasUnread are the kinds of power cycles that could not be read before.
+	wasUnread map[schema.GroupKind]*unread
 	// warned is the restriction of which the last event told; nil if that is not remembered.
 	warned *string
 	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
@@ -67,32 +74,27 @@ type observed struct {
 type target struct {
 	machine *clusterv1.Machine // shared with the cache: read only
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
-	kept    *kept              // what it came to the last time
-	verdict health.Verdict
+	known   health.Node        // what is known of it
+	place   int                // among the targets
+	sighted *sighted           // as it was read before
 	// request is the one that the provider would act on, of any maker.
 	request *remediationrequest.Metadata
 	// cycle is a power cycle of the machine that is under way and that this check did not ask for; nil if there is none.
 	cycle *remediationrequest.Metadata
-	// refused is when this process last tried to begin a remediation of the machine and could not; zero if it did not, or could.
-	refused time.Time
-	// begun says that a reconcile of this process began a remediation which the caches do not show yet.
-	begun bool
 	// older is the name of an older check that selects the machine too and acts on it.
 	older string
+	// unusable is why no request can be made for it from the template, as far as that was looked at.
+	unusable error
 }
 
-// observe reads what is observed of check. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
+// observe reads what is observed of check, on which before notes what is remembered. It returns nil if there is no such check. Of one that it has nothing to do about, it reads no more than that.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, before func(*observed)) (*observed, error) {
 	w, err := r.find(ctx, key, now)
 	if err != nil || w == nil || w.mode <= paused {
 		return w, err
 	}
-	if err := r.survey(ctx, w); err != nil {
-		return nil, err
-	}
-	r.memory.recall(w)
-	r.observeTemplateFor(ctx, w, func(d machines.Decision) bool { return d.Tried })
-	return w, nil
+	before(w)
+	return w, r.survey(ctx, w)
 }
 
 // find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
@@ -121,7 +123,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 	return w, nil
 }
 
-// survey reads everything else that is decided on, and judges the machines.
+// survey reads everything else that is decided on.
 //
 // All that is asked of the workload cluster itself has one deadline: a server that does not answer costs a worker that, and no more.
 func (r *Reconciler) survey(ctx context.Context, w *observed) error {
@@ -140,8 +142,7 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) error {
 		w.counted = Counted(w.check, w.cluster)
 	}
 	r.observeRemediation(ctx, w)
-	r.judge(asking, w)
-	r.observeCycles(ctx, w)
+	r.observeNodes(asking, w)
 	return nil
 }
 
@@ -157,9 +158,6 @@ func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 	w.initialized = conditionTrue(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 	if w.initialized {
 		key := client.ObjectKeyFromObject(w.cluster)
-		if r.away.back(client.ObjectKeyFromObject(w.check)) {
-			r.Clusters.Doubt(key, w.now)
-		}
 		link, err := r.Clusters.View(ctx, key, w.now, r.nodeWatch(key))
 		if err != nil {
 			return err
@@ -168,7 +166,7 @@ func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 		w.lookAgainIn(link.Recheck)
 	}
 	w.infrastructureReady = conditionTrue(w.cluster, clusterv1.ClusterInfrastructureReadyCondition) != nil
-	w.reach = reachCondition(r.memory.reach(w.check), w)
+	w.reach = reachCondition(w.reachBefore(), w)
 	w.starts = clusterStarts(w)
 	return nil
 }
@@ -186,7 +184,19 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 	if err != nil {
 		return err
 	}
-	w.targets, w.skipped = r.judged.of(w).selects(all, selector)
+	w.sighting = w.before.next(w.check, all, selector)
+	w.targets = make([]target, 0, len(all))
+	for _, is := range w.sighting.machines {
+		switch {
+		case is.selected && is.skipped:
+			w.skipped = append(w.skipped, target{machine: is.machine, sighted: is})
+		case is.selected:
+			w.targets = append(w.targets, target{machine: is.machine, sighted: is, place: len(w.targets)})
+		}
+	}
+	if len(w.others) == 0 {
+		return nil
+	}
 	for _, those := range [][]target{w.targets, w.skipped} {
 		for i := range those {
 			those[i].older = olderCheckOf(w.others, those[i].machine)
@@ -195,21 +205,12 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// judge gives every target its verdict.
-func (r *Reconciler) judge(ctx context.Context, w *observed) {
-	gone := r.observeNodes(ctx, w)
-	policy, facts := policyOf(w.check.Spec.Checks), health.Target{}
-	for i := range w.targets {
-		t := &w.targets[i]
-		known := knownOf(w, t, gone)
-		if t.kept.holds(t.node, known, w.now) {
-			t.verdict = t.kept.verdict
-			continue
-		}
-		facts = factsOf(w, t.machine, known, t.node, facts.Signals[:0])
-		t.verdict = health.Judge(facts, policy, w.now)
-		t.kept.keep(t.node, known, w.now, t.verdict)
+// reachBefore is the condition WorkloadClusterReachable as of the reconcile before, or as stored; nil if there is none.
+func (w *observed) reachBefore() *metav1.Condition {
+	if w.reached != nil {
+		return w.reached
 	}
+	return conditionOf(w.check, mendv1.WorkloadClusterReachable)
 }
 
 // wantedAlone says why the user wants m left alone; empty if not. (Cluster API: such a machine is no target, and not counted.)

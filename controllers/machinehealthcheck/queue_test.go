@@ -33,7 +33,7 @@ func refusedBefore(t *target) {
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-func triedInVain(d time.Duration) func(*target) { return func(t *target) { t.refused = ago(d) } }
+func triedInVain(d time.Duration) func(*target) { return func(t *target) { of(t).refused = ago(d) } }
 
 // refusedByOwner is a target that was handed to an owner which cannot replace it.
 func refusedByOwner(t *target) {
@@ -154,7 +154,9 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			m := a("m", health.Unhealthy)
 			if tc.refused { // all has been said of it
 				say := saying{health: failed, external: creationFailed, why: "refused"}
-				m.machine = say.after(m.machine, m.verdict.Due(noon), ago(time.Minute))
+				was := of(&m)
+				m.machine = say.after(m.machine, was.verdict.Due(noon), ago(time.Minute))
+				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()
 			if err := clusterv1.AddToScheme(scheme); err != nil {
@@ -199,7 +201,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w, plan{})
+	m.pass(w, decide(w))
 	first := stepsOf(w, decide(w))[0]
 	if !first.start || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)
@@ -212,7 +214,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		}
 	}
 	m.remember(w, []outcome{{step: first, requested: true}})
-	if w = pass(); !w.targets[0].refused.IsZero() {
+	if w = pass(); len(w.memory.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")
 	}
 }

@@ -18,16 +18,13 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 	w.external().limited("60%").oneAtOnce()
 	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
 		w.now = now
-		for j := range w.targets {
-			w.targets[j].refused = time.Time{}
-		}
 		m.recall(w)
 		s := decide(w)
 		for _, st := range stepsOf(w, s) {
 			if st.start && (i == 0 || st.target.machine.Name != "b") {
 				t.Errorf("look %d begins the remediation of %s", i, st.target.machine.Name)
 			}
-			if next := st.say.after(st.target.machine, st.target.verdict.Due(now), now); next != nil {
+			if next := st.say.after(st.target.machine, st.decision.Verdict.Due(now), now); next != nil {
 				st.target.machine.Status = next.Status
 			}
 		}

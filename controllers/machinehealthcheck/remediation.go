@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -184,15 +184,11 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 	return w.remediation.templateErr
 }
 
-// observeTemplateFor reads the template if a request may have to be made from it: there is a machine about which the decision is of that kind.
-func (r *Reconciler) observeTemplateFor(ctx context.Context, w *observed, wanted func(machines.Decision) bool) {
-	if !w.remediation.external || !w.remediation.known || w.remediation.missing != "" {
-		return
-	}
-	for _, d := range decide(w).decisions {
-		if wanted(d) {
-			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
-			return
+// tryTemplate finds out for which machines that are not healthy no request can be made from the template.
+func (w *observed) tryTemplate(p plan) {
+	for i := range w.targets {
+		if t := &w.targets[i]; p.of(t).Verdict.State != health.Healthy && t.request == nil {
+			_, t.unusable = w.requestFor(t.machine)
 		}
 	}
 }

@@ -26,31 +26,20 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// plan is what was decided about the machines of a check, and what its status says of that.
+// plan is what was decided about the machines of a check, and the limits that it was decided with.
 type plan struct {
-	population budget.Population
-	limits     budget.Limits
-	grant      budget.Grant
-	storm      budget.StormStep
-	// decisions are those about the machines about which there is one to make, by name.
-	decisions map[string]machines.Decision
-	recheck   time.Time
-	memory    machines.Memory
+	machines.Plan
+	limits budget.Limits
 	// invalid is the error in the spec's limits; nil if they are possible.
 	invalid *InvalidField
 }
 
 // of is the decision about t.
-func (s plan) of(t *target) machines.Decision { return s.decisions[t.machine.Name] }
-
-// justSeen reports whether a remediation waits for the changes that come with the one that was seen first.
-func (s plan) justSeen() bool {
-	for _, d := range s.decisions {
-		if d.Blocked(machines.JustSeen) {
-			return true
-		}
+func (s plan) of(t *target) *machines.Decision {
+	if t.place < len(s.Decisions) {
+		return s.Decisions[t.place]
 	}
-	return false
+	return &machines.Decision{}
 }
 
 // settled reports whether what is seen can be said. While an answer is awaited the numbers stand as they were: all machines are
@@ -61,9 +50,9 @@ func (w *observed) settled() bool { return !w.initialized || w.link.Link != work
 func statusAfter(w *observed, s plan, is result) *clusterv1.MachineHealthCheck {
 	next := w.check.DeepCopy()
 	if w.settled() {
-		next.Status.ExpectedMachines = ptr.To(clamp(s.population.Total()))
-		next.Status.CurrentHealthy = ptr.To(clamp(s.population.Healthy))
-		next.Status.RemediationsAllowed = ptr.To(clamp(s.grant.Remaining))
+		next.Status.ExpectedMachines = ptr.To(clamp(s.Population.Total()))
+		next.Status.CurrentHealthy = ptr.To(clamp(s.Population.Healthy))
+		next.Status.RemediationsAllowed = ptr.To(clamp(s.Grant.Remaining))
 		next.Status.Targets = targetNames(w)
 		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
@@ -125,22 +114,22 @@ func allowed(w *observed, s plan) metav1.Condition {
 	switch {
 	case s.invalid != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.InvalidLimitReason, "Remediation is not allowed, "+s.invalid.Error()
-	case s.grant.ShortCircuited():
+	case s.Grant.ShortCircuited():
 		c.Status, c.Reason = metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason
 		c.Message = arithmetic(w.check, s)
-	case s.grant.Reason == budget.CoolingDown:
+	case s.Grant.Reason == budget.CoolingDown:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, mendv1.CoolingDownReason, cooling(w, s)
 	case s.limits.InFlight == 0:
 		c.Status, c.Reason = metav1.ConditionFalse, mendv1.NoneAtOnceReason
 		c.Message = fmt.Sprintf("Remediation is not allowed, metadata.annotations[%s] is %q: none may be in flight",
 			mendv1.MaxInFlightAnnotation, w.check.Annotations[mendv1.MaxInFlightAnnotation])
-	case s.grant.Reason == budget.AtWork:
+	case s.Grant.Reason == budget.AtWork:
 		c.Message = queue(s)
 	}
 	if w.counted != nil {
 		return asWritten(w.check, c)
 	}
-	if left := leftToCycles(w); c.Status == metav1.ConditionTrue && left != "" {
+	if left := leftToCycles(w, s); c.Status == metav1.ConditionTrue && left != "" {
 		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
 	}
 	return c
@@ -158,10 +147,10 @@ func asWritten(check *clusterv1.MachineHealthCheck, c metav1.Condition) metav1.C
 const maxNames = 10
 
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not ask for; empty if there is none.
-func leftToCycles(w *observed) string {
+func leftToCycles(w *observed, p plan) string {
 	var left []string
 	for i := range w.targets {
-		if t := &w.targets[i]; t.cycle != nil && t.verdict.State == health.Unhealthy && !deleting(t.machine) {
+		if t := &w.targets[i]; t.cycle != nil && p.of(t).Verdict.State == health.Unhealthy && !deleting(t.machine) {
 			left = append(left, fmt.Sprintf("%s to %s %s", t.machine.Name, t.cycle.Kind, t.cycle.Name))
 		}
 	}
@@ -176,7 +165,7 @@ func leftToCycles(w *observed) string {
 
 // queue says how many wait because of how many are remediated at once.
 func queue(s plan) string {
-	waiting, inFlight := s.population.Waiting-s.grant.Start, s.population.InFlight+s.grant.Start
+	waiting, inFlight := s.Population.Waiting-s.Grant.Start, s.Population.InFlight+s.Grant.Start
 	wait := "remediations wait"
 	if waiting == 1 {
 		wait = "remediation waits"
@@ -223,7 +212,7 @@ func limitSpelled(check *clusterv1.MachineHealthCheck) string {
 
 // arithmetic says why nothing is remediated: Cluster API's sentence, with the field's name of today, and the sum that decided.
 func arithmetic(check *clusterv1.MachineHealthCheck, s plan) string {
-	p, trigger := s.population, check.Spec.Remediation.TriggerIf
+	p, trigger := s.Population, check.Spec.Remediation.TriggerIf
 	sum := fmt.Sprintf("%d of %d targets are not healthy: %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
 		p.NotHealthy(), p.Total(), p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
 	if p.Unread > 0 {
@@ -263,7 +252,7 @@ func sayTemplate(next *clusterv1.MachineHealthCheck, w *observed) {
 }
 
 func sayRequests(next *clusterv1.MachineHealthCheck, w *observed, s plan, is result) {
-	allMade := is.started || w.remediation.seen() && w.settled() && s.population.Waiting == 0 && !s.justSeen()
+	allMade := is.started || w.remediation.seen() && w.settled() && s.Population.Waiting == 0 && !s.JustSeen
 	switch {
 	case is.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,

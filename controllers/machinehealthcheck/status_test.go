@@ -19,6 +19,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -125,7 +126,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	}{
 		"requests cannot be read":              {func(w *observed) { w.remediation.known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
 		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
-		"nobody waits any more":                {func(w *observed) { w.targets = []target{a("a", health.Healthy)} }, map[clusterv1.ConditionType]bool{}},
+		"nobody waits any more":                {func(w *observed) { w.having(a("a", health.Healthy)) }, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
-	status := statusAfter(aWorld(many...), plan{population: budget.Population{Healthy: len(many)}}, result{}).Status
+	status := statusAfter(aWorld(many...), plan{Plan: machines.Plan{Population: budget.Population{Healthy: len(many)}}}, result{}).Status
 	if len(status.Targets) != maxTargets || *status.ExpectedMachines != maxTargets+1 {
 		t.Errorf("%d targets are listed and %d counted, want %d and %d", len(status.Targets), *status.ExpectedMachines, maxTargets, maxTargets+1)
 	}
@@ -268,10 +269,10 @@ func TestEnded(t *testing.T) {
 		flights["uid-of-"+name] = "Owner"
 	}
 	want := map[ending]int{{"Owner", recoveredResult}: 1, {"Owner", cancelledResult}: 2, {"Owner", replacedResult}: 1}
-	if diff := cmp.Diff(want, ended(w, flights), cmp.AllowUnexported(ending{})); diff != "" {
+	if diff := cmp.Diff(want, ended(w, decide(w), flights), cmp.AllowUnexported(ending{})); diff != "" {
 		t.Errorf("ended() (-want +got):\n%s", diff)
 	}
-	if got := ended(w, nil); got != nil {
+	if got := ended(w, decide(w), nil); got != nil {
 		t.Errorf("without a pass before, %v ended", got)
 	}
 }
@@ -284,9 +285,10 @@ func TestW12ASteadyPassAllocatesNothingForEachMachine(t *testing.T) {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, saidTrue)
 		}
 		w := aWorld(targets...)
-		w.check = statusAfter(w, decide(w), result{})
+		first := decide(w)
+		w.check, w.memory = statusAfter(w, first, result{}), first.Memory
 		return testing.AllocsPerRun(20, func() {
-			s := decide(w)
+			s := w.decide()
 			if steps := stepsOf(w, s); len(steps) > 0 {
 				t.Fatalf("a steady world needs %d steps", len(steps))
 			}

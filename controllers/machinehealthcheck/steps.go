@@ -15,8 +15,9 @@ import (
 
 // step is what one reconcile does about one machine. It is decided before anything is done.
 type step struct {
-	target *target
-	say    saying
+	target   *target
+	decision *machines.Decision
+	say      saying
 	// start says that this step begins a remediation.
 	start bool
 	// request is the one that is to be made; nil if none is, or if none can be made of the template, for which refused is the reason.
@@ -40,13 +41,18 @@ func stepsOf(w *observed, s plan) []step {
 	var steps []step
 	for i := range w.targets {
 		t := &w.targets[i]
-		if s := stepFor(w, t, s.of(t), s.grant.ShortCircuited()); !s.idle() {
+		d := s.of(t)
+		if d.Verdict.State == health.Healthy && d.Target.Healthy && t.request == nil {
+			continue // as nearly all machines are
+		}
+		if s := stepFor(w, t, d, s.Grant.ShortCircuited()); !s.idle() {
+			s.decision = d
 			steps = append(steps, s)
 		}
 	}
 	for i := range w.skipped {
 		if t := &w.skipped[i]; t.older == "" && !deleting(t.machine) && marked(t.machine) {
-			steps = append(steps, step{target: t, release: true})
+			steps = append(steps, step{target: t, decision: &machines.Decision{}, release: true})
 		}
 	}
 	return steps
@@ -56,8 +62,8 @@ func stepsOf(w *observed, s plan) []step {
 //
 // A machine of which an older check speaks is not spoken of. A pending or unknown machine keeps what was said of
 // it and keeps its request: a node on its way from Unknown to False must not lose its remediation halfway.
-func stepFor(w *observed, t *target, d machines.Decision, shortCircuited bool) step {
-	switch t.verdict.State {
+func stepFor(w *observed, t *target, d *machines.Decision, shortCircuited bool) step {
+	switch d.Verdict.State {
 	case health.Healthy:
 		return healthyStep(w, t)
 	case health.Unhealthy:
@@ -77,7 +83,7 @@ func healthyStep(w *observed, t *target) step {
 		// Only what is ours is deleted, so what is taken over is deleted by the next reconcile.
 		s.adopt = w.ownership(t) == Adoptable && t.older == ""
 	}
-	if t.older == "" && (s.drop || !t.markedHealthy()) {
+	if t.older == "" && (s.drop || !markedHealthy(t.machine)) {
 		s.say = saying{health: succeeded, external: removed}
 		external := conditionOf(t.machine, clusterv1.MachineExternallyRemediatedCondition)
 		foreignRequest := t.request != nil && w.ownership(t) == Foreign
@@ -88,7 +94,7 @@ func healthyStep(w *observed, t *target) step {
 	return s
 }
 
-func unhealthyStep(w *observed, t *target, d machines.Decision, shortCircuited bool) step {
+func unhealthyStep(w *observed, t *target, d *machines.Decision, shortCircuited bool) step {
 	s := step{target: t}
 	if t.older != "" || deleting(t.machine) {
 		return s // what was said of a machine that is being deleted says why; that its node goes is no news
@@ -102,11 +108,11 @@ func unhealthyStep(w *observed, t *target, d machines.Decision, shortCircuited b
 	if s.start = d.Starts(); d.Tried && w.remediation.external {
 		s.request, s.refused = w.requestFor(t.machine)
 	}
-	s.say.forget = !w.inFlight(t) && (leftOver(t.machine) && (w.remediation.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
+	s.say.forget = !d.InFlight && (leftOver(t.machine) && (w.remediation.external || !s.start) || s.request != nil && OwnerAsked(t.machine))
 	if w.remediation.external {
 		return externalStep(w, s, d)
 	}
-	s.say.askOwner = s.start || (w.inFlight(t) && !shortCircuited)
+	s.say.askOwner = s.start || (d.InFlight && !shortCircuited)
 	s.say.external = removed // of a template that the check does not name any more
 	return s
 }
@@ -120,7 +126,7 @@ func leftOver(m *clusterv1.Machine) bool {
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine.
-func externalStep(w *observed, s step, d machines.Decision) step {
+func externalStep(w *observed, s step, d *machines.Decision) step {
 	t := s.target
 	switch {
 	case t.request != nil && w.ownership(t) == Foreign:
@@ -142,7 +148,7 @@ func externalStep(w *observed, s step, d machines.Decision) step {
 	case s.start:
 		s.create = true
 		s.say.external = waiting
-	case t.begun: // the caches do not show it yet
+	case d.Begun: // the caches do not show it yet
 		s.say.external = waiting
 	case w.remediation.known && !d.Blocked(machines.JustSeen) && markedTemplateNotFound(t.machine): // it is not its turn yet, and what kept it is over
 		s.say.external = removed

@@ -157,8 +157,8 @@ func TestWhatIsInFlightUsesUpTheLimit(t *testing.T) {
 	w := aWorld(a("a", health.Unhealthy, askedOwner), a("b", health.Pending, askedOwner), a("c", health.Unhealthy, beingDeleted, askedOwner), a("d", health.Unhealthy))
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
 	s := decide(w)
-	if s.population.InFlight != 3 || s.grant.Start != 0 || s.grant.Reason != budget.AtWork {
-		t.Errorf("in flight %d, grant %+v; want 3 (the pending one is still the owner's) and nothing granted", s.population.InFlight, s.grant)
+	if s.Population.InFlight != 3 || s.Grant.Start != 0 || s.Grant.Reason != budget.AtWork {
+		t.Errorf("in flight %d, grant %+v; want 3 (the pending one is still the owner's) and nothing granted", s.Population.InFlight, s.Grant)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestCountPutsEveryTargetInOneClass(t *testing.T) {
 	w := aWorld(a("a", health.Healthy), a("b", health.Healthy, beingDeleted), a("c", health.Unhealthy), a("d", health.Unhealthy, beingDeleted),
 		a("e", health.Pending), a("f", health.Starting), a("g", health.Unknown))
 	want := budget.Population{Healthy: 1, Unhealthy: 1, Pending: 1, Starting: 1, Deleting: 2, Unknown: 1, Waiting: 1}
-	if got := decide(w).population; got != want {
+	if got := decide(w).Population; got != want {
 		t.Errorf("the population is %+v, want %+v", got, want)
 	}
 }
@@ -260,7 +260,7 @@ func TestAProviderMayDeleteItsCondition(t *testing.T) {
 	failedBefore := saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
 	w := aWorld(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
 	s := stepsOf(w, decide(w))[0]
-	next := s.say.after(s.target.machine, s.target.verdict.Due(noon), noon)
+	next := s.say.after(s.target.machine, s.decision.Verdict.Due(noon), noon)
 	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c != nil {
 		t.Errorf("ExternallyRemediated is back: %s/%s", c.Status, c.Reason)
 	}
@@ -276,7 +276,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		return w
 	}
 	w := pass()
-	m.pass(w, plan{})
+	m.pass(w, decide(w))
 	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
 
 	decided := func(changes ...func(*target)) plan {
@@ -285,14 +285,14 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 		m.pass(w, s)
 		return s
 	}
-	if s := decided(); s.grant.Start != 0 || s.population.InFlight != 1 {
-		t.Errorf("before the caches show it: %d in flight, %d more may start; want 1 and 0", s.population.InFlight, s.grant.Start)
+	if s := decided(); s.Grant.Start != 0 || s.Population.InFlight != 1 {
+		t.Errorf("before the caches show it: %d in flight, %d more may start; want 1 and 0", s.Population.InFlight, s.Grant.Start)
 	}
-	if s := decided(askedOwner); s.population.InFlight != 1 {
-		t.Errorf("when they show it: %d in flight, want 1", s.population.InFlight)
+	if s := decided(askedOwner); s.Population.InFlight != 1 {
+		t.Errorf("when they show it: %d in flight, want 1", s.Population.InFlight)
 	}
-	if s := decided(); s.population.InFlight != 0 || s.grant.Start != 1 {
-		t.Errorf("after they showed it and it went away: %d in flight, %d may start; want 0 and 1", s.population.InFlight, s.grant.Start)
+	if s := decided(); s.Population.InFlight != 0 || s.Grant.Start != 1 {
+		t.Errorf("after they showed it and it went away: %d in flight, %d may start; want 0 and 1", s.Population.InFlight, s.Grant.Start)
 	}
 }
 
@@ -314,7 +314,7 @@ func TestAnOwnerThatNeverAnsweredIsNotAtWork(t *testing.T) {
 		saysOf(clusterv1.MachineOwnerRemediatedCondition, "False", clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 	}
 	for _, state := range []health.State{health.Unknown, health.Pending, health.Healthy} {
-		if p := decide(aWorld(a("m", state, stale))).population; p.InFlight != 0 {
+		if p := decide(aWorld(a("m", state, stale))).Population; p.InFlight != 0 {
 			t.Errorf("%v: %d in flight, want none", state, p.InFlight)
 		}
 	}

@@ -43,14 +43,14 @@ func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 	c := metav1.Condition{Type: mendv1.StormCooldown, Status: metav1.ConditionFalse, Reason: mendv1.StormReason, LastTransitionTime: metav1.NewTime(w.now)}
 	switch {
-	case !s.storm.Active:
+	case !s.Storm.Active:
 		conditions.Delete(next, mendv1.StormCooldown)
 		return
-	case s.storm.CoolingSince.IsZero():
+	case s.Storm.CoolingSince.IsZero():
 		c.Message = "Too many machines are not healthy. When few enough are, the cooldown begins: " + next.Annotations[mendv1.StormCooldownAnnotation]
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, mendv1.CoolingDownReason
-		c.LastTransitionTime, c.Message = metav1.NewTime(s.storm.CoolingSince), cooling(w, s)
+		c.LastTransitionTime, c.Message = metav1.NewTime(s.Storm.CoolingSince), cooling(w, s)
 	}
 	conditions.Set(next, c)
 }
@@ -58,6 +58,6 @@ func sayStorm(next *clusterv1.MachineHealthCheck, w *observed, s plan) {
 // cooling says until when nothing begins after a storm.
 func cooling(w *observed, s plan) string {
 	return fmt.Sprintf("Remediation is not allowed before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
-		s.storm.Recheck.UTC().Format(time.RFC3339), s.storm.CoolingSince.UTC().Format(time.RFC3339),
+		s.Storm.Recheck.UTC().Format(time.RFC3339), s.Storm.CoolingSince.UTC().Format(time.RFC3339),
 		w.check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
 }

@@ -59,7 +59,7 @@ func TestAfterAStormAMachineWaitsForTheCooldown(t *testing.T) {
 				if starts := s.starts(); starts != p.starts {
 					t.Errorf("pass %d: %d begin, want %d", i, starts, p.starts)
 				}
-				if at := s.storm.Recheck; at.IsZero() != (p.recheck == 0) || p.recheck != 0 && !at.Equal(noon.Add(p.recheck)) {
+				if at := s.Storm.Recheck; at.IsZero() != (p.recheck == 0) || p.recheck != 0 && !at.Equal(noon.Add(p.recheck)) {
 					t.Errorf("pass %d: it is looked at again at %s, want %s after noon", i, at, p.recheck)
 				}
 				stored = statusAfter(w, s, result{})

@@ -54,7 +54,7 @@ func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 		switch {
 		case o.newlyUnhealthy():
 			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge",
-				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.target.verdict.Due(w.now))))
+				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.decision.Verdict.Due(w.now))))
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", fmt.Sprintf("%s healthy again by %s", where, by))
 		case o.release && o.said != nil:
@@ -145,9 +145,9 @@ func (s plan) restriction() string {
 	switch {
 	case s.invalid != nil:
 		return mendv1.InvalidLimitReason
-	case s.grant.ShortCircuited() && s.population.Unhealthy > 0:
+	case s.Grant.ShortCircuited() && s.Population.Unhealthy > 0:
 		return clusterv1.MachineHealthCheckTooManyUnhealthyReason
-	case s.grant.Reason == budget.CoolingDown:
+	case s.Grant.Reason == budget.CoolingDown:
 		return mendv1.CoolingDownReason
 	}
 	return ""

@@ -8,7 +8,8 @@ import (
 )
 
 // own are the blockers of a machine itself, as one reads them. They do not depend on any other machine.
-func own(f *Facts, t *Target, inFlight bool) []Blocker {
+func own(f *Facts, d *Decision) []Blocker {
+	t := d.Target
 	var all []Blocker
 	block := func(reason Reason, until time.Time) { all = append(all, Blocker{Reason: reason, Until: until}) }
 	if t.Deleting {
@@ -20,12 +21,12 @@ func own(f *Facts, t *Target, inFlight bool) []Blocker {
 	if !f.Acts {
 		block(NotActing, time.Time{})
 	}
-	all = append(all, notJudged(f, t)...)
-	all = append(all, notDue(t)...)
-	if inFlight {
+	all = append(all, notJudged(f, d)...)
+	all = append(all, notDue(d)...)
+	if d.InFlight {
 		return all
 	}
-	if t.Updating {
+	if t.Updating && byHand(d) == 0 { // marking it by hand is the way out of an update that never ends
 		block(MachineUpdating, time.Time{})
 	}
 	switch {
@@ -39,28 +40,28 @@ func own(f *Facts, t *Target, inFlight bool) []Blocker {
 }
 
 // notJudged is why a machine could not be judged.
-func notJudged(f *Facts, t *Target) []Blocker {
-	if t.Verdict.State != health.Unknown {
+func notJudged(f *Facts, d *Decision) []Blocker {
+	if d.Verdict.State != health.Unknown {
 		return nil
 	}
 	switch {
-	case t.Verdict.Gate == health.ControlPlaneNotInitialized:
+	case d.Verdict.Gate == health.ControlPlaneNotInitialized:
 		return []Blocker{{Reason: ControlPlaneNotInitialized}}
-	case t.Verdict.Gate == health.InfrastructureNotReady:
+	case d.Verdict.Gate == health.InfrastructureNotReady:
 		return []Blocker{{Reason: InfrastructureNotReady}}
 	case !f.Reachable:
 		return []Blocker{{Reason: ClusterUnreachable}}
-	case t.Verdict.Doubted(health.NotSincePause):
+	case d.Verdict.Doubted(health.NotSincePause):
 		return []Blocker{{Reason: AwaitsClusterAPI}}
-	case t.Deleting:
+	case d.Target.Deleting:
 		return nil // nobody looks for its node
 	}
 	return []Blocker{{Reason: NodeNotSeen}}
 }
 
 // notDue is until when the timeout of a machine lasts.
-func notDue(t *Target) []Blocker {
-	v := t.Verdict
+func notDue(d *Decision) []Blocker {
+	v := &d.Verdict
 	switch {
 	case v.State == health.Unhealthy:
 		return nil

@@ -12,61 +12,80 @@ import (
 // Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
 const Settling = 100 * time.Millisecond
 
-// Decide returns the plan for f: what blocks each machine, how many remediations may start, and which do.
+// CachesLag is how long caches may take to show what this process wrote. Until they do, or until it is over, what was begun is remembered: a
+// decision in between would not count it, and begin more than is allowed at once.
+const CachesLag = 30 * time.Second
+
+// Decide returns the plan for f: the verdict on each machine, what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
-	p := Plan{Decisions: make([]Decision, len(f.Targets)), Population: budget.Population{Healthy: f.Healthy}}
-	sudden := make([]time.Time, len(f.Targets))
-	for i := range f.Targets {
-		t, d := &f.Targets[i], &p.Decisions[i]
-		d.InFlight = InFlight(f.Template, t)
-		d.Blockers = own(&f, t, d.InFlight)
-		d.Waits = waits(&f, t, d)
-		if until := f.Memory.settledAt(t.ID, f.Now); d.Waits && f.Limited && f.Now.Before(until) {
-			d.Waits, sudden[i] = false, until
+	p := Plan{Decisions: judge(&f)}
+	open, sudden := make([]int, 0, 16), map[int]time.Time{}
+	for i, d := range p.Decisions {
+		if f.plain(d) {
+			d.Blockers = notUnhealthy
+			p.Population.Healthy++
+			continue
 		}
-		count(&p.Population, f.Template, t, d)
+		open = append(open, i)
+		d.Begun = f.begun(d)
+		d.InFlight = d.Begun || inFlight(&f, d)
+		d.Blockers = own(&f, d)
+		d.Waits = waits(&f, d)
+		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Limited && f.Now.Before(until) {
+			d.Waits, sudden[i], p.JustSeen = false, until, true
+		}
+		count(&p.Population, d)
 	}
 	if f.Counted != nil {
 		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
 	}
 	grant(&f, &p)
-	queue(&f, &p)
-	for i := range f.Targets {
-		block(&f, &p, i, sudden[i])
+	queue(&f, &p, open)
+	for _, i := range open {
+		block(&f, &p, p.Decisions[i], sudden[i])
 	}
-	p.Recheck = health.Earliest(p.Storm.Recheck, settles(&p, sudden))
-	p.Memory = f.Memory.after(&f, &p)
+	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p, open))
+	p.VerdictsUntil = verdictsUntil(&f, &p)
+	p.Memory = f.Memory.after(&f, &p, open)
 	return p
 }
 
-// InFlight reports whether a remediation of t was begun and is not over: a request of this check exists, or the owner was asked and has neither
-// finished nor was the machine healthy again. It is read from what is observed, so no crash can lose it; only what was begun so lately that the
-// caches may not show it yet is remembered.
-func InFlight(template Template, t *Target) bool {
+var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
+
+// inFlight reports whether it is observed that a remediation of the machine of d was begun and is not over: a request of this check exists, or the
+// owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash can lose it.
+func inFlight(f *Facts, d *Decision) bool {
+	t := d.Target
 	switch {
-	case t.Begun:
-		return true
 	case t.Request != NoRequest:
 		return t.Request == OwnRequest
-	case template.Unread && t.Announced:
+	case f.Template.Unread && t.Announced:
 		return true
-	case t.Verdict.State == health.Healthy && !t.Deleting || t.Owner == NotAsked:
+	case d.Verdict.State == health.Healthy && !t.Deleting || t.Owner == NotAsked:
 		return false
 	}
-	canRequest := template.External && template.Known
+	canRequest := f.Template.External && f.Template.Known
 	return !canRequest || t.Owner == Asked // that there is a template now is news to one whose owner cannot remediate it
 }
 
-// Occupies reports whether t has one of the places that the limit on remediations in flight allows: its remediation is in progress, and somebody
-// carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go on.
+// begun reports whether this process began a remediation of the machine of d that the caches do not show yet. What was begun with another kind of
+// requests than the check names now is over.
+func (f *Facts) begun(d *Decision) bool {
+	b, known := f.Memory.Begun[d.Target.ID]
+	return known && d.Verdict.State != health.Healthy && b.Kind == f.Kind && f.Now.Before(b.At.Add(CachesLag)) && !inFlight(f, d)
+}
+
+// occupies reports whether the machine of d has one of the places that the limit on remediations in flight allows: its remediation is in progress, and
+// somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go on.
 // (docs/adr/0034-what-cannot-go-on-waits-last.md)
-func Occupies(template Template, t *Target) bool {
-	return t.Cycle != nil || InFlight(template, t) && (t.Deleting || t.Owner != CannotRemediate)
+func occupies(d *Decision) bool {
+	t := d.Target
+	return t.Cycle != nil || d.InFlight && (t.Deleting || t.Owner != CannotRemediate)
 }
 
 // waits reports whether nothing about t itself, nor about its check, blocks a remediation. A check that is only observed counts those too.
-func waits(f *Facts, t *Target, d *Decision) bool {
-	if t.Verdict.State != health.Unhealthy || d.InFlight || t.Request != NoRequest && f.Template.External {
+func waits(f *Facts, d *Decision) bool {
+	if d.Verdict.State != health.Unhealthy || d.InFlight || d.Target.Request != NoRequest && f.Template.External {
 		return false
 	}
 	for _, b := range d.Blockers {
@@ -77,22 +96,22 @@ func waits(f *Facts, t *Target, d *Decision) bool {
 	return !f.Template.External || f.Template.Known && !f.Template.Missing && !f.Template.Refused
 }
 
-func count(p *budget.Population, template Template, t *Target, d *Decision) {
-	if Occupies(template, t) {
+func count(p *budget.Population, d *Decision) {
+	if occupies(d) {
 		p.InFlight++
 	}
 	if d.Waits {
 		p.Waiting++
 	}
-	p.Count(ClassOf(t))
+	p.Count(d.Class())
 }
 
-// ClassOf is what the limits count t as.
-func ClassOf(t *Target) budget.Class {
-	if t.Deleting {
+// Class is what the limits count the machine of d as.
+func (d *Decision) Class() budget.Class {
+	if d.Target.Deleting {
 		return budget.Deleting
 	}
-	return classes[t.Verdict.State]
+	return classes[d.Verdict.State]
 }
 
 var classes = map[health.State]budget.Class{
@@ -117,10 +136,10 @@ func grant(f *Facts, p *Plan) {
 // answer of the workload cluster is awaited, the storm is neither begun nor ended.
 func storm(f *Facts, p *Plan) budget.StormStep {
 	tooMany := p.Grant.Reason == budget.TooMany && (f.Storm.Active || p.Population.Unhealthy > 0)
-	if !f.Settled && f.Storm.CoolingSince.IsZero() {
+	if !f.Cluster.Settled() && f.Storm.CoolingSince.IsZero() {
 		return budget.StormStep{Storm: f.Storm, Blocks: f.Storm.Active && f.Cooldown != nil}
 	}
-	is := f.Storm.Next(f.Cooldown, tooMany && f.Settled, f.Now)
+	is := f.Storm.Next(f.Cooldown, tooMany && f.Cluster.Settled(), f.Now)
 	if is.Turn == budget.StormCooling { // as it is stored, so that the end does not move
 		is.CoolingSince = is.CoolingSince.Truncate(time.Second)
 		is.Recheck = is.CoolingSince.Add(*f.Cooldown)
@@ -134,28 +153,27 @@ func storm(f *Facts, p *Plan) budget.StormStep {
 // Those come last whose remediation could not be begun when it was tried, the longest ago first, and those that nobody owns: else one machine
 // that nobody can remediate would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
 // longest, and by name where that is the same.
-func queue(f *Facts, p *Plan) {
-	var waiting []int
-	for i := range p.Decisions {
-		if p.Decisions[i].Waits {
-			waiting = append(waiting, i)
+func queue(f *Facts, p *Plan, open []int) {
+	waiting := make([]*Decision, 0, len(open))
+	for _, i := range open {
+		if d := p.Decisions[i]; d.Waits {
+			waiting = append(waiting, d)
 		}
 	}
-	slices.SortStableFunc(waiting, func(i, j int) int {
-		a, b := &f.Targets[i], &f.Targets[j]
-		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), a.Refused.Compare(b.Refused), -cmp.Compare(byHand(a), byHand(b)),
-			a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Name, b.Name))
+	slices.SortStableFunc(waiting, func(a, b *Decision) int {
+		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), f.Memory.Refused[a.Target.ID].Compare(f.Memory.Refused[b.Target.ID]),
+			-cmp.Compare(byHand(a), byHand(b)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Target.Name, b.Target.Name))
 	})
 	left := p.Grant.Start
 	if !f.Acts || f.queueUnread() {
 		left = 0
 	}
-	for _, i := range waiting {
+	for _, d := range waiting {
 		if left == 0 {
 			break
 		}
-		p.Decisions[i].Tried = true
-		if t := &f.Targets[i]; f.Template.External && !t.Unusable || !f.Template.External && t.Owned {
+		d.Tried = true
+		if t := d.Target; f.Template.External && !t.Unusable || !f.Template.External && t.Owned {
 			left--
 		}
 	}
@@ -165,24 +183,24 @@ func queue(f *Facts, p *Plan) {
 func (f *Facts) queueUnread() bool { return f.Counted != nil && f.Limits.InFlight != budget.Unlimited }
 
 // last is 1 for a machine that comes after all others in the queue, else 0.
-func last(f *Facts, t *Target) int {
-	if !t.Refused.IsZero() || f.Template.External && t.RequestFailed || !f.Template.External && !t.Owned {
+func last(f *Facts, d *Decision) int {
+	t := d.Target
+	if !f.Memory.Refused[t.ID].IsZero() || f.Template.External && t.RequestFailed || !f.Template.External && !t.Owned {
 		return 1
 	}
 	return 0
 }
 
 // byHand is 1 for a machine that a person has marked, else 0.
-func byHand(t *Target) int {
-	if slices.ContainsFunc(t.Verdict.Findings, func(is health.Finding) bool { return is.Reason == health.MarkedByHand }) {
+func byHand(d *Decision) int {
+	if slices.ContainsFunc(d.Verdict.Findings, func(is health.Finding) bool { return is.Reason == health.MarkedByHand }) {
 		return 1
 	}
 	return 0
 }
 
 // block completes the blockers of a machine with those that depend on the others. What is in flight has begun, and the limits have counted it.
-func block(f *Facts, p *Plan, i int, sudden time.Time) {
-	t, d := &f.Targets[i], &p.Decisions[i]
+func block(f *Facts, p *Plan, d *Decision, sudden time.Time) {
 	if d.InFlight {
 		return
 	}
@@ -190,17 +208,17 @@ func block(f *Facts, p *Plan, i int, sudden time.Time) {
 		d.Blockers = append(d.Blockers, Blocker{Reason: JustSeen, Until: sudden})
 	}
 	d.Blockers = append(d.Blockers, notGranted(f, p, d)...)
-	d.Blockers = append(d.Blockers, unrequestable(f, t)...)
-	if t.Unusable {
+	d.Blockers = append(d.Blockers, unrequestable(f, d.Target)...)
+	if d.Target.Unusable {
 		d.Blockers = append(d.Blockers, Blocker{Reason: TemplateUnusable})
 	}
-	if t.Verdict.State != health.Unhealthy && len(d.Blockers) == 0 {
+	if d.Verdict.State != health.Unhealthy && len(d.Blockers) == 0 {
 		d.Blockers = append(d.Blockers, Blocker{Reason: NotUnhealthy})
 	}
 }
 
 // settles is when a remediation starts that waits for the changes that come with the one that was seen first; zero if none does.
-func settles(p *Plan, sudden []time.Time) time.Time {
+func settles(p *Plan, sudden map[int]time.Time) time.Time {
 	var next time.Time
 	if p.Grant.Reason == budget.Enough || p.Grant.Reason == budget.AtWork {
 		for _, until := range sudden {
@@ -210,33 +228,26 @@ func settles(p *Plan, sudden []time.Time) time.Time {
 	return next
 }
 
-// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were, just now.
-func (m Memory) settledAt(machine string, now time.Time) time.Time {
-	since, known := m.NotHealthy[machine]
-	if !m.Known || m.ShortCircuited || !known {
-		return now.Add(Settling) // if few enough are unhealthy in this reconcile, it is the first one
+// verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
+func verdictsUntil(f *Facts, p *Plan) time.Time {
+	var next time.Time
+	for _, d := range p.Decisions {
+		next = health.Earliest(next, d.Verdict.Recheck)
+		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting && !d.InFlight {
+			next = health.Earliest(next, t.Cycle.Until)
+		}
 	}
-	if m.Calm.After(since) {
-		since = m.Calm
-	}
-	return since.Add(Settling)
+	return next
 }
 
-// after is the memory that goes with the plan for f.
-func (m Memory) after(f *Facts, p *Plan) Memory {
-	is := Memory{Known: true, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited()}
-	if m.ShortCircuited && !is.ShortCircuited {
-		is.Calm = f.Now
-	}
-	for i := range f.Targets {
-		if t := &f.Targets[i]; t.Verdict.State != health.Healthy {
-			is.NotHealthy[t.ID] = f.Now
+// observable is when a remediation that was begun, and that nobody has observed yet, is not waited for any more; zero if there is none. Nothing tells
+// that a request was never observed because it was deleted at once.
+func observable(f *Facts, p *Plan, open []int) time.Time {
+	var next time.Time
+	for _, i := range open {
+		if d := p.Decisions[i]; d.Begun {
+			next = health.Earliest(next, f.Memory.Begun[d.Target.ID].At.Add(CachesLag))
 		}
 	}
-	for name, since := range m.NotHealthy {
-		if _, still := is.NotHealthy[name]; still {
-			is.NotHealthy[name] = since
-		}
-	}
-	return is
+	return next
 }

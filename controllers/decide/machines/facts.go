@@ -16,9 +16,12 @@ type Facts struct {
 	Now time.Time
 	// Acts says that kubemend acts on the check; otherwise it only judges.
 	Acts bool
-	// Settled says that the numbers can be relied on. While an answer of the workload cluster is awaited, no machine can be judged for a moment.
-	Settled bool
-	// Reachable says that the nodes can be read.
+	// Check and Generation tell the version of the check's spec.
+	Check      string
+	Generation int64
+	Policy     health.Policy
+	Cluster    Cluster
+	// Reachable says that the nodes can be read, as far as the check says.
 	Reachable bool
 
 	// Limits are absolute numbers; Invalid says that the check's limits or its cooldown cannot be read.
@@ -34,14 +37,42 @@ type Facts struct {
 	// it is known.
 	CyclesUnread time.Time
 
-	// Healthy counts the targets about which nothing is to be decided: they are healthy, and nothing was begun for them. Targets are the others,
-	// in the order of their names.
-	Healthy int
-	Targets []Target
+	// Targets are the machines that the check selects and judges, in the order of their names. They never change: a target that is the same pointer as in
+	// the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
+	Targets []*Target
 	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
 	Counted *Counted
-	Memory  Memory
+	// Kind names the remediator: the kind of the requests, or Owner. What was begun with another one is over.
+	Kind   string
+	Memory Memory
 }
+
+// Cluster is what the machines of a cluster have in common.
+type Cluster struct {
+	Paused bool
+	// Initialized and InfrastructureReady are gates: before, most machines are not judged. InitializedAt and ReadyAt are since when they are open.
+	Initialized, InfrastructureReady bool
+	InitializedAt, ReadyAt           time.Time
+	Link                             Link
+	// Reached is when the cluster was reached again after an outage; zero if it never was unreachable.
+	Reached time.Time
+}
+
+// Link is what is known of the connection to a workload cluster.
+type Link int
+
+const (
+	// LinkUnsure means that an answer is awaited.
+	LinkUnsure Link = iota
+	// LinkUp means that the nodes can be read.
+	LinkUp
+	// LinkDown means that the cluster is unreachable.
+	LinkDown
+)
+
+// Settled reports whether the numbers can be relied on. While an answer of the workload cluster is awaited they stand as they were: all machines
+// are unknown then, and at every start of the manager, and at every probe that is lost, that would look like an outage.
+func (c Cluster) Settled() bool { return !c.Initialized || c.Link != LinkUnsure }
 
 // Counted are the targets of a check as its status counts them.
 type Counted struct{ Total, Healthy int }
@@ -90,9 +121,14 @@ type Cycle struct {
 
 // Target is what is known of one machine that the check selects.
 type Target struct {
-	ID      string // tells it from one of the same name that was there before
-	Name    string
-	Verdict health.Verdict
+	ID   string // tells it from one of the same name that was there before
+	Name string
+	// Health is what the verdict depends on, as far as it is a matter of the machine and its node. What is a matter of the whole cluster is added when
+	// it is judged.
+	Health health.Target
+	// ControlPlane says that the machine is part of the control plane, Failed that its conditions say that it is unhealthy, and Healthy that
+	// they say that it is healthy, and nothing else that a check says.
+	ControlPlane, Failed, Healthy bool
 
 	Deleting bool
 	Updating bool // in place, and no person wants it remediated all the same
@@ -107,11 +143,6 @@ type Target struct {
 	// Unusable says that no request can be made for the machine from the template as it is.
 	Unusable bool
 	Cycle    *Cycle
-
-	// Begun says that this process began a remediation that the caches do not show yet.
-	Begun bool
-	// Refused is when this process last tried to begin a remediation and could not; zero if it did not, or could.
-	Refused time.Time
 }
 
 // Memory is what a decision must know of those before it. A process that has none waits for as long as it would after a change.
@@ -123,4 +154,18 @@ type Memory struct {
 	// ShortCircuited says that too many machines were not healthy, or too few; Calm is when that ended, as far as this process has seen it.
 	ShortCircuited bool
 	Calm           time.Time
+	// Begun are the remediations that this process began and that may not be observed yet, Refused is when it last tried to begin one and could not,
+	// both by Target.ID.
+	Begun   map[string]Begun
+	Refused map[string]time.Time
+	// Decisions are those of the decision before, in the order of the names of the machines, and Basis is what their verdicts depend on besides
+	// the machines.
+	Decisions []*Decision
+	Basis     Basis
+}
+
+// Begun is a remediation that this process began.
+type Begun struct {
+	At   time.Time
+	Kind string // as Facts.Kind
 }

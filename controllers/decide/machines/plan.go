@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Plan is what follows from the facts.
@@ -12,17 +13,21 @@ type Plan struct {
 	Grant      budget.Grant
 	Storm      budget.StormStep
 	// Decisions are about Facts.Targets, in the same order.
-	Decisions []Decision
-	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. What time alone changes
-	// about a verdict is in the verdict.
-	Recheck time.Time
-	Memory  Memory
+	Decisions []*Decision
+	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is the first
+	// one at which time alone changes what is known of a machine.
+	Recheck, VerdictsUntil time.Time
+	// JustSeen says that a remediation waits for the changes that come with the one that was seen first.
+	JustSeen bool
+	Memory   Memory
 }
 
 // Decision is the part of a plan that is about one machine.
 type Decision struct {
-	// InFlight says that a remediation was begun and is not over.
-	InFlight bool
+	Target  *Target
+	Verdict health.Verdict
+	// InFlight says that a remediation was begun and is not over, Begun that this process began it and that it cannot be observed yet.
+	InFlight, Begun bool
 	// Waits says that nothing about the machine itself blocks its remediation: it starts as soon as the limits allow it.
 	Waits bool
 	// Tried says that it is the machine's turn, so that a request is made for it if the template allows that.
@@ -30,11 +35,13 @@ type Decision struct {
 	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there are
 	// none and none is in flight.
 	Blockers []Blocker
+	// At is when the verdict was given.
+	At time.Time
 }
 
 // Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always tried, so
 // this is more than it takes; a decision that was never made starts nothing.
-func (d Decision) Starts() bool { return d.Tried && len(d.Blockers) == 0 }
+func (d *Decision) Starts() bool { return d.Tried && len(d.Blockers) == 0 }
 
 // Blocker is one reason why a remediation does not start.
 type Blocker struct {
@@ -44,7 +51,7 @@ type Blocker struct {
 }
 
 // Blocked reports whether d has a blocker of that reason.
-func (d Decision) Blocked(by Reason) bool {
+func (d *Decision) Blocked(by Reason) bool {
 	for _, b := range d.Blockers {
 		if b.Reason == by {
 			return true

@@ -72,15 +72,18 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 		change(w)
 	}
 	r.Clusters, r.machines = none{}, f.machines
+	r.memory.recall(w)
 	if err := r.observeMachines(ctx, w); err != nil {
 		t.Fatal(err)
 	}
-	r.judge(ctx, w)
+	r.observeNodes(ctx, w)
+	p := w.decide()
+	r.memory.pass(w, p)
 	verdicts := map[string]health.Verdict{}
 	for i := range w.targets {
-		verdicts[w.targets[i].machine.Name] = w.targets[i].verdict
-		if w.targets[i].markedHealthy() != markedHealthy(w.targets[i].machine) {
-			t.Fatal("what the conditions of " + w.targets[i].machine.Name + " say was not looked at again")
+		verdicts[w.targets[i].machine.Name] = p.Decisions[i].Verdict
+		if p.Decisions[i].Target.Healthy != markedHealthy(w.targets[i].machine) {
+			t.Fatal("what the conditions of " + w.targets[i].machine.Name + " say was not read again")
 		}
 	}
 	for i := range w.skipped {
@@ -162,8 +165,8 @@ func TestAMachineThatHasNotChangedIsNotJudgedAgain(t *testing.T) {
 	f.ready("b", corev1.ConditionUnknown, noon)
 	f.seen(t.Context(), t, r, noon.Add(time.Second))
 
-	kept := r.judged.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].machines
-	if a, b := kept["a"].at, kept["b"].at; !a.Equal(noon) || !b.Equal(noon.Add(time.Second)) {
+	kept := r.memory.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].decided.Decisions
+	if a, b := kept[0].At, kept[1].At; !a.Equal(noon) || !b.Equal(noon.Add(time.Second)) {
 		t.Errorf("a was judged at %v, b at %v; want a at noon, and b a second later", a, b)
 	}
 }

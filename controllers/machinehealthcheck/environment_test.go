@@ -1,6 +1,8 @@
 package machinehealthcheck
 
 import (
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -23,7 +26,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // aWorld is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
 func aWorld(targets ...target) *observed {
-	return &observed{
+	return (&observed{
 		now: noon,
 		check: &clusterv1.MachineHealthCheck{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
@@ -35,8 +38,66 @@ func aWorld(targets ...target) *observed {
 		infrastructureReady: true,
 		link:                workload.View{Link: workload.Up},
 		remediation:         remediation{known: true},
-		targets:             targets,
+	}).having(targets...)
+}
+
+// having gives the check these targets.
+func (w *observed) having(targets ...target) *observed {
+	w.targets = targets
+	for i := range w.targets {
+		w.targets[i].place = i
 	}
+	return w
+}
+
+// given is what a test says of a machine beside what is read of it: its verdict, and what is remembered.
+type given struct {
+	verdict health.Verdict
+	begun   bool
+	refused time.Time
+}
+
+var (
+	givens = map[*clusterv1.Machine]*given{}
+	giving sync.Mutex
+)
+
+// of is what the test says of t.
+func of(t *target) *given {
+	giving.Lock()
+	defer giving.Unlock()
+	if givens[t.machine] == nil {
+		givens[t.machine] = &given{}
+	}
+	return givens[t.machine]
+}
+
+// decide decides what w comes to, with the verdicts and the memory that the test gives.
+func decide(w *observed) plan {
+	if w.remediation.read && w.remediation.known && w.remediation.missing == "" {
+		for i := range w.targets {
+			if t := &w.targets[i]; t.request == nil {
+				_, t.unusable = w.requestFor(t.machine)
+			}
+		}
+	}
+	f := w.facts()
+	m := &f.Memory
+	m.Basis = machines.Basis{Check: f.Check, Generation: f.Generation, Cluster: f.Cluster}
+	begun, refused := m.Begun, m.Refused
+	m.Decisions, m.Begun, m.Refused = nil, map[string]machines.Begun{}, map[string]time.Time{}
+	maps.Copy(m.Begun, begun)
+	maps.Copy(m.Refused, refused)
+	for i, t := range f.Targets {
+		is := of(&w.targets[i])
+		if m.Decisions = append(m.Decisions, &machines.Decision{Target: t, Verdict: is.verdict, At: w.now}); is.begun {
+			m.Began(t.ID, f.Kind, w.now)
+		}
+		if !is.refused.IsZero() {
+			m.Failed(t.ID, is.refused)
+		}
+	}
+	return w.planned(f)
 }
 
 // limited gives the check an unhealthyLessThanOrEqualTo.
@@ -67,7 +128,7 @@ func (w *observed) listing() *observed {
 // starts is how many remediations start.
 func (s plan) starts() int {
 	n := 0
-	for _, d := range s.decisions {
+	for _, d := range s.Decisions {
 		if d.Starts() {
 			n++
 		}
@@ -82,10 +143,10 @@ func a(name string, state health.State, changes ...func(*target)) target {
 			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", Controller: ptr.To(true)}},
 		}},
-		verdict: health.Verdict{State: state},
 	}
+	of(&t).verdict.State = state
 	if state == health.Unhealthy {
-		t.verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Due: ago(time.Minute)}}
+		of(&t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Detail: "it is bad", Due: ago(time.Minute)}}
 	}
 	for _, change := range changes {
 		change(&t)
@@ -93,7 +154,7 @@ func a(name string, state health.State, changes ...func(*target)) target {
 	return t
 }
 
-func begunLately(t *target) { t.begun = true }
+func begunLately(t *target) { of(t).begun = true }
 
 func withoutOwner(t *target) { t.machine.OwnerReferences = nil }
 
@@ -104,11 +165,12 @@ func beingUpdated(t *target) {
 }
 
 func dueFor(d time.Duration) func(*target) {
-	return func(t *target) { t.verdict.Findings[0].Due = ago(d) }
+	return func(t *target) { of(t).verdict.Findings[0].Due = ago(d) }
 }
 
 func byUser(t *target) {
-	t.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand, Detail: "marked"}}, t.verdict.Findings...)
+	is := of(t)
+	is.verdict.Findings = append([]health.Finding{{Reason: health.MarkedByHand, Detail: "marked"}}, is.verdict.Findings...)
 }
 
 func olderCheck(name string) func(*target) { return func(t *target) { t.older = name } }

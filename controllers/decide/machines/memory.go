@@ -1,0 +1,55 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were, just now.
+func (m Memory) settledAt(machine string, now time.Time) time.Time {
+	since, known := m.NotHealthy[machine]
+	if !m.Known || m.ShortCircuited || !known {
+		return now.Add(Settling) // if few enough are unhealthy in this reconcile, it is the first one
+	}
+	if m.Calm.After(since) {
+		since = m.Calm
+	}
+	return since.Add(Settling)
+}
+
+// after is the memory that goes with the plan for f.
+func (m Memory) after(f *Facts, p *Plan, open []int) Memory {
+	is := Memory{
+		Known: true, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(),
+		Begun: map[string]Begun{}, Refused: map[string]time.Time{}, Decisions: p.Decisions, Basis: f.basis(),
+	}
+	if m.ShortCircuited && !is.ShortCircuited {
+		is.Calm = f.Now
+	}
+	for _, i := range open {
+		d, id := p.Decisions[i], p.Decisions[i].Target.ID
+		if d.Verdict.State != health.Healthy {
+			is.NotHealthy[id] = f.Now
+			if since, known := m.NotHealthy[id]; known {
+				is.NotHealthy[id] = since
+			}
+		}
+		if d.Begun {
+			is.Begun[id] = m.Begun[id]
+		}
+		if at, refused := m.Refused[id]; refused && d.Verdict.State == health.Unhealthy {
+			is.Refused[id] = at
+		}
+	}
+	return is
+}
+
+// Began notes that a remediation was begun.
+func (m Memory) Began(id, kind string, at time.Time) {
+	m.Begun[id] = Begun{At: at, Kind: kind}
+	delete(m.Refused, id)
+}
+
+// Failed notes that it was tried to begin a remediation, in vain.
+func (m Memory) Failed(id string, at time.Time) { m.Refused[id] = at }
