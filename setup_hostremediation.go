@@ -52,7 +52,7 @@ func hostRemediationServices(
 		}
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	hosts, turns, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, &hostremediation.Turns{}, mgr.GetEventRecorder("kubemend")
+	hosts, claims, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, &hostremediation.Claims{}, mgr.GetEventRecorder("kubemend")
 	underWay := hostremediation.NewUnderWay(clock.RealClock{})
 	if err := metrics.Registry.Register(underWay); err != nil {
 		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
@@ -61,7 +61,7 @@ func hostRemediationServices(
 	reconciler := func(kind hostremediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Wakeups: wakeups, Turns: turns, UnderWay: underWay,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Wakeups: wakeups, Claims: claims, UnderWay: underWay,
 			Fencing:  o.hostRemediations.Fencing,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {

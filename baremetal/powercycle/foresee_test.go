@@ -71,7 +71,7 @@ func anyFacts(t *rapid.T) Facts {
 	for _, is := range rare {
 		*is = rapid.IntRange(0, 4).Draw(t, "rare") == 1
 	}
-	for _, is := range []*bool{&f.Turn, &f.Wanted, &f.PoweredOn, &f.Acts} {
+	for _, is := range []*bool{&f.First, &f.Wanted, &f.PoweredOn, &f.Acts} {
 		*is = rapid.IntRange(0, 4).Draw(t, "usual") != 1
 	}
 	f.Well = f.Well && !f.Bad

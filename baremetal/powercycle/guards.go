@@ -93,7 +93,7 @@ func (s situation) stateDeadline() time.Time {
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 
 // queued says that another remediation goes first.
-func (s situation) queued() bool { return !s.Turn }
+func (s situation) queued() bool { return !s.First }
 
 // keptOff says that somebody who is no remediation keeps the host off.
 func (s situation) keptOff() bool { return s.Host == HostOurs && s.HeldByOthers }

@@ -15,7 +15,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if leaves := step.Next == PoweringOn || step.Next == Servicing; leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
-	if queued := f.State == Preparing && !f.Turn && step.Do == Wait; queued {
+	if queued := f.State == Preparing && !f.First && step.Do == Wait; queued {
 		m.Began = now // to wait for others takes nothing of its time
 	}
 	m.Cause = causeOf(f, step)

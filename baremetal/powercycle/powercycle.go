@@ -229,10 +229,10 @@ type Facts struct {
 	// OwnerAsked says that the owner of the machine was asked to remediate it.
 	OwnerAsked bool
 
-	// ControlPlane says that the machine is one; Turn, that no other remediation goes first: of another control-plane host of the
+	// ControlPlane says that the machine is one; First, that no other remediation goes first (see Queue): of another control-plane host of the
 	// cluster, or of the same machine.
-	ControlPlane, Turn bool
-	// ManagerHere says that it is not its turn for this alone: what takes these steps runs on the host.
+	ControlPlane, First bool
+	// ManagerHere says that it is not first for this alone: what takes these steps runs on the host.
 	ManagerHere bool
 
 	Host Host

@@ -20,7 +20,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func in(s State, changes ...func(*Facts)) Facts {
 	f := Facts{
 		Memory:    Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
-		Finalizer: true, Wanted: true, PoweredOn: true, Acts: true, Turn: true, Provable: true, Sound: true, Looked: true,
+		Finalizer: true, Wanted: true, PoweredOn: true, Acts: true, First: true, Provable: true, Sound: true, Looked: true,
 	}
 	switch s {
 	case Pending:
@@ -46,7 +46,7 @@ func wellNow(f *Facts)         { f.Well = true }
 func startedBad(f *Facts)      { f.StartedBad = true }
 func ownerAsked(f *Facts)      { f.OwnerAsked = true }
 func controlPlane(f *Facts)    { f.ControlPlane = true }
-func anothersTurn(f *Facts)    { f.ControlPlane, f.Turn = true, false }
+func anothersTurn(f *Facts)    { f.ControlPlane, f.First = true, false }
 func managerOnIt(f *Facts)     { f.ManagerHere = true }
 func hostVanished(f *Facts)    { f.Host = HostGone }
 func hostLostLong(f *Facts)    { f.Host, f.Missing = HostGone, ago(10*time.Minute) }

@@ -87,7 +87,7 @@ func play(t *testing.T, c *cast) (Facts, string) {
 func TestStories(t *testing.T) {
 	ordinary := func(changes ...func(*cast)) *cast {
 		c := &cast{
-			f:   Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Bad: true, Looked: true, Provable: true, Sound: true},
+			f:   Facts{Wanted: true, PoweredOn: true, Acts: true, First: true, Bad: true, Looked: true, Provable: true, Sound: true},
 			off: 20 * time.Second, receipt: time.Second, move: 30 * time.Second, on: 40 * time.Second, boot: 90 * time.Second, fails: true,
 			service: 20 * time.Minute,
 		}
@@ -155,7 +155,7 @@ func TestStories(t *testing.T) {
 		"the host is gone": ordinary(from(40*time.Second, func(f *Facts) { f.Host = HostGone })),
 		"it is not its turn for a while": ordinary(func(c *cast) {
 			c.f.ControlPlane = true
-			c.spoil = func(now time.Time, f *Facts) { f.Turn = !now.Before(noon.Add(5 * time.Minute)) }
+			c.spoil = func(now time.Time, f *Facts) { f.First = !now.Before(noon.Add(5 * time.Minute)) }
 		}),
 	}
 	golden.Stories(t, stories, func(t *testing.T, c *cast) string {

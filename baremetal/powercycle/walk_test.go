@@ -72,7 +72,7 @@ func (s scene) key() [20]byte {
 		}
 	}
 	for i, b := range []bool{
-		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.Turn, f.Wanted, f.PoweredOn, f.Acts,
+		f.Moved != "", f.WasOff, f.StartedBad, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Well, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.Held, f.Litter, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Bad, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.HeldByOthers, f.Stop, f.Leaving, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
 		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "",
@@ -160,7 +160,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Host = HostForeign },
 		func(n *scene) { n.f.Wanted = !n.f.Wanted },
 		func(n *scene) { n.f.Acts = !n.f.Acts },
-		func(n *scene) { n.f.Turn = !n.f.Turn },
+		func(n *scene) { n.f.First = !n.f.First },
 		func(n *scene) { n.f.PoweredOn, n.f.Well, n.rising = !n.f.PoweredOn, false, false },
 		func(n *scene) { n.f.Held, n.f.Litter = false, n.f.RebootAsked },
 		func(n *scene) { n.f.Node = NodeUnseen },
@@ -224,7 +224,7 @@ func wrong(s scene, step Step) string {
 		return "2: lets go of a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
-	case (step.Do == HoldOff || step.Do == Reboot) && !f.Turn:
+	case (step.Do == HoldOff || step.Do == Reboot) && !f.First:
 		return "4: holds a second control-plane host off"
 	case step.Do == HoldOff && f.NoPowerOff:
 		return "holds a host off that would be rebooted again and again"
@@ -250,9 +250,9 @@ func wrong(s scene, step Step) string {
 		return "hands over a machine that is well, or a host that is held or not marked"
 	case !step.Next.Final() && step.Again.IsZero() && !f.Paused && f.Person == "":
 		return "8: waits without an end"
-	case step.Reason == "TurnTimedOut" && (f.Turn || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
+	case step.Reason == "TurnTimedOut" && (f.First || f.Since.IsZero() || noon.Before(f.Since.Add(walked.Queue))):
 		return "8: asks a person although its turn may still come"
-	case step.Next == HandingOver && f.State != HandingOver && !f.Turn && !f.Held && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
+	case step.Next == HandingOver && f.State != HandingOver && !f.First && !f.Held && f.Host == HostOurs && (f.State == Pending || f.State == Preparing):
 		return "12: condemns a host for the wait for its turn"
 	case step.Do == DropFinalizer && (f.Litter || f.Node == NodePresent && f.FencedByUs && noon.Before(f.Since.Add(tick))):
 		return "2: ends without having let go"
@@ -322,7 +322,7 @@ func TestEveryOrderOfEventsLeadsToAnEndThatHasLetGo(t *testing.T) {
 	}
 	for _, change := range []func(*Facts){func(*Facts) {}, controlPlane, cannotBeOff, off, wellNow, noNode, blind, paused} {
 		for _, cured := range []bool{true, false} {
-			f := Facts{Wanted: true, PoweredOn: true, Acts: true, Turn: true, Looked: true, Provable: true, Sound: true}
+			f := Facts{Wanted: true, PoweredOn: true, Acts: true, First: true, Looked: true, Provable: true, Sound: true}
 			change(&f)
 			f.State = Pending
 			visit(scene{f: f, cured: cured, disturbances: disturbances, rising: !f.PoweredOn})

@@ -38,9 +38,12 @@ func (w *Writes) Note(obj client.Object) {
 }
 
 // older reports whether v is an older version of the same object than w.
-func (v version) older(w version) bool {
-	order, err := resourceversion.CompareResourceVersion(v.version, w.version)
-	return v.of == w.of && err == nil && order < 0
+func (v version) older(w version) bool { return v.of == w.of && Older(v.version, w.version) }
+
+// Older reports whether a resourceVersion is older than another one of the same object. Versions that are no numbers are not.
+func Older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
 }
 
 // Forget forgets the object called key, which is gone.

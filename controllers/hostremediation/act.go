@@ -283,6 +283,7 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	}
 	if len(changes) == 0 {
 		w.saved = true
+		r.Claims.Written(w.rem, w.rem.GetResourceVersion(), nil)
 		return nil
 	}
 	key := client.ObjectKeyFromObject(w.rem)
@@ -295,6 +296,7 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	saved.SetGroupVersionKind(r.Kind.GroupVersionKind)
 	saved.Name, saved.Namespace = key.Name, key.Namespace
 	err = r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch))
+	r.Claims.Written(w.rem, saved.ResourceVersion, err)
 	if apierrors.IsNotFound(err) {
 		r.written.Forget(key)
 	}

@@ -88,11 +88,3 @@ func notAfter(m powercycle.Memory, now time.Time) powercycle.Memory {
 	}
 	return m
 }
-
-// beganAt is when an attempt of rem began. None begins before there is a remediation, whatever that says of itself.
-func (rec record) beganAt(rem client.Object) time.Time {
-	if created := rem.GetCreationTimestamp().Time; rec.Began.Before(created) {
-		return created
-	}
-	return rec.Began
-}

@@ -84,7 +84,7 @@ type Reconciler struct {
 	Clusters Clusters
 	Nodes    Nodes
 	Wakeups  *Wakeups
-	Turns    *Turns
+	Claims   *Claims   // of all kinds
 	UnderWay *UnderWay // nil: remediations are not counted
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -134,35 +134,45 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.idle.Load() {
 		return r.yield(ctx, req.NamespacedName)
 	}
-	now := r.Clock.Now()
-	w, err := r.observe(ctx, req.NamespacedName, now)
-	if errors.Is(err, consistency.ErrStale) {
-		return ctrl.Result{RequeueAfter: consistency.Lag}, nil
-	}
-	if err != nil || w == nil {
-		return ctrl.Result{}, err
-	}
-	if w.ownerless {
-		return ctrl.Result{}, r.say(ctx, w, noOwner, nil)
-	}
+	w, step, err := r.plan(ctx, req.NamespacedName)
 	done := false
-	step, err := r.decide(ctx, w)
-	if err == nil {
+	if err == nil && w != nil {
 		done, err = r.apply(ctx, w, step)
 	}
-	if err == nil && step.Reason == managerHere {
+	switch {
+	case errors.Is(err, consistency.ErrStale):
+		return ctrl.Result{RequeueAfter: consistency.Lag}, nil // nothing was written yet
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // somebody else wrote first; the cache is about to show what
+	case err != nil:
+		return ctrl.Result{}, err
+	case w == nil || w.ownerless:
+		return ctrl.Result{}, nil
+	}
+	if step.Reason == managerHere {
 		r.Self.makeWay(ctx)
 	}
-	if errors.Is(err, consistency.ErrStale) {
-		return ctrl.Result{RequeueAfter: consistency.Lag}, nil // nothing was written yet
-	}
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // somebody else wrote first; the cache is about to show what
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("%s: %w", step.Do, err)
-	}
 	return r.next(w, step, done), nil
+}
+
+// plan observes the remediation called key and decides on its next step. If that begins what only one remediation of a queue may begin at a time,
+// the queue is claimed: from here on no other reconcile decides the same. Where another one has claimed it first, the remediation is observed
+// and decided on once more with that, and waits.
+func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey) (*observed, powercycle.Step, error) {
+	now, claimed := r.Clock.Now(), ""
+	for {
+		w, err := r.observe(ctx, key, now, claimed)
+		if err != nil || w == nil || w.ownerless {
+			return w, noOwner, err
+		}
+		step, err := r.decide(ctx, w)
+		if err != nil {
+			return nil, step, err
+		}
+		if claimed = r.claim(w, step); claimed == "" {
+			return w, step, nil
+		}
+	}
 }
 
 // mostRemembered is more than the steps that are ever taken in one reconcile without doing anything.
@@ -186,6 +196,24 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 
 // apply carries step out, stores all that was taken in one write, and tells of it. It reports whether it was done.
 func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+	if w.ownerless {
+		return false, r.say(ctx, w, step, nil)
+	}
+	if !w.begins(step) {
+		if err := r.unclaim(ctx, w); err != nil {
+			return false, err
+		}
+	}
+	done, err := r.take(ctx, w, step)
+	r.followNode(ctx, w)
+	if err != nil && !errors.Is(err, consistency.ErrStale) && !apierrors.IsConflict(err) {
+		err = fmt.Errorf("%s: %w", step.Do, err)
+	}
+	return done, err
+}
+
+// take carries step out, stores all that was taken, and tells of it.
+func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	if w.showsFirst(step) {
 		return true, r.show(ctx, w)
 	}
@@ -204,7 +232,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 	return done, err
 }
 
-// showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: its turn is looked for once
+// showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once
 // more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
 func (w *observed) showsFirst(step powercycle.Step) bool {
 	return w.facts.ControlPlane && (step.Do == powercycle.HoldOff || step.Do == powercycle.Reboot) && len(w.taken) > 0

@@ -107,7 +107,7 @@ func (e *evidence) ofPower(w *observed) {
 	e.add(f.RebootAsked && f.RebootPending, "the host is asked to reboot for this attempt, and has not done so")
 	e.add(f.RebootAsked && !f.RebootPending, "the host has rebooted for this attempt")
 	e.add(p.HeldBy != "", "the host is held off by somebody else (annotation %s)", p.HeldBy)
-	other := otherHold(h, w.record.by(w.rem))
+	other := keptOffFor(h, w.record.by(w.rem))
 	e.add(other != "", "the host is held off for remediation %s", other)
 }
 

@@ -21,17 +21,17 @@ import (
 var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 
 // Explain returns what a reconcile of the remediation called key sees at now, and the step that it takes first, and does nothing: it writes nothing, watches
-// nothing and takes nobody's turn. It returns nil if there is no such remediation, or if it is none of ours. Of r it needs the Kind, Installed, Client and
+// nothing and claims nothing. It returns nil if there is no such remediation, or if it is none of ours. Of r it needs the Kind, Installed, Client and
 // Live to read from, Hosts, Clusters and Nodes (see Sighted), and the settings.
 //
-// Where the node or the turn cannot be asked for (ErrUnasked), and the step depends on what the answer would be, what the remediation last
+// Where the node or the queue cannot be asked for (ErrUnasked), and the step depends on what the answer would be, what the remediation last
 // said of itself is repeated, as long as what can be seen agrees with it; else the step is that of a reconcile that cannot ask either. Where a reconcile
 // would fail, because the host or the machine cannot be read, what was last said is all there is. Both are said in Trouble.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Remediation, error) {
 	if r.Kind.New == nil {
 		return nil, fmt.Errorf("look at %s %s: of %s no more is known than metadata", r.Kind.Kind, key, r.Kind.GroupVersion())
 	}
-	w := &observed{now: now, rem: r.Kind.New(), looks: true, turns: r.Turns.sketch()}
+	w := &observed{now: now, rem: r.Kind.New(), looks: true}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func troubles(errs []error, said string) []string {
 	}
 	var texts []string
 	for _, err := range errs {
-		if text := plain(err) + without; !slices.Contains(texts, text) {
+		if text := explain.Plain(err) + without; !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}
@@ -145,7 +145,7 @@ func (w *observed) possible() []powercycle.Facts {
 		}
 	}
 	if w.ahead != "" {
-		vary(func(f *powercycle.Facts) { f.Turn = true })
+		vary(func(f *powercycle.Facts) { f.First = true })
 	}
 	blind := w.facts.Node == powercycle.NodeUnseen && errors.Is(errors.Join(w.unasked...), ErrUnasked)
 	if blind {

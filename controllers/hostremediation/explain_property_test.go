@@ -9,7 +9,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,9 +141,6 @@ func (d draws) observed(t *testing.T) *fixture {
 	if d.rarely("control plane") {
 		k.controlPlane()
 	}
-	if d.rarely("somebody has just taken the turn") {
-		k.r.Turns.Take("machine machine-uid", types.UID("another"), "another", noon)
-	}
 	if d.seldom("machine gone") {
 		if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
 			t.Fatal(err)
@@ -157,7 +153,7 @@ func (d draws) observed(t *testing.T) *fixture {
 // firstStep makes a reconcile, and returns the step that it has taken first; nil if it has taken none.
 func (k *fixture) firstStep() (*taken, error) {
 	ctx := k.t.Context()
-	w, err := k.r.observe(ctx, k.key, k.clock.Now())
+	w, err := k.r.observe(ctx, k.key, k.clock.Now(), "")
 	if err != nil || w == nil {
 		return nil, err
 	}

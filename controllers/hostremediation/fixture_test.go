@@ -83,7 +83,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
 		Kind: Own, Installed: func() ([]Kind, error) { return []Kind{Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Clusters: silent{},
-		Turns: &Turns{}, UnderWay: NewUnderWay(k.clock), Wakeups: &Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
+		Claims: &Claims{}, UnderWay: NewUnderWay(k.clock), Wakeups: &Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
 	}
 	var none controller.Controller
 	k.r.controller.Store(&none)

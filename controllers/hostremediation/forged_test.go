@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -80,11 +81,12 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 func TestNobodyGoesFirstByAForgedBeginning(t *testing.T) {
 	honest := remembering("honest", "b", ofMachine("victim", "machine-uid"), "")
 	honest.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
-	w := &observed{now: noon, rem: Own.New(), record: record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
-	honest.DeepCopyInto(w.rem.Unwrapped().(*mendv1.HostRemediation))
-	early := remembering("early", "a", ofMachine("other", "o"), `{"state":"Booting","attempt":1,"began":"1970-01-01T00:00:00Z"}`)
-	if goesBefore(early, w) {
-		t.Error("a remediation that was created later has begun earlier")
+	w := &observed{rem: own{honest}, record: record{Memory: powercycle.Memory{State: powercycle.Preparing, Attempt: 1, Began: noon.Add(-time.Hour)}}}
+	early := remembering("early", "a", ofMachine("victim", "machine-uid"), `{"state":"Booting","attempt":1,"began":"1970-01-01T00:00:00Z"}`)
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "victim", UID: "machine-uid"}}
+	q := powercycle.Queue{Self: w.queued(), SameMachine: queuedOf([]someRemediation{{early, Own.Kind}}, m, honest)}
+	if len(q.SameMachine) != 1 || len(q.Ahead(noon)) > 0 {
+		t.Errorf("a remediation that was created later has begun earlier: %+v", q)
 	}
 }
 

@@ -52,9 +52,9 @@ const repairTheHost = "repair the host, then remove both unhealthy annotations"
 // what would be otherwise if the wait was over. Behind one of them there may be another. If nil, it cannot be known what comes then.
 var reliefs = map[string]func(*powercycle.Facts){
 	"Paused":             func(f *powercycle.Facts) { f.Paused = false },
-	"WaitingForTurn":     func(f *powercycle.Facts) { f.Turn = true },
-	turnTimedOut:         func(f *powercycle.Facts) { f.Turn = true },
-	managerHere:          func(f *powercycle.Facts) { f.Turn, f.ManagerHere = true, false },
+	"WaitingForTurn":     func(f *powercycle.Facts) { f.First = true },
+	turnTimedOut:         func(f *powercycle.Facts) { f.First = true },
+	managerHere:          func(f *powercycle.Facts) { f.First, f.ManagerHere = true, false },
 	"HostMismatch":       func(f *powercycle.Facts) { f.Host = powercycle.HostOurs },
 	"HostHeldOff":        func(f *powercycle.Facts) { f.HeldByOthers = false },
 	"HostNotReady":       func(f *powercycle.Facts) { f.Acts = true },

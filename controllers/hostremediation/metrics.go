@@ -116,11 +116,11 @@ func measureHost(key client.ObjectKey, h *bmov1alpha1.BareMetalHost) {
 }
 
 // stuckAt is when a remediation counts as stuck if it is still in its state then: every state has the patience of an attempt, and one in
-// which something is refused again and again may outlast it. One that is paused or waits for its turn is not stuck.
+// which something is refused again and again may outlast it. One that is paused or waits in its queue is not stuck.
 func stuckAt(w *observed) time.Time {
 	m := w.record.Memory
 	switch {
-	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.Turn || m.Person != "":
+	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.First || m.Person != "":
 	case m.State == powercycle.Servicing:
 		return m.Since.Add(w.policy.Servicing + stuckAfter)
 	default:

@@ -15,6 +15,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -40,9 +41,6 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	ctx, done := w.answering(ctx)
 	defer done()
 	r.observeCached(ctx, w, name)
-	if w.facts.State != powercycle.MovingWorkload && !w.looks {
-		r.Nodes.Unwatch(client.ObjectKeyFromObject(w.cluster), name)
-	}
 	if needsNode(w) && !r.fencedInCache(ctx, w) {
 		r.look(ctx, w, name)
 	}
@@ -78,15 +76,28 @@ func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
 	return true
 }
 
-// look asks the workload cluster itself for the node, and what is left on it. While it is being emptied whatever leaves it wakes us.
+// followNode has what leaves the node enqueue the remediation while the workload moves.
+func (r *Reconciler) followNode(ctx context.Context, w *observed) {
+	name := w.nodeName()
+	if w.cluster == nil || name == "" {
+		return
+	}
+	cluster := client.ObjectKeyFromObject(w.cluster)
+	switch {
+	case w.facts.State != powercycle.MovingWorkload:
+		r.Nodes.Unwatch(cluster, name)
+	case w.seen.Waits():
+		if err := r.Nodes.Watch(ctx, cluster, name, w.seen); err != nil {
+			w.lookAgain(blindRecheck) // until then drainRecheck has to do
+		}
+	}
+}
+
+// look asks the workload cluster itself for the node, and what is left on it.
 func (r *Reconciler) look(ctx context.Context, w *observed, name string) {
 	cluster, emptying := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
-	seen, lookErr := r.Nodes.Look(ctx, cluster, name, w.signs())
-	var err error
-	if emptying && !w.looks && seen.Waits() {
-		err = r.Nodes.Watch(ctx, cluster, name, seen)
-	}
-	for _, trouble := range []error{seen.Cause, lookErr, err} {
+	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
+	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
 			w.blindFor(trouble)
 		}
@@ -236,7 +247,7 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 
 // blindFor notes why the node cannot be seen.
 func (w *observed) blindFor(err error) {
-	w.blindness = plain(err)
+	w.blindness = explain.Plain(err)
 	w.lookAgain(blindRecheck)
 	if errors.Is(err, ErrUnasked) {
 		w.unasked = append(w.unasked, err)

@@ -33,9 +33,8 @@ type observed struct {
 	now  time.Time
 	rem  Object
 	kind Kind
-	// looks says that nobody acts on what is seen: so nothing is watched, and no turn is taken or waited for.
+	// looks says that nobody acts on what is seen: so nothing is watched.
 	looks bool
-	turns *Turns
 
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
@@ -51,8 +50,15 @@ type observed struct {
 	answersUntil time.Time
 	// mode is how the node is to be fenced.
 	mode fence.Mode
-	// turn says that its turn was taken in this reconcile.
-	turn bool
+	// queue is what may go first, rivals the remediations of its namespace, and members the machines of its control plane; nil before they are read.
+	queue   *powercycle.Queue
+	rivals  []someRemediation
+	members []*clusterv1.Machine
+	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
+	queueErr  error
+	connected time.Time
+	// claimed is the remediation that has claimed the queue although the caches do not show that; empty if none has.
+	claimed string
 
 	record record
 	facts  powercycle.Facts
@@ -63,14 +69,14 @@ type observed struct {
 	sight
 }
 
-// sight is what was found out of the node and of the turn, by what is remembered.
+// sight is what was found out of the node and of the queue, by what is remembered.
 type sight struct {
 	node *corev1.Node // as the cache has it; nil if it cannot be seen
 	seen fence.Seen   // as the workload cluster itself says, where that is needed
 
 	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
 	predecessor types.UID
-	// ahead is whose turn it is, if it is not ours.
+	// ahead is what goes first; empty if the remediation does.
 	ahead string
 	// unhealthy is what the NodeHealthCheck that asked finds wrong with the node still; empty if that is nothing.
 	unhealthy string
@@ -78,7 +84,7 @@ type sight struct {
 	blindness string
 	// recheck is a moment at which to look again although nothing was seen to change.
 	recheck time.Time
-	// unasked is what could not be asked, of the node and of the turn, and may be known to who acts.
+	// unasked is what could not be asked, of the node and of the queue, and may be known to who acts.
 	unasked []error
 }
 
@@ -88,15 +94,14 @@ type taken struct {
 	step powercycle.Step
 }
 
-// observe reads what is observed of the remediation called key, for a reconcile. It returns nil if there is nothing to do.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
-	w := &observed{now: now, rem: r.Kind.New(), turns: r.Turns}
+// observe reads what is observed of the remediation called key, for a reconcile; claimed is the one that has claimed its queue, if it is known.
+// It returns nil if there is nothing to do.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, claimed string) (*observed, error) {
+	w := &observed{now: now, rem: r.Kind.New(), claimed: claimed}
 	if found, err := r.read(ctx, key, w); err != nil {
 		return nil, err
 	} else if !found {
-		r.Turns.leave(r.Kind.Kind, key)
-		r.UnderWay.forget(r.Kind.Kind, key)
-		r.written.Forget(key)
+		r.forget(key)
 		return nil, nil
 	}
 	if r.written.Stale(w.rem) {
@@ -106,6 +111,13 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, err
 	}
 	return w, nil
+}
+
+// forget forgets a remediation that is gone.
+func (r *Reconciler) forget(key client.ObjectKey) {
+	r.Claims.End(r.Kind.Kind, key)
+	r.UnderWay.forget(r.Kind.Kind, key)
+	r.written.Forget(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.
@@ -149,7 +161,7 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.sight = sight{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
-	r.observeTurn(ctx, w)
+	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {
 			return err // what the cache of hosts has of another member is known in a moment

@@ -102,7 +102,7 @@ func (k *fixture) onlooker() *Reconciler {
 	})
 	return &Reconciler{
 		Kind: k.r.Kind, Installed: k.r.Installed, Client: reader, Live: reader, Hosts: shown{k.hosts, k.t}, Clusters: k.r.Clusters,
-		Nodes: Sighted(k.nodes), Turns: k.r.Turns, WatchFilterValue: k.r.WatchFilterValue, Leaving: k.r.Leaving,
+		Nodes: Sighted(k.nodes), WatchFilterValue: k.r.WatchFilterValue, Leaving: k.r.Leaving,
 	}
 }
 
@@ -129,14 +129,11 @@ func (k *fixture) everything() map[string]any {
 			k.t.Fatal(err)
 		}
 	}
-	k.r.Turns.mu.Lock()
-	defer k.r.Turns.mu.Unlock()
-	taken, waiting := map[string]types.UID{}, map[string]int{}
-	for queue, turn := range k.r.Turns.taken {
-		taken[queue] = turn.by
-	}
-	for kind, keys := range k.r.Turns.waiting {
-		waiting[kind] = len(keys)
+	k.r.Claims.mu.Lock()
+	defer k.r.Claims.mu.Unlock()
+	claimed := map[string]types.UID{}
+	for queue, by := range k.r.Claims.by {
+		claimed[queue] = by.uid
 	}
 	k.r.UnderWay.mu.Lock()
 	defer k.r.UnderWay.mu.Unlock()
@@ -145,6 +142,6 @@ func (k *fixture) everything() map[string]any {
 		counted[key.kind+" "+key.String()] = string(is.state)
 	}
 	return map[string]any{
-		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "taken": taken, "waiting": waiting, "counted": counted,
+		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "claimed": claimed, "counted": counted,
 	}
 }

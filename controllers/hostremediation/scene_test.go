@@ -114,7 +114,7 @@ func sceneOf(t *testing.T, kind Kind, h *bmov1alpha1.BareMetalHost, node *corev1
 	s.r = &Reconciler{
 		Kind: kind, Installed: func() ([]Kind, error) { return []Kind{Metal3, Own}, nil }, Client: s.here, Live: s.here,
 		Hosts: &host.Hosts{Client: s.here, Live: s.here}, Nodes: fence.NewNodes(plainCluster{s.there}, func(client.ObjectKey, string) {}),
-		Clusters: plainCluster{s.there}, Turns: &Turns{}, UnderWay: NewUnderWay(s.clock), Wakeups: &Wakeups{}, Recorder: s.events, Clock: s.clock,
+		Clusters: plainCluster{s.there}, Claims: &Claims{}, UnderWay: NewUnderWay(s.clock), Wakeups: &Wakeups{}, Recorder: s.events, Clock: s.clock,
 		Fencing: fence.Taint, Unwatched: true,
 	}
 	var none controller.Controller

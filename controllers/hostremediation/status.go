@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // say brings the status up to date. It writes only what differs. failure is why the step could not be carried out; it is told, since
@@ -18,7 +19,7 @@ func (r *Reconciler) say(ctx context.Context, w *observed, step powercycle.Step,
 	}
 	message := textOf(w, step)
 	if failure != nil {
-		message = fmt.Sprintf("%s: %.4096s", message, plain(failure))
+		message = fmt.Sprintf("%s: %.4096s", message, explain.Plain(failure))
 	}
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := wrapped(next)

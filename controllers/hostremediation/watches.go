@@ -38,6 +38,8 @@ const (
 	machineIndex = "kubemend.machine"
 	hostIndex    = "kubemend.host"
 	nodeIndex    = "kubemend.node"
+	// queueIndex finds remediations that may wait in a queue.
+	queueIndex = "kubemend.queue"
 )
 
 // SetupWithManager makes r a controller of mgr.
@@ -63,7 +65,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.name(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
 		WatchesRawSource(r.Wakeups.heard.source(func(ctx context.Context, at place) []reconcile.Request { return r.ofNode(ctx, at.cluster, at.node) })).
-		WatchesRawSource(r.Turns.heard.source(func(_ context.Context, namespace string) []reconcile.Request { return r.waiting(namespace) })).
+		WatchesRawSource(r.Claims.over.source(r.waiting)).
 		WatchesRawSource(r.turned.source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
 	if err != nil {
@@ -83,6 +85,12 @@ func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer
 		},
 		hostIndex: func(o client.Object) string { return remembered(o).Host },
 		nodeIndex: func(o client.Object) string { return remembered(o).Node },
+		queueIndex: func(o client.Object) string {
+			if remembered(o).MayQueue() {
+				return queued
+			}
+			return ""
+		},
 	} {
 		err := indexer.IndexField(ctx, r.Kind.New().Unwrapped(), field, func(o client.Object) []string {
 			if value := name(o); value != "" {
@@ -105,9 +113,9 @@ func remembered(o client.Object) record {
 	return record{}
 }
 
-// ofMachine maps a machine to its remediations, and to those that wait for a turn: one may have waited for this machine.
+// ofMachine maps a machine to its remediations, and to those that wait in a queue: one may have waited for this machine.
 func (r *Reconciler) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.named(ctx, o.GetNamespace(), o.GetName()), r.waiting(o.GetNamespace())...)
+	return append(r.named(ctx, o.GetNamespace(), o.GetName()), r.waiting(ctx, o.GetNamespace())...)
 }
 
 // named returns the remediations of the machine of that name.
@@ -115,11 +123,11 @@ func (r *Reconciler) named(ctx context.Context, namespace, machine string) []rec
 	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{machineIndex: machine})
 }
 
-// ofHost maps a host to the remediations that remember it, and, if nobody holds it off, to those that wait for a turn.
+// ofHost maps a host to the remediations that remember it, and, if none keeps it powered off, to those that wait in a queue.
 func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
-	if otherHold(o.(*bmov1alpha1.BareMetalHost), host.Remediation{}) == "" {
-		requests = append(requests, r.waiting(o.GetNamespace())...)
+	if keptOffFor(o.(*bmov1alpha1.BareMetalHost), host.Remediation{}) == "" {
+		requests = append(requests, r.waiting(ctx, o.GetNamespace())...)
 	}
 	return requests
 }
@@ -133,26 +141,24 @@ func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []rec
 	return nil
 }
 
-// waiting are the remediations of a namespace that wait for their turn.
-func (r *Reconciler) waiting(namespace string) []reconcile.Request {
-	waiters := r.Turns.waiters(r.Kind.Kind, namespace)
-	requests := make([]reconcile.Request, 0, len(waiters))
-	for _, key := range waiters {
-		requests = append(requests, reconcile.Request{NamespacedName: key})
-	}
-	return requests
+// queued is the value of queueIndex.
+const queued = "true"
+
+// waiting are the remediations of a namespace that may wait in a queue.
+func (r *Reconciler) waiting(ctx context.Context, namespace string) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{queueIndex: queued})
 }
 
-// ends tells those who wait for a turn, also those of the other kind, that a remediation is over or gone.
+// ends tells those that wait in a queue, also those of the other kind, that a remediation is over or gone.
 func (r *Reconciler) ends() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
 			if remembered(e.ObjectNew).State.Final() && !remembered(e.ObjectOld).State.Final() {
-				r.Turns.Over(e.ObjectNew.GetNamespace())
+				r.Claims.Over(e.ObjectNew.GetNamespace())
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Turns.Over(e.Object.GetNamespace()) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Claims.Over(e.Object.GetNamespace()) },
 	}
 }
 
@@ -198,10 +204,10 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	}
 }
 
-// ofNode maps a node to the remediations that remember a node of its name, and to those that wait for a turn: a control plane that has one more
+// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one more
 // member that is alive may do without another one. One of another cluster is looked at in vain.
 func (r *Reconciler) ofNode(ctx context.Context, cluster client.ObjectKey, node string) []reconcile.Request {
-	return append(r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node}), r.waiting(cluster.Namespace)...)
+	return append(r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{nodeIndex: node}), r.waiting(ctx, cluster.Namespace)...)
 }
 
 // metadataChanged passes what others write. What the remediation remembers is ours, and wakes nobody: a host that refuses what is asked of it would

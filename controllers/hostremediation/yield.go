@@ -18,7 +18,8 @@ import (
 // yield takes from a remediation that is somebody else's now what says something to kubemend alone and would stay: the block on moves, which would
 // keep clusterctl waiting until the remediation is deleted, and the mark on the node. Host, taint and finalizer are the other's to go on with.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
-	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), turns: r.Turns, kind: r.Kind}
+	r.Claims.End(r.Kind.Kind, key)
+	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
 		return ctrl.Result{}, err
 	}

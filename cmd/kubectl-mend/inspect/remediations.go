@@ -168,7 +168,7 @@ func (a *Asker) remediations(kind hostremediation.Kind, by managerlease.Announce
 		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.World.Unseen},
 		Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(a.World.RESTMapper()) },
 		Nodes:     hostremediation.Sighted(fence.Onlooker{Reader: a.live}), Reader: a.live,
-		Turns: &hostremediation.Turns{}, Wakeups: &hostremediation.Wakeups{}, Clock: clock.RealClock{},
+		Wakeups: &hostremediation.Wakeups{}, Clock: clock.RealClock{},
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *stage) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
 // hostControllers are those of a manager for the kinds that it serves.
 func (s *stage) hostControllers(m managerlease.Manager, kinds []hostremediation.Kind) []*hostremediation.Reconciler {
 	w, c := s.world, s.client
-	nodes, turns, wakeups := newNodes(w), &hostremediation.Turns{}, &hostremediation.Wakeups{}
+	nodes, claims, wakeups := newNodes(w), &hostremediation.Claims{}, &hostremediation.Wakeups{}
 	var all []*hostremediation.Reconciler
 	for _, kind := range kinds {
 		if m.Unserved(crdOf(kind.GroupVersionKind)) != nil {
@@ -90,7 +90,7 @@ func (s *stage) hostControllers(m managerlease.Manager, kinds []hostremediation.
 		all = append(all, &hostremediation.Reconciler{
 			Installed: func() ([]hostremediation.Kind, error) { return hostremediation.InstalledKinds(w.RESTMapper()) },
 			Kind:      kind, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes,
-			Wakeups: wakeups, Turns: turns, Recorder: s.eventLog, Clock: s.clock, Fencing: fencing(m),
+			Wakeups: wakeups, Claims: claims, Recorder: s.eventLog, Clock: s.clock, Fencing: fencing(m),
 			WatchFilterValue: m.Announcement.WatchFilter, Unwatched: true,
 		})
 	}

@@ -140,7 +140,7 @@ func newEnvironment(t *testing.T, broken *memory) *environment {
 		WithStatusSubresource(&mendv1.HostRemediation{}, &clusterv1.Machine{}).Build()}
 	s.Reconciler = &hostremediation.Reconciler{
 		Kind: hostremediation.Own, Installed: func() ([]hostremediation.Kind, error) { return []hostremediation.Kind{hostremediation.Own}, nil },
-		Client: s.api, Live: s.api, Hosts: &host.Hosts{Client: s.api, Live: s.api}, Clusters: reachable{}, Turns: &hostremediation.Turns{},
+		Client: s.api, Live: s.api, Hosts: &host.Hosts{Client: s.api, Live: s.api}, Clusters: reachable{}, Claims: &hostremediation.Claims{},
 		Wakeups: &hostremediation.Wakeups{}, Recorder: events.NewFakeRecorder(1000), Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Second)), Unwatched: true,
 	}
 	return s

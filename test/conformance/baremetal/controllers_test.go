@@ -139,7 +139,7 @@ func (c *controllers) connect(ctx context.Context) {
 
 func (c *controllers) remediate(ctx context.Context, s *environment) {
 	GinkgoHelper()
-	wakeups, turns := &hostremediation.Wakeups{}, &hostremediation.Turns{}
+	wakeups, claims := &hostremediation.Wakeups{}, &hostremediation.Claims{}
 	nodes := fence.NewNodes(c.cc, wakeups.Wake)
 	Expect(c.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -156,7 +156,7 @@ func (c *controllers) remediate(ctx context.Context, s *environment) {
 	for _, k := range kinds {
 		Expect((&hostremediation.Reconciler{
 			Kind: k.Kind, Installed: installed, Client: c.writer, Live: c.mgr.GetAPIReader(),
-			Hosts: &host.Hosts{Client: c.writer, Live: c.mgr.GetAPIReader()}, Clusters: c.clusters, Nodes: nodes, Wakeups: wakeups, Turns: turns,
+			Hosts: &host.Hosts{Client: c.writer, Live: c.mgr.GetAPIReader()}, Clusters: c.clusters, Nodes: nodes, Wakeups: wakeups, Claims: claims,
 			Fencing: s.wanted.fencing, Recorder: recorder, Clock: s.clock,
 		}).SetupWithManager(ctx, c.mgr, c.cc, c.options)).To(Succeed())
 	}

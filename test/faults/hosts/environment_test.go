@@ -255,7 +255,7 @@ func (e *environment) start() {
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes:   fence.NewNodes(view, func(client.ObjectKey, string) {}),
-		Wakeups: &hostremediation.Wakeups{}, Turns: &hostremediation.Turns{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
+		Wakeups: &hostremediation.Wakeups{}, Claims: &hostremediation.Claims{}, Recorder: &events.FakeRecorder{}, Clock: e.clock,
 		Fencing: cmp.Or(e.as.fencing, fence.Taint), Unwatched: true,
 		Installed: func() ([]hostremediation.Kind, error) {
 			return []hostremediation.Kind{hostremediation.Metal3, hostremediation.Own}, nil

@@ -1,4 +1,4 @@
-package hostremediation
+package explain
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// plain is what a user is told of err: the same for the same trouble. What an API server answers is told as it is; of a connection that
+// Plain is what a user is told of err: the same for the same trouble. What an API server answers is told as it is; of a connection that
 // fails, the kind of the failure, for its text has another port and another request in it each time, and a status that changed with it
 // would be written for ever.
-func plain(err error) string {
+func Plain(err error) string {
 	var answer apierrors.APIStatus
 	var op *net.OpError
 	var request *url.Error

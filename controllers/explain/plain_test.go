@@ -1,4 +1,4 @@
-package hostremediation
+package explain
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func TestTheSameTroubleIsToldInTheSameWords(t *testing.T) {
 		"what is neither": {errors.New("odd"), "odd"},
 		"nothing":         {nil, ""},
 	} {
-		if got := plain(tc.err); got != tc.want {
+		if got := Plain(tc.err); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

@@ -201,7 +201,7 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 			[]string{"b", "c"}, func(p *plane) {
 				p.answers()
 				p.others["b"].Annotations = map[string]string{holdOff + "capm3": ""}
-			}, "b is being remediated (BareMetalHost b is held off)",
+			}, "b is being remediated (BareMetalHost b is kept powered off)",
 		},
 		"nor while what another remediation remembers cannot be read": {
 			[]string{"b"}, func(p *plane) { p.answers(); p.rival("b", "{") }, "b is being remediated (HostRemediation rival-b)",
@@ -329,18 +329,8 @@ func TestWhichHostsWouldGoOff(t *testing.T) {
 		"nor one that others hold":     {host.Power{Wanted: true, HeldBy: "somebody"}, false},
 		"nor one that is paused":       {host.Power{Wanted: true, Deaf: "paused"}, false},
 	} {
-		if got := ready(tc.power); got != tc.want {
+		if got := obeys(tc.power); got != tc.want {
 			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-func TestWhichRemediationsWaitForTheirTurn(t *testing.T) {
-	for state, want := range map[powercycle.State]bool{
-		powercycle.Pending: true, powercycle.Preparing: true, powercycle.PoweringOff: false, powercycle.Booting: false, powercycle.Ended: false,
-	} {
-		if got := waits(remediation("a", ""), record{Memory: powercycle.Memory{State: state}}); got != want {
-			t.Errorf("in %s: %t", state, got)
 		}
 	}
 }
@@ -348,19 +338,23 @@ func TestWhichRemediationsWaitForTheirTurn(t *testing.T) {
 func TestAMemberIsOffIfItsHostIs(t *testing.T) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "u"}}
 	for name, tc := range map[string]struct {
-		found   host.Found
-		attempt int
-		off     bool
+		found host.Found
+		off   bool
 	}{
-		"its host is on":        {host.Found{Host: &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}}, 0, false},
-		"its host is off":       {host.Found{Host: &bmov1alpha1.BareMetalHost{}}, 1, true},
-		"there is none":         {host.Found{}, 0, false},
-		"and it has begun once": {host.Found{}, 2, false},
+		"its host is on":  {host.Found{Host: &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}}, false},
+		"its host is off": {host.Found{Host: &bmov1alpha1.BareMetalHost{}}, true},
+		"there is none":   {host.Found{}, false},
 	} {
-		w := &observed{machine: m, rem: remediation("a", ""), found: tc.found, record: record{Memory: powercycle.Memory{Attempt: tc.attempt}}}
-		is, err := (&Reconciler{}).memberOf(t.Context(), w, m, nil)
-		if err != nil || is.Off != tc.off || is.Begun != (tc.attempt > 0) {
+		is, err := (&Reconciler{}).memberOf(t.Context(), &observed{machine: m, rem: remediation("a", ""), found: tc.found}, m)
+		if err != nil || is.Off != tc.off {
 			t.Errorf("%s: %+v (%v)", name, is, err)
 		}
 	}
+}
+
+func readyNode(boot string) *corev1.Node {
+	n := &corev1.Node{}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.NodeInfo.BootID = boot
+	return n
 }

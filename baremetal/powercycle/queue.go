@@ -1,0 +1,232 @@
+package powercycle
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+)
+
+// Queue is what a remediation may have to wait for before it begins to act on its host: the other members of its control plane, another
+// remediation of the same machine, and the manager itself. It is read once; nothing in it is claimed.
+type Queue struct {
+	// Self is the remediation itself.
+	Self Queued
+	// KeptOffFor is another remediation that keeps the host powered off; empty if none does.
+	KeptOffFor string
+	// SameMachine are the other remediations of the machine.
+	SameMachine []Queued
+	// Plane is the control plane that the machine is a member of; nil if it is a worker.
+	Plane *Plane
+	// Claimed is the remediation that this process has let begin a moment ago, and that could not be seen yet; empty if there is none.
+	Claimed string
+	// Unasked is why the queue could not be read; empty if it could.
+	Unasked string
+	// ManagerHere says that the manager runs on the host.
+	ManagerHere bool
+}
+
+// Queued is a remediation in the queue, as it is known to those that may have to wait for it.
+type Queued struct {
+	Memory
+	// Name is how messages call it.
+	Name, UID string
+	Created   time.Time
+	// Unreadable says that what it remembers cannot be read.
+	Unreadable bool
+	// Leaves says that it is being deleted or is paused: it begins nothing.
+	Leaves bool
+}
+
+// Plane is a control plane with the remediations of its members.
+type Plane struct {
+	API     controlplane.API
+	Self    string // the name of the machine that the remediation is of
+	Members []Member
+}
+
+// Member is what is known of one of the machines of a control plane.
+type Member struct {
+	// Member has what does not depend on remediations.
+	controlplane.Member
+	// KeptOff is the host if it is kept powered off for a remediation of this member; empty if it is not. That of the asking one does not count.
+	KeptOff string
+	// Obeys says that the host would power off if it was asked to.
+	Obeys bool
+	// Remediations are those of the machine, but for the asking one.
+	Remediations []Queued
+}
+
+// QueueReason is why a remediation has to wait in its queue, besides the reasons of package controlplane.
+type QueueReason string
+
+const (
+	// KeptOffForAnother means that another remediation keeps the host powered off.
+	KeptOffForAnother QueueReason = "KeptOffForAnother"
+	// AnotherOfMachine means that another remediation of the machine began before.
+	AnotherOfMachine QueueReason = "AnotherOfMachine"
+	// PlaneForbids means that the control plane cannot do without the host; Objection says why.
+	PlaneForbids QueueReason = "PlaneForbids"
+	// ClaimedByAnother means that another remediation was let begin a moment ago.
+	ClaimedByAnother QueueReason = "ClaimedByAnother"
+	// QueueUnknown means that the queue could not be read.
+	QueueUnknown QueueReason = "QueueUnknown"
+	// ManagerOnHost means that the manager runs on the host.
+	ManagerOnHost QueueReason = "ManagerOnHost"
+)
+
+// Ahead is one thing that a remediation waits for in its queue.
+type Ahead struct {
+	Reason QueueReason
+	// Name is the remediation that goes first, or why nothing is known.
+	Name string
+	// Objection is that of the control plane.
+	Objection controlplane.Objection
+}
+
+// Ahead returns all that the remediation has to wait for at now; nothing if it may begin. Of what keeps it waiting anyhow only the first kind is
+// returned, as what comes after it may have changed by then.
+func (q *Queue) Ahead(now time.Time) []Ahead {
+	switch {
+	case q.Unasked != "":
+		return []Ahead{{Reason: QueueUnknown, Name: q.Unasked}}
+	case q.KeptOffFor != "":
+		return []Ahead{{Reason: KeptOffForAnother, Name: q.KeptOffFor}}
+	}
+	for _, other := range q.SameMachine {
+		if other.before(q.Self) {
+			return []Ahead{{Reason: AnotherOfMachine, Name: other.Name}}
+		}
+	}
+	if q.Plane != nil {
+		var ahead []Ahead
+		for _, o := range q.plane().Against(q.Plane.Self, now) {
+			ahead = append(ahead, Ahead{Reason: PlaneForbids, Objection: o})
+		}
+		if len(ahead) > 0 {
+			return ahead
+		}
+	}
+	switch {
+	case q.ManagerHere:
+		return []Ahead{{Reason: ManagerOnHost}}
+	case q.Claimed != "":
+		return []Ahead{{Reason: ClaimedByAnother, Name: q.Claimed}}
+	}
+	return nil
+}
+
+// LeasesDecide reports whether the leases of the API servers decide whether the remediation may begin.
+func (q *Queue) LeasesDecide(now time.Time) bool {
+	if q.Plane == nil || q.Plane.API != controlplane.Answers || controlplane.Majority(len(q.Plane.Members)) == 0 {
+		return false
+	}
+	return !q.plane().Busy(q.Plane.Self, now)
+}
+
+// plane is the control plane with what remediations do to its members.
+func (q *Queue) plane() controlplane.Plane {
+	plane := controlplane.Plane{API: q.Plane.API}
+	for i := range q.Plane.Members {
+		m := &q.Plane.Members[i]
+		is := m.Member
+		switch {
+		case m.Name == q.Plane.Self:
+			is.Due, is.Begun = q.Self.Created, q.Self.Attempt > 0
+			if q.Self.underWay() {
+				is.Remediation, is.Began = q.Self.Name, q.Self.Began
+			}
+		case m.KeptOff != "":
+			is.Remediation = m.KeptOff
+		default:
+			for _, rem := range m.Remediations {
+				rem.disrupts(&is, m.Obeys)
+			}
+		}
+		plane.Members = append(plane.Members, is)
+	}
+	return plane
+}
+
+// disrupts notes in is what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
+// nobody waiting.
+func (r Queued) disrupts(is *controlplane.Member, obeys bool) {
+	switch {
+	case r.Unreadable:
+		is.Remediation = r.Name // of what cannot be read the worst is assumed
+	case r.underWay():
+		is.Remediation, is.Began = r.Name, r.Began
+	case (r.State == Pending || r.State == Preparing) && r.Paused.IsZero() && !r.Leaves && obeys:
+		is.Due, is.Begun = r.Created, r.Attempt > 0
+	}
+}
+
+// before reports whether r has begun, is not over, and began before self, if that has begun too.
+func (r Queued) before(self Queued) bool {
+	if r.UID == self.UID || !r.Unreadable && (r.Attempt == 0 || r.State.Final() || r.rests()) {
+		return false
+	}
+	if r.Unreadable || self.Attempt == 0 {
+		return true // of what cannot be read the worst is assumed
+	}
+	return cmp.Or(r.beganAt().Compare(self.beganAt()), strings.Compare(r.UID, self.UID)) < 0
+}
+
+// rests reports whether a remediation is paused before it has touched the host in its attempt. When the pause is over it looks at the queue
+// again, and its attempt counts as begun then.
+func (r Queued) rests() bool {
+	return !r.Paused.IsZero() && slices.Contains([]State{Pending, Preparing}, r.State)
+}
+
+// underWay reports whether a remediation may have done something to its host in this attempt, and is not over.
+func (r Queued) underWay() bool { return r.Memory.UnderWay() }
+
+// UnderWay reports whether a remediation that remembers m may have done something to its host in this attempt, and is not over.
+func (m Memory) UnderWay() bool {
+	return m.State != "" && m.State != Pending && m.State != Preparing && !m.State.Final()
+}
+
+// beganAt is when an attempt began. None begins before there is a remediation, whatever that says of itself.
+func (r Queued) beganAt() time.Time {
+	if r.Began.Before(r.Created) {
+		return r.Created
+	}
+	return r.Began
+}
+
+// Queues reports whether the next step of a remediation may depend on its place in the queue: something may be begun that only one may begin.
+func (f Facts) Queues() bool {
+	switch f.State {
+	case "", Pending, Preparing, PoweringOff, Rebooting:
+		return !f.Held && !f.RebootAsked && !f.Deleting && !f.Stop && f.Machine != MachineGone
+	default:
+		return false
+	}
+}
+
+// MayQueue reports whether a remediation that remembers m may wait in a queue, as far as its memory says.
+func (m Memory) MayQueue() bool {
+	switch m.State {
+	case "", Pending, Preparing:
+		return true
+	case PoweringOff:
+		return m.Asked.IsZero()
+	case Rebooting:
+		return !m.Touched
+	default:
+		return false
+	}
+}
+
+// Begins reports whether s, taken in state from, begins something that of several remediations in a queue only one may begin at a time.
+func (s Step) Begins(from State) bool {
+	switch {
+	case s.Do == HoldOff || s.Do == Reboot:
+		return true
+	case from == "" || from == Pending:
+		return s.Do == BeginAttempt
+	}
+	return from == Preparing && (s.Next == PoweringOff || s.Next == Rebooting)
+}

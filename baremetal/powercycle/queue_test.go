@@ -1,0 +1,172 @@
+package powercycle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+)
+
+// queuedAs is a remediation of that UID in a queue, which remembers this.
+func queuedAs(uid string, m Memory) Queued {
+	return Queued{Memory: m, Name: "HostRemediation " + uid, UID: uid, Created: noon.Add(-time.Hour)}
+}
+
+func begunAt(s State, began time.Time) Memory { return Memory{State: s, Attempt: 1, Began: began} }
+
+func TestWhichRemediationOfAMachineGoesFirst(t *testing.T) {
+	self := func(attempt int, began time.Time) Queued {
+		return queuedAs("m", Memory{Attempt: attempt, Began: began})
+	}
+	begun, notBegun := begunAt(PoweringOff, noon), self(0, time.Time{})
+	paused := func(s State) Memory {
+		m := begunAt(s, noon)
+		m.Paused = noon
+		return m
+	}
+	unreadable := Queued{UID: "x", Unreadable: true}
+	for name, tc := range map[string]struct {
+		other, self Queued
+		want        bool
+	}{
+		"one that has begun goes before one that has not":           {queuedAs("x", begun), notBegun, true},
+		"one that has not begun goes before none":                   {queuedAs("x", Memory{State: Pending}), notBegun, false},
+		"nor does one that is new":                                  {queuedAs("x", Memory{}), notBegun, false},
+		"nor one that is over":                                      {queuedAs("x", begunAt(Succeeded, noon)), notBegun, false},
+		"of two that have begun the earlier goes first":             {queuedAs("x", begun), self(1, noon.Add(time.Second)), true},
+		"and the later does not":                                    {queuedAs("x", begun), self(1, noon.Add(-time.Second)), false},
+		"of two that began together one goes, by its UID":           {queuedAs("a", begun), self(1, noon), true},
+		"and the other does not":                                    {queuedAs("x", begun), self(1, noon), false},
+		"nor one that is paused before it has touched its host":     {queuedAs("x", paused(Preparing)), notBegun, false},
+		"but one that is paused while its host boots does":          {queuedAs("x", paused(Booting)), notBegun, true},
+		"no remediation goes before itself":                         {queuedAs("m", begun), notBegun, false},
+		"of what cannot be read the worst is assumed":               {unreadable, self(1, noon.Add(-time.Hour)), true},
+		"H-D4: none has begun before it was created, as it may say": {queuedAs("x", begunAt(PoweringOff, noon.Add(-24*time.Hour))), self(1, noon.Add(-2*time.Hour)), false},
+	} {
+		q := Queue{Self: tc.self, SameMachine: []Queued{tc.other}}
+		if got := len(q.Ahead(noon)) > 0; got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// memberAs is a member of a control plane that is alive, and whose host would power off.
+func memberAs(name string, of ...Queued) Member {
+	return Member{Member: controlplane.Member{Name: name, Node: controlplane.Alive}, Obeys: true, Remediations: of}
+}
+
+func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
+	began := noon.Add(-time.Minute)
+	plane := func(others ...Member) func(*Queue) {
+		return func(q *Queue) {
+			own := memberAs("m")
+			own.Node = controlplane.Silent
+			q.Plane = &Plane{API: controlplane.Answers, Self: "m", Members: append([]Member{own}, others...)}
+		}
+	}
+	forbidden := func(by string) Ahead {
+		return Ahead{Reason: PlaneForbids, Objection: controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: by}}
+	}
+	keptOff := memberAs("b")
+	keptOff.KeptOff = "BareMetalHost b"
+	deaf := memberAs("b", queuedAs("r", Memory{State: Pending}))
+	deaf.Obeys, deaf.Node = false, controlplane.Silent
+	waiting := func(m Memory, edits ...func(*Queued)) Member {
+		r := queuedAs("r", m)
+		r.Created = noon.Add(-2 * time.Hour)
+		for _, edit := range edits {
+			edit(&r)
+		}
+		is := memberAs("b", r)
+		is.Node = controlplane.Silent
+		return is
+	}
+	first := Ahead{Reason: PlaneForbids, Objection: controlplane.Objection{Reason: controlplane.NotFirst, Member: "b"}}
+	for name, tc := range map[string]struct {
+		is   func(*Queue)
+		want []Ahead
+	}{
+		"a worker alone waits for nothing":                  {func(*Queue) {}, nil},
+		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Reason: QueueUnknown, Name: "why"}}},
+		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Reason: KeptOffForAnother, Name: "x"}}},
+		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Reason: AnotherOfMachine, Name: "HostRemediation x"}}},
+		"another one was let begin a moment ago":            {func(q *Queue) { q.Claimed = "x" }, []Ahead{{Reason: ClaimedByAnother, Name: "x"}}},
+		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere, q.Claimed = true, "x" }, []Ahead{{Reason: ManagerOnHost}}},
+		"members that are well keep none waiting":           {plane(memberAs("b"), memberAs("c")), nil},
+		"a member that is being power-cycled does":          {plane(memberAs("b", queuedAs("r", begunAt(PoweringOff, began)))), []Ahead{forbidden("HostRemediation r")}},
+		"one whose host is kept powered off does":           {plane(keptOff), []Ahead{forbidden("BareMetalHost b")}},
+		"one whose remediation cannot be read does":         {plane(memberAs("b", Queued{Name: "r", UID: "r", Unreadable: true})), []Ahead{forbidden("r")}},
+		"one whose remediation is over does not":            {plane(memberAs("b", queuedAs("r", begunAt(Succeeded, began)))), nil},
+		"a lost member that has waited for longer is first": {plane(waiting(Memory{State: Pending}), memberAs("c")), []Ahead{first}},
+		"also if its attempt has begun":                     {plane(waiting(Memory{State: Preparing, Attempt: 1}), memberAs("c")), []Ahead{first}},
+		"not if it has not looked at the queue yet":         {plane(waiting(Memory{}), memberAs("c")), nil},
+		"nor if it is paused":                               {plane(waiting(Memory{State: Pending, Paused: began}), memberAs("c")), nil},
+		"nor if it is being deleted":                        {plane(waiting(Memory{State: Pending}, func(r *Queued) { r.Leaves = true }), memberAs("c")), nil},
+		"nor if its host would not power off":               {plane(deaf, memberAs("c")), nil},
+	} {
+		q := Queue{Self: queuedAs("m", Memory{State: Pending})}
+		tc.is(&q)
+		if diff := cmp.Diff(tc.want, q.Ahead(noon)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
+	plane := func(api controlplane.API, members ...Member) *Plane {
+		return &Plane{API: api, Self: "m", Members: append([]Member{memberAs("m")}, members...)}
+	}
+	busy := memberAs("b", queuedAs("r", begunAt(PoweringOff, noon)))
+	for name, tc := range map[string]struct {
+		plane *Plane
+		want  bool
+	}{
+		"not for a worker":                                 {nil, false},
+		"where there is a majority to protect":             {plane(controlplane.Answers, memberAs("b"), memberAs("c")), true},
+		"not in a control plane of two":                    {plane(controlplane.Answers, memberAs("b")), false},
+		"not while the API does not answer":                {plane(controlplane.NoAnswer, memberAs("b"), memberAs("c")), false},
+		"not while another member keeps it waiting anyhow": {plane(controlplane.Answers, busy, memberAs("c")), false},
+	} {
+		q := Queue{Self: queuedAs("s", Memory{}), Plane: tc.plane}
+		if got := q.LeasesDecide(noon); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from State
+		step Step
+		want bool
+	}{
+		"the first attempt":           {"", Step{Do: BeginAttempt, Next: Preparing}, true},
+		"also of one that has waited": {Pending, Step{Do: BeginAttempt, Next: Preparing}, true},
+		"not to wait":                 {Pending, Step{Do: Wait, Next: Pending}, false},
+		"not to give up":              {Pending, Step{Do: Advance, Next: Failed}, false},
+		"to power the host off":       {Preparing, Step{Do: Advance, Next: PoweringOff}, true},
+		"or to reboot it":             {Preparing, Step{Do: Advance, Next: Rebooting}, true},
+		"to ask for it":               {PoweringOff, Step{Do: HoldOff, Next: PoweringOff}, true},
+		"or for the reboot":           {Rebooting, Step{Do: Reboot, Next: Rebooting}, true},
+		"not the next attempt, which asks again later": {PoweringOn, Step{Do: BeginAttempt, Next: Preparing}, false},
+		"not to go on":                  {PoweringOff, Step{Do: Advance, Next: MovingWorkload}, false},
+		"not to power it off once more": {MovingWorkload, Step{Do: Advance, Next: PoweringOff}, false},
+	} {
+		if got := tc.step.Begins(tc.from); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestWhichRemediationsMayWaitInAQueue(t *testing.T) {
+	for state, want := range map[State]bool{"": true, Pending: true, Preparing: true, PoweringOff: true, Rebooting: true, MovingWorkload: false, Booting: false, Ended: false} {
+		if got := (Memory{State: state}).MayQueue(); got != want {
+			t.Errorf("in %s: %t", state, got)
+		}
+	}
+	if (Memory{State: PoweringOff, Asked: noon}).MayQueue() || (Memory{State: Rebooting, Touched: true}).MayQueue() {
+		t.Error("one that has asked something of its host waits in no queue")
+	}
+}

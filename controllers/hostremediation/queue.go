@@ -1,0 +1,343 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/workload"
+)
+
+const (
+	// queueRecheck is how soon to read the queue again, should no event have said that something is over.
+	queueRecheck = 5 * time.Minute
+	// leaseRecheck is how soon to look again whose API servers are alive: no watch tells of their leases.
+	leaseRecheck = 30 * time.Second
+	// replicaRecheck is how soon to look again whether another replica could act.
+	replicaRecheck = 30 * time.Second
+	// claimRecheck is how soon to look again whether the caches show what another remediation has begun.
+	claimRecheck = 5 * time.Second
+)
+
+// placeInQueue says whether the remediation is first in its queue. The queue is read once in a reconcile, and only where it matters; nothing is
+// claimed here.
+func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
+	w.facts.First = true
+	if !w.facts.Queues() || w.machine == nil {
+		return
+	}
+	if w.queue == nil {
+		w.queue = r.readQueue(ctx, w)
+	}
+	w.queue.Self = w.queued()
+	w.queue.ManagerHere = r.Self.on(w)
+	ahead := w.queue.Ahead(w.now)
+	if len(ahead) == 0 {
+		return
+	}
+	w.facts.First, w.facts.ManagerHere = false, ahead[0].Reason == powercycle.ManagerOnHost
+	w.ahead = explain.Queue(ahead)
+	if w.queueErr != nil {
+		w.unasked = append(w.unasked, w.queueErr)
+	}
+	w.lookAgain(queueRecheck)
+	for _, a := range ahead {
+		w.lookAgainAt(a)
+	}
+}
+
+// lookAgainAt makes the remediation be looked at again when what is ahead of it may have gone without an event.
+func (w *observed) lookAgainAt(a powercycle.Ahead) {
+	switch {
+	case a.Reason == powercycle.QueueUnknown:
+		w.lookAgain(blindRecheck)
+	case a.Reason == powercycle.ManagerOnHost:
+		w.lookAgain(replicaRecheck)
+	case a.Reason == powercycle.ClaimedByAnother:
+		w.lookAgain(claimRecheck)
+	case a.Objection.Reason == controlplane.NotSeen && !w.connected.IsZero():
+		w.lookAgain(w.connected.Sub(w.now))
+	case !a.Objection.Until.IsZero():
+		w.lookAgain(a.Objection.Until.Sub(w.now))
+	case a.Objection.Reason == controlplane.MajorityAtRisk:
+		w.lookAgain(leaseRecheck)
+	}
+}
+
+// queueName names the queue in which the remediation of w waits: that of the control plane, or that of its machine.
+func (w *observed) queueName() string {
+	if w.facts.ControlPlane {
+		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
+	}
+	return "machine " + string(w.machine.UID)
+}
+
+// readQueue reads what the remediation of w may have to wait for. What cannot be read keeps it waiting, and holds up nothing that was begun.
+func (r *Reconciler) readQueue(ctx context.Context, w *observed) *powercycle.Queue {
+	q := &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.by(w.rem)), Claimed: w.claimed}
+	var err error
+	if w.rivals, err = r.inNamespace(ctx, w.rem.GetNamespace()); err == nil {
+		q.SameMachine = queuedOf(w.rivals, w.machine, w.rem)
+		if w.facts.ControlPlane {
+			q.Plane, err = r.readPlane(ctx, w)
+		}
+	}
+	if err != nil {
+		q.Unasked, w.queueErr = explain.Plain(err), err
+		return q
+	}
+	w.queue = q
+	r.readLeases(ctx, w)
+	return q
+}
+
+// someRemediation is a remediation of any kind, with the name of that.
+type someRemediation struct {
+	client.Object
+	kind string
+}
+
+// inNamespace returns the remediations of all kinds in a namespace. They may be shared: read only.
+func (r *Reconciler) inNamespace(ctx context.Context, namespace string) ([]someRemediation, error) {
+	kinds, err := r.Installed()
+	if err != nil {
+		return nil, err
+	}
+	var all []someRemediation
+	for _, kind := range kinds {
+		of, err := kind.all(ctx, r.Client, namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, rem := range of {
+			all = append(all, someRemediation{rem, kind.Kind})
+		}
+	}
+	return all, nil
+}
+
+// queued is the remediation of w itself in its queue, by what it remembers so far.
+func (w *observed) queued() powercycle.Queued {
+	return powercycle.Queued{
+		Memory: w.record.Memory, Name: w.rem.GetName(), UID: string(w.rem.GetUID()), Created: w.rem.GetCreationTimestamp().Time,
+	}
+}
+
+// queuedOf are the remediations that m owns, but for self, as they are known to those that may have to wait for them.
+func queuedOf(all []someRemediation, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
+	var of []powercycle.Queued
+	for _, rem := range all {
+		if rem.GetUID() == self.GetUID() || !ownedBy(rem, m) {
+			continue
+		}
+		rec, err := recordOf(rem)
+		of = append(of, powercycle.Queued{
+			Memory: rec.Memory, Name: rem.kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
+			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem),
+		})
+	}
+	return of
+}
+
+// readPlane reads the control plane of w's machine, but for the leases of its API servers.
+func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Plane, error) {
+	view, api, err := r.planeAPI(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if w.members, err = r.controlPlaneMachines(ctx, w); err != nil {
+		return nil, err
+	}
+	plane := &powercycle.Plane{API: api, Self: w.machine.Name}
+	for _, m := range w.members {
+		is, err := r.memberOf(ctx, w, m)
+		if err != nil {
+			return nil, err
+		}
+		if api == controlplane.Answers && !is.Joining {
+			is.Node = nodeSign(view.Node(m.Status.NodeRef.Name))
+		}
+		plane.Members = append(plane.Members, is)
+	}
+	return plane, nil
+}
+
+// planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show them is as good as silent: so
+// nobody is alive whom nobody can see, and no majority kept that nobody can count.
+func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API, error) {
+	if w.cluster == nil {
+		return workload.View{}, controlplane.NoAnswer, nil
+	}
+	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(w.cluster), w.now)
+	switch {
+	case errors.Is(err, ErrUnasked):
+		return view, controlplane.Connecting, fmt.Errorf("look at the control plane: %w", err)
+	case err != nil || view.Link == workload.Down:
+		return view, controlplane.NoAnswer, nil //nolint:nilerr // what could not be seen is the answer
+	case view.Link == workload.Up:
+		return view, controlplane.Answers, nil
+	}
+	w.connected = w.now.Add(max(view.Recheck, impatience)) // it is known after a minute at the latest
+	return view, controlplane.Connecting, nil
+}
+
+// controlPlaneMachines returns the control-plane machines of w's cluster, its own one among them. They are shared: read only.
+func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *observed) ([]*clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
+	}
+	all := []*clusterv1.Machine{w.machine}
+	for i := range list.Items {
+		if m := &list.Items[i]; m.UID != w.machine.UID {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// memberOf is what there is of m as a member of the control plane, but for its node and its API server.
+func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (powercycle.Member, error) {
+	own, found := m.UID == w.machine.UID, w.found
+	if !own {
+		var err error
+		if found, err = r.Hosts.Of(ctx, m); err != nil {
+			return powercycle.Member{}, err
+		}
+	}
+	is := powercycle.Member{Member: controlplane.Member{
+		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).On,
+	}}
+	if since, replaced := replacedSince(m); replaced {
+		is.ReplacedBy, is.ReplacedSince = "Machine "+m.Name, since
+	}
+	if own {
+		return is, nil
+	}
+	if keptOffFor(found.Host, host.Remediation{}) != "" {
+		is.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
+	}
+	is.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
+	is.Remediations = queuedOf(w.rivals, m, w.rem)
+	return is, nil
+}
+
+// keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
+func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
+	if h == nil {
+		return ""
+	}
+	return string(host.HeldByOthers(h, by))
+}
+
+// obeys reports whether a host would power off if it was asked to.
+func obeys(p host.Power) bool { return p.Wanted && p.HeldBy == "" && p.Deaf == "" }
+
+// replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
+func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
+	if !m.DeletionTimestamp.IsZero() {
+		return m.DeletionTimestamp.Time, true
+	}
+	if !collections.IsUnhealthyAndOwnerRemediated(m) {
+		return time.Time{}, false
+	}
+	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
+}
+
+// nodeSign is what a node says of its member; nil is one that does not exist any more.
+func nodeSign(node *corev1.Node) controlplane.Sign {
+	if node != nil && readyOf(node) == corev1.ConditionTrue {
+		return controlplane.Alive
+	}
+	return controlplane.Silent
+}
+
+// readLeases adds what the leases of the API servers say, where that decides: they are read live. Where they cannot be read the nodes decide
+// alone.
+func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
+	w.queue.Self = w.queued()
+	if r.Reader == nil || !w.queue.LeasesDecide(w.now) {
+		return
+	}
+	ctx, done := w.answering(ctx)
+	defer done()
+	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(w.cluster))
+	var renewed map[string]time.Time
+	if err == nil {
+		renewed, err = workload.APIServers(ctx, reader)
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", explain.Plain(err))
+		return
+	}
+	signs := controlplane.Servers(renewed, w.now)
+	for i, m := range w.members {
+		if node := m.Status.NodeRef.Name; node != "" {
+			w.queue.Plane.Members[i].APIServer = signs[node]
+		}
+	}
+}
+
+func ownedBy(rem client.Object, m *clusterv1.Machine) bool {
+	owner := ownerOf(rem)
+	return owner != nil && owner.UID == m.UID
+}
+
+// claim claims the queue of the remediation, if the steps that were decided on begin what only one may begin at a time. It returns the
+// remediation that has done so already, though the caches do not show that: then these steps must not be taken.
+func (r *Reconciler) claim(w *observed, step powercycle.Step) (ahead string) {
+	if !w.begins(step) {
+		return ""
+	}
+	return r.Claims.Begin(w.queueName(), someRemediation{w.rem, r.Kind.Kind}, w.rivals)
+}
+
+// begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
+func (w *observed) begins(step powercycle.Step) bool {
+	if w.queue == nil {
+		return false
+	}
+	for i := range w.taken {
+		if w.taken[i].step.Begins(w.taken[i].facts.State) {
+			return true
+		}
+	}
+	return step.Begins(w.facts.State)
+}
+
+// unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the API server is
+// asked what came of that: until the cache shows it, nothing can be said.
+func (r *Reconciler) unclaim(ctx context.Context, w *observed) error {
+	key := client.ObjectKeyFromObject(w.rem)
+	if w.facts.Held || w.record.UnderWay() {
+		return nil
+	}
+	if r.Claims.Lost(w.rem) {
+		live := r.Kind.New()
+		if err := r.Live.Get(ctx, key, live.Unwrapped()); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
+		} else if err == nil && consistency.Older(w.rem.GetResourceVersion(), live.GetResourceVersion()) {
+			r.Claims.Written(w.rem, live.GetResourceVersion(), nil)
+			r.written.Note(live)
+			return consistency.ErrStale
+		}
+	}
+	r.Claims.End(r.Kind.Kind, key)
+	return nil
+}
