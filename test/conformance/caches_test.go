@@ -12,7 +12,7 @@ import (
 
 var _ = Describe("What caches do not show", func() {
 	It("W8: a request that cannot be looked for is not taken for missing", func(ctx SpecContext) {
-		g := newGateway(management)
+		g := newPassage(management)
 		startManager(ctx, "w8", g.kubeconfig(), "--watch-filter=w8", "--unclaimed-machine-health-checks=act")
 		s := newEnvironment(ctx, seenBy("w8"))
 		s.template(ctx, "reboot")
@@ -35,7 +35,7 @@ var _ = Describe("What caches do not show", func() {
 	})
 
 	It("W8: a request that the cache does not show yet is found before a second one is made", func(ctx SpecContext) {
-		g := newGateway(management)
+		g := newPassage(management)
 		startManager(ctx, "w8-stale", g.kubeconfig(), "--watch-filter=w8-stale", "--unclaimed-machine-health-checks=act")
 		s := newEnvironment(ctx, seenBy("w8-stale"))
 		s.template(ctx, "reboot")
@@ -61,7 +61,7 @@ var _ = Describe("What caches do not show", func() {
 	})
 
 	It("W8: a node that the cache does not show yet is not called deleted", func(ctx SpecContext) {
-		g := newGateway(workload)
+		g := newPassage(workload)
 		s := &environment{cluster: builders.Cluster(newNamespace(ctx), "stale")}
 		s.kubeconfig(ctx, g.kubeconfig())
 		s.worker(ctx, "a")

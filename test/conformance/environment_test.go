@@ -15,7 +15,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // long is how long ago something must have happened for every patience to be over.
@@ -45,7 +45,7 @@ var prepared []string
 func prepareNamespaces(ctx context.Context, n int) {
 	GinkgoHelper()
 	names := make([]string, n)
-	spec.AtOnce(10, n, func(i int) {
+	suite.AtOnce(10, n, func(i int) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
 		Expect(here.Create(ctx, namespace)).To(Succeed())
 		for _, cluster := range []string{"c1", "c2"} {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
@@ -20,7 +20,7 @@ import (
 // write of this and of other tales is tried in test/faults/machines.
 type upheaval struct {
 	*environment
-	plan *gateway.Plan
+	plan *faultproxy.Plan
 }
 
 // calm makes the environment, as it is before.
@@ -45,7 +45,7 @@ func (u *upheaval) isCalm(ctx context.Context) {
 }
 
 // strike lets it all happen, under a plan.
-func (u *upheaval) strike(ctx context.Context, g passage, nth int, f gateway.Fate) {
+func (u *upheaval) strike(ctx context.Context, g passage, nth int, f faultproxy.Fate) {
 	GinkgoHelper()
 	u.plan = g.Expect(u.cluster.Namespace, nth, f)
 	u.comesBack(ctx, "recovers")
@@ -93,7 +93,9 @@ var raised = []string{
 	"check RemediationEnded", "check RemediationStarted", "owned RemediationStarted",
 }
 
-func (u *upheaval) title(nth int, f gateway.Fate) string { return fmt.Sprintf("write %d %s", nth, f) }
+func (u *upheaval) title(nth int, f faultproxy.Fate) string {
+	return fmt.Sprintf("write %d %s", nth, f)
+}
 
 // happenedOnce checks that nothing was done twice.
 func (u *upheaval) happenedOnce(c *chronicle, done []string, why string) {
@@ -116,7 +118,7 @@ var _ = Describe("When writes fail", Ordered, func() {
 		c *chronicle
 	)
 	BeforeAll(func(ctx SpecContext) {
-		g = newGateway(management)
+		g = newPassage(management)
 		c = newChronicle()
 		m = startManager(ctx, name, g.kubeconfig(), args...)
 	})
@@ -139,8 +141,8 @@ var _ = Describe("When writes fail", Ordered, func() {
 	})
 
 	It("ends in the same state, having done nothing twice, when a write is refused, and when its answer is lost", func(ctx SpecContext) {
-		all := map[gateway.Fate]*upheaval{gateway.Refused: calm(ctx, name), gateway.Carried: calm(ctx, name)}
-		for f, nth := range map[gateway.Fate]int{gateway.Refused: refused, gateway.Carried: lost} {
+		all := map[faultproxy.Fate]*upheaval{faultproxy.Refused: calm(ctx, name), faultproxy.Carried: calm(ctx, name)}
+		for f, nth := range map[faultproxy.Fate]int{faultproxy.Refused: refused, faultproxy.Carried: lost} {
 			all[f].isCalm(ctx)
 			all[f].strike(ctx, g, nth, f)
 		}
@@ -156,14 +158,14 @@ var _ = Describe("When writes fail", Ordered, func() {
 			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("check", `kind="Metal3Remediation"`)...)()).To(BeEquivalentTo(2), why)
 			Expect(number(ctx, m, "kubemend_remediations_started_total", u.labels("owned", `kind="Owner"`)...)()).To(BeEquivalentTo(1), why)
 			Expect(number(ctx, m, "kubemend_remediations_finished_total", u.labels("check", `result="recovered"`)...)()).To(BeEquivalentTo(1), why)
-			u.toldOnce(ctx, f == gateway.Refused, why)
+			u.toldOnce(ctx, f == faultproxy.Refused, why)
 		}
 	})
 
 	It("ends in the same state, having done nothing twice, after a crash between two writes", func(ctx SpecContext) {
 		u := calm(ctx, name)
 		u.isCalm(ctx)
-		u.strike(ctx, g, last, gateway.Last)
+		u.strike(ctx, g, last, faultproxy.Last)
 		before := u.plan
 		Eventually(func() int {
 			done, _ := before.Written()

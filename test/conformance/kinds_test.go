@@ -30,7 +30,7 @@ import (
 	checks "github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/schemas"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // Where the generated manifests are, seen from here.
@@ -161,7 +161,7 @@ func (c *catalog) validate(ctx context.Context) {
 // generated reads the object of that kind from the generated manifests.
 func generated(into any, kind string) {
 	GinkgoHelper()
-	for _, o := range spec.Manifest(webhookManifests) {
+	for _, o := range suite.Manifest(webhookManifests) {
 		if o.GetKind() == kind {
 			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)).To(Succeed())
 			return

@@ -17,7 +17,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // docs/security.md recommends it to whoever lets tenants write checks of their own.
@@ -28,7 +28,7 @@ var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func(
 		free := builders.Namespace("policy-free")
 		Expect(here.Create(ctx, tenant)).To(Succeed())
 		Expect(here.Create(ctx, free)).To(Succeed())
-		for _, obj := range spec.Manifest("../../docs/examples/limits-policy.yaml") {
+		for _, obj := range suite.Manifest("../../docs/examples/limits-policy.yaml") {
 			Expect(here.Create(ctx, obj)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, obj)).To(Succeed()) })
 		}
@@ -113,7 +113,7 @@ var _ = Describe("The policy of docs/examples/limits-policy.yaml", Serial, func(
 		tenant := builders.Namespace("policy-marks")
 		tenant.Labels = map[string]string{"kubemend.io/tenant": ""}
 		Expect(here.Create(ctx, tenant)).To(Succeed())
-		for _, obj := range spec.Manifest("../../docs/examples/limits-policy.yaml") {
+		for _, obj := range suite.Manifest("../../docs/examples/limits-policy.yaml") {
 			Expect(here.Create(ctx, obj)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, obj)).To(Succeed()) })
 		}

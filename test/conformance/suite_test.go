@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // What all specs share: one management cluster without Cluster API's controllers, one workload cluster whose nodes nobody looks after, and
@@ -40,13 +40,13 @@ func TestConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "Conformance")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(logr.Discard()) // what libraries have to say is no result
-	control = spec.Rig(ctx)
+	control = suite.Rig(ctx)
 	var err error
 	management, err = control.Management(ctx, rig.ManagementOptions{})
 	Expect(err).NotTo(HaveOccurred())

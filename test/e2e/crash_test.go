@@ -8,7 +8,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A manager that is killed and started again", func() {
@@ -23,7 +23,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 		By("killing it while the machine is pending")
 		shared.fallSilent(lost)
 		Eventually(shared.counts(ctx, check.Name)).Should(Equal("4 of 5"))
-		Expect(spec.Ready(ctx, shared.there, lost)).To(Equal(corev1.ConditionUnknown))
+		Expect(suite.Ready(ctx, shared.there, lost)).To(Equal(corev1.ConditionUnknown))
 		manager.Kill()
 		Expect(shared.saidOf(ctx, lost, clusterv1.MachineHealthCheckSucceededCondition)()).To(Equal("True/HealthCheckSucceeded"))
 		startManager(ctx)
@@ -57,7 +57,7 @@ var _ = Describe("A manager that is killed and started again", func() {
 		manager.Kill()
 		startManager(ctx)
 
-		Eventually(spec.Metric(ctx, manager, targets, `name="`+check.Name+`"`, `state="unhealthy"`)).Should(Equal("3"))
+		Eventually(suite.Metric(ctx, manager, targets, `name="`+check.Name+`"`, `state="unhealthy"`)).Should(Equal("3"))
 		Consistently(func(g Gomega) {
 			shared.untouched(ctx, before)(g)
 			g.Expect(shared.getCheck(ctx, check.Name).ResourceVersion).To(Equal(stored), "a steady world causes no writes, not even after a start")

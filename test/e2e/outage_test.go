@@ -15,7 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // outagePatience is for what waits for connections: ClusterCache gives one up after five probes of ten seconds, and
@@ -33,7 +33,7 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		var err error
 		w.plane, err = control.Workload(ctx, "outage", rig.WorkloadOptions{Bare: true, Audit: true})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{w.plane}) })
+		DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{w.plane}) })
 		w.build(ctx, "outage")
 		w.allWell(ctx)
 	})
@@ -67,7 +67,7 @@ var _ = Describe("A workload cluster whose API server is down", func() {
 		Consistently(nothingChanges).WithTimeout(time.Until(startedAt.Add(startup + 3*time.Second))).Should(Succeed())
 		Eventually(func(g Gomega) {
 			nothingChanges(g)
-			g.Expect(spec.Metric(ctx, manager, "capi_cluster_cache_connection_up", `="outage"`)(g)).To(Equal("0"))
+			g.Expect(suite.Metric(ctx, manager, "capi_cluster_cache_connection_up", `="outage"`)(g)).To(Equal("0"))
 		}).WithTimeout(outagePatience).Should(Succeed())
 
 		By("marking a machine")

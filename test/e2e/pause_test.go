@@ -15,7 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // patience is the timeout of the check in the spec below.
@@ -47,7 +47,7 @@ var _ = Describe("A worker whose node recovers while its Cluster is paused", fun
 		shared.pause(ctx, true)
 		Eventually(shared.saidOf(ctx, lost, clusterv1.PausedCondition)).Should(HavePrefix("True/"))
 		shared.kubelet(lost).Start()
-		Eventually(func() corev1.ConditionStatus { return spec.Ready(ctx, shared.there, lost) }).Should(Equal(corev1.ConditionTrue))
+		Eventually(func() corev1.ConditionStatus { return suite.Ready(ctx, shared.there, lost) }).Should(Equal(corev1.ConditionTrue))
 		Eventually(shared.overdue(ctx, lost)).Should(BeTrue(), "what core says of the node would be due by now")
 		Expect(shared.saidOf(ctx, lost, clusterv1.MachineNodeReadyCondition)()).To(HavePrefix("Unknown/"), "core says nothing in a pause")
 

@@ -13,7 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // The names that the manifests have.
@@ -37,7 +37,7 @@ var _ = Describe("The checks of the documentation", func() {
 			}
 			judged := map[string]int{workersCheck: int(shared.workers), controlPlaneCheck: shared.controlPlanes}
 			for name, number := range judged {
-				Eventually(spec.Metric(ctx, manager, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
+				Eventually(suite.Metric(ctx, manager, targets, `name="`+name+`"`, `state="healthy"`)).Should(Equal(strconv.Itoa(number)))
 			}
 			Consistently(func(g Gomega) {
 				for name := range judged {
@@ -57,10 +57,10 @@ var _ = Describe("The checks of the documentation", func() {
 			shared.replaced(ctx, before, marked)
 		},
 		Entry("in v1beta1", SpecTimeout(specPatience), func() []*unstructured.Unstructured {
-			return append(spec.Seed("004/workers.yaml"), spec.Seed("004/control-plane.yaml")...)
+			return append(suite.Seed("004/workers.yaml"), suite.Seed("004/control-plane.yaml")...)
 		}),
 		Entry("in v1beta2", SpecTimeout(specPatience), func() []*unstructured.Unstructured {
-			return append(spec.Manifest("testdata/seed-004-workers-v1beta2.yaml"), spec.Manifest("testdata/seed-004-control-plane-v1beta2.yaml")...)
+			return append(suite.Manifest("testdata/seed-004-workers-v1beta2.yaml"), suite.Manifest("testdata/seed-004-control-plane-v1beta2.yaml")...)
 		}),
 	)
 })

@@ -24,7 +24,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -59,13 +59,13 @@ func TestEndToEnd(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(6 * time.Second)
 	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "End to end")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
-	control = spec.Rig(ctx)
+	control = suite.Rig(ctx)
 
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -78,7 +78,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, shared.plane}) })
+	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, shared.plane}) })
 	here = clientFor(management.Config())
 	var err error
 	account, err = management.Install(ctx, "default")
@@ -88,11 +88,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	shared.build(ctx, quickstart)
 }, NodeTimeout(5*time.Minute))
 
-var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
+var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	return spec.Client(config, clusterv1.AddToScheme)
+	return suite.Client(config, clusterv1.AddToScheme)
 }
 
 func startInfrastructure() {
@@ -100,7 +100,7 @@ func startInfrastructure() {
 	var err error
 	provider, err = simulator.NewInfrastructure(management.Config(), simulator.InfrastructureOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	spec.Beside(provider.Start)
+	suite.Beside(provider.Start)
 }
 
 // startManager starts the manager, or starts it again after it was killed.

@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // world is one cluster with its hosts, in a namespace of the management cluster.
@@ -39,7 +39,7 @@ func (w *world) build(ctx context.Context, cluster string) {
 	GinkgoHelper()
 	w.there = clientFor(w.plane.Config())
 	w.cluster = builders.Cluster(w.namespace, cluster)
-	objects := append(spec.Reachable(ctx, w.cluster, w.plane, provider, reader), builders.ControlPlane(w.cluster, w.controlPlanes)...)
+	objects := append(suite.Reachable(ctx, w.cluster, w.plane, provider, reader), builders.ControlPlane(w.cluster, w.controlPlanes)...)
 	objects = append(objects, builders.Workers(w.cluster, w.pool(), w.workers, func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Labels["nodepool"] = "nodepool-0"
 	})...)
@@ -56,7 +56,7 @@ func (w *world) allWell(ctx context.Context) {
 		g.Expect(w.machines(ctx)).To(HaveLen(w.controlPlanes + int(w.workers)))
 		for name, m := range w.machines(ctx) {
 			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
-			g.Expect(spec.Ready(ctx, w.there, name)).To(Equal(corev1.ConditionTrue), name)
+			g.Expect(suite.Ready(ctx, w.there, name)).To(Equal(corev1.ConditionTrue), name)
 		}
 	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
 }

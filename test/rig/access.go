@@ -92,7 +92,7 @@ func (c *ControlPlane) stop() error {
 		case <-p.ended:
 			errs = append(errs, &endedError{p})
 		default:
-			_ = p.leash.Close() // it fails only if it is closed
+			_ = p.reaper.Close() // it fails only if it is closed
 		}
 	}
 	for _, p := range running {

@@ -34,7 +34,7 @@ const (
 	controllerManager program = "kube-controller-manager"
 	core              program = "capi-core"
 	clusterctl        program = "clusterctl"
-	leash             program = "leash"
+	reaper            program = "reaper"
 	certManager       program = "cert-manager.yaml"
 )
 

@@ -15,18 +15,18 @@ func TestAMissingProgramIsNamedWhenItIsNeeded(t *testing.T) {
 	g := expecting(t)
 	root, err := moduleRoot()
 	g.Expect(err).NotTo(HaveOccurred())
-	provided, err := binariesOf(root).find(leash)
+	provided, err := binariesOf(root).find(reaper)
 	g.Expect(err).NotTo(HaveOccurred())
 	folder := t.TempDir()
 	t.Setenv(BinariesEnv, folder)
 
 	_, err = Start(t.Context(), Options{})
-	g.Expect(err).To(MatchError(And(ContainSubstring("leash"), ContainSubstring("run make rig-control-planes"))))
+	g.Expect(err).To(MatchError(And(ContainSubstring("reaper"), ContainSubstring("run make rig-control-planes"))))
 
 	provided, err = filepath.Abs(provided)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.Symlink(provided, filepath.Join(folder, "leash"))).To(Succeed())
-	r := started(t) // which needs the leash alone
+	g.Expect(os.Symlink(provided, filepath.Join(folder, "reaper"))).To(Succeed())
+	r := started(t) // which needs the reaper alone
 	_, err = r.Workload(t.Context(), "workload", WorkloadOptions{})
 	g.Expect(err).To(MatchError(And(MatchRegexp("find (etcd|kube-apiserver)"), ContainSubstring("run make rig-control-planes"))))
 	_, err = Clusterctl(t.Context(), "", "version")

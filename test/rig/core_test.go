@@ -212,7 +212,7 @@ func obeysRBAC(t *testing.T, c *ControlPlane) {
 	g.Eventually(list).WithContext(t.Context()).Should(Succeed())
 }
 
-// endsWhenLeft runs core without a leash.
+// endsWhenLeft runs core without a reaper.
 func endsWhenLeft(t *testing.T, r *Rig, c *ControlPlane) {
 	for name, end := range map[string]func(*exec.Cmd, io.Closer) error{
 		"its input closes": func(_ *exec.Cmd, stdin io.Closer) error { return stdin.Close() },

@@ -5,6 +5,6 @@
 // etcd, kube-apiserver, kube-controller-manager and core are the real programs; test/rig/build says where they come from.
 // What this machine cannot have, hosts and kubelets, is played by test/simulator.
 //
-// Everything listens on 127.0.0.1 alone, on ports that the kernel gave. Every program runs on a leash (see
-// test/rig/leash), so that it and the rig's folder are gone however the process that started them ends.
+// Everything listens on 127.0.0.1 alone, on ports that the kernel gave. Every program runs under a reaper (see
+// test/rig/reaper), so that it and the rig's folder are gone however the process that started them ends.
 package rig

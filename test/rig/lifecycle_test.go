@@ -92,8 +92,8 @@ func TestAStartThatIsInterruptedLeavesNothingBehind(t *testing.T) {
 		_, err := r.Management(context.WithoutCancel(t.Context()), ManagementOptions{})
 		failed <- err
 	}()
-	const guard, etcdAndLeash = 1, 2
-	g.Eventually(func() int { return len(processesOf(r.folder)) }).Should(BeNumerically(">=", guard+etcdAndLeash))
+	const guard, etcdAndReaper = 1, 2
+	g.Eventually(func() int { return len(processesOf(r.folder)) }).Should(BeNumerically(">=", guard+etcdAndReaper))
 	_ = r.Stop() // it tells of the start that it broke
 	g.Eventually(failed).Should(Receive(HaveOccurred()))
 	nothingLeft(g, r.folder)
@@ -136,7 +136,7 @@ func TestAProgramThatEndsByItselfIsReported(t *testing.T) {
 	c, err := r.Workload(t.Context(), "workload", WorkloadOptions{Bare: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	p := c.running[etcd]
-	g.Expect(p.leash.Close()).To(Succeed())
+	g.Expect(p.reaper.Close()).To(Succeed())
 	g.Eventually(p.ended).Should(BeClosed())
 	g.Expect(r.Stop()).To(MatchError(ContainSubstring("workload-etcd ended by itself")))
 }

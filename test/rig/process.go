@@ -23,17 +23,17 @@ const (
 	logTail = 2 << 10
 )
 
-// process is one program on its leash.
+// process is one program under its reaper.
 type process struct {
-	name  string
-	log   string
-	leash io.Closer
-	// ended is closed when the program and its leash are gone; how says how, and may be read from then on.
+	name   string
+	log    string
+	reaper io.Closer
+	// ended is closed when the program and its reaper are gone; how says how, and may be read from then on.
 	ended chan struct{}
 	how   error
 }
 
-// start runs a program on a leash that kills it at once: nothing that it could still save is kept.
+// start runs a program under a reaper that kills it at once: nothing that it could still save is kept.
 func (r *Rig) start(owner string, p program, args ...string) (*process, error) {
 	path, err := r.binaries.find(p)
 	if err != nil {
@@ -48,30 +48,30 @@ func (r *Rig) start(owner string, p program, args ...string) (*process, error) {
 	return r.launch(name, log, path, args)
 }
 
-// launch starts any program on such a leash.
+// launch starts any program on such a reaper.
 func (r *Rig) launch(name string, log *os.File, path string, args []string) (*process, error) {
-	held, err := r.binaries.find(leash)
+	held, err := r.binaries.find(reaper)
 	if err != nil {
 		return nil, err
 	}
 	return launch(name, log, held, append([]string{"--grace", "0s", "--", path}, args...))
 }
 
-// launch starts a leash in its own process group, where Ctrl-C does not reach it.
-func launch(name string, log *os.File, leash string, args []string) (*process, error) {
-	cmd := exec.Command(leash, args...)
+// launch starts a reaper in its own process group, where Ctrl-C does not reach it.
+func launch(name string, log *os.File, reaper string, args []string) (*process, error) {
+	cmd := exec.Command(reaper, args...)
 	if log != nil {
 		cmd.Stdout, cmd.Stderr = log, log
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("make the leash of %s: %w", name, err)
+		return nil, fmt.Errorf("make the reaper of %s: %w", name, err)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p := &process{name: name, leash: stdin, ended: make(chan struct{})}
+	p := &process{name: name, reaper: stdin, ended: make(chan struct{})}
 	if log != nil {
 		p.log = log.Name()
 	}
@@ -87,7 +87,7 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	_ = p.leash.Close() // the second time it is closed already
+	_ = p.reaper.Close() // the second time it is closed already
 	<-p.ended
 }
 

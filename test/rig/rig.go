@@ -46,7 +46,7 @@ func Start(_ context.Context, o Options) (*Rig, error) {
 		return nil, err
 	}
 	found := binariesOf(root)
-	guard, err := found.find(leash)
+	guard, err := found.find(reaper)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@
 RIG_BUILD := .rig/build
 
 # What every control plane needs, and what only some end-to-end tests need besides.
-RIG_API_SERVER := etcd kube-apiserver kube-controller-manager leash
+RIG_API_SERVER := etcd kube-apiserver kube-controller-manager reaper
 RIG_CONTROL_PLANE := $(RIG_API_SERVER) capi-core
 RIG_REST := clusterctl cert-manager.yaml
 

@@ -37,7 +37,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // controllers are those of one environment, as main.go sets them up, with the environment's clock and for its namespace alone.
@@ -62,10 +62,10 @@ type wanted struct {
 // start starts the controllers of an environment, for the first time or after kill.
 func (s *environment) start() {
 	GinkgoHelper()
-	c := &controllers{options: controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.Queue}}
+	c := &controllers{options: controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.clock.NewQueue}}
 	ctx, stop := context.WithCancel(context.Background())
 	var err error
-	c.mgr, err = ctrl.NewManager(spec.Unhurried(way.Config()), s.managerOptions())
+	c.mgr, err = ctrl.NewManager(suite.Unhurried(way.Config()), s.managerOptions())
 	Expect(err).NotTo(HaveOccurred())
 	c.writer = client.WithFieldOwner(c.mgr.GetClient(), mendv1.FieldOwner)
 	c.connect(ctx)

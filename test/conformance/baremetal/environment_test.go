@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/gateway"
-	"github.com/kubemend/kubemend/test/pace"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/faultproxy"
+	"github.com/kubemend/kubemend/test/suite"
+	"github.com/kubemend/kubemend/test/testclock"
 )
 
 // neighbour is the name of a machine's host, and of a node, that no remediation is about.
@@ -37,8 +37,8 @@ type environment struct {
 	wanted      wanted
 	namespace   string
 	cluster     *clusterv1.Cluster
-	clock       *pace.Clock
-	plan        *gateway.Plan
+	clock       *testclock.Clock
+	plan        *faultproxy.Plan
 	controllers *controllers
 	log         *record
 	members     []*member
@@ -50,7 +50,7 @@ func newEnvironment(ctx context.Context, k kind) *environment {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scene-"}}
 	Expect(here.Create(ctx, namespace)).To(Succeed())
-	s := &environment{kind: k, namespace: namespace.Name, clock: pace.New(), log: &record{}}
+	s := &environment{kind: k, namespace: namespace.Name, clock: testclock.New(), log: &record{}}
 	s.begin(0, "")
 	kubeconfig, err := way.Workload(s.namespace)
 	Expect(err).NotTo(HaveOccurred())
@@ -74,14 +74,14 @@ func newEnvironment(ctx context.Context, k kind) *environment {
 }
 
 // begin begins to count writes anew, and decides the fate of one of them.
-func (s *environment) begin(nth int, f gateway.Fate) {
+func (s *environment) begin(nth int, f faultproxy.Fate) {
 	s.plan = way.Expect(s.namespace, nth, f)
 	s.plan.Refuse(misdirected)
 }
 
 // refuse lets requests to the workload cluster fail with the status that is returned, if one is.
-func (s *environment) refuse(status func(gateway.Call) int) {
-	s.plan.Refuse(func(c gateway.Call) int {
+func (s *environment) refuse(status func(faultproxy.Call) int) {
+	s.plan.Refuse(func(c faultproxy.Call) int {
 		if c.Workload {
 			if code := status(c); code != 0 {
 				return code
@@ -154,7 +154,7 @@ func (s *environment) tell() string {
 		case *bmov1alpha1.BareMetalHost:
 			_, _ = fmt.Fprintf(&text, "%d host %s: %v on %t %s %s\n", m.revision, o.Name, o.Annotations, o.Status.PoweredOn, o.Status.Provisioning.State, o.Status.ErrorMessage)
 		case *corev1.Node:
-			_, _ = fmt.Fprintf(&text, "%d node %s gone %t: %v %v %v\n", m.revision, o.Name, m.gone, o.Annotations, o.Spec.Taints, spec.Readiness(o))
+			_, _ = fmt.Fprintf(&text, "%d node %s gone %t: %v %v %v\n", m.revision, o.Name, m.gone, o.Annotations, o.Spec.Taints, suite.Readiness(o))
 		case *clusterv1.Machine:
 			_, _ = fmt.Fprintf(&text, "%d machine %s gone %t: %+v\n", m.revision, o.Name, m.gone, o.Status.Conditions)
 		default:
@@ -171,7 +171,7 @@ func (s *environment) tell() string {
 func bothKinds(text string, tell func(context.Context, *environment)) {
 	GinkgoHelper()
 	It(text, func(ctx SpecContext) {
-		spec.AtOnce(crowd, len(kinds), func(i int) {
+		suite.AtOnce(crowd, len(kinds), func(i int) {
 			s := newEnvironment(ctx, kinds[i])
 			defer s.end()
 			tell(ctx, s)

@@ -12,9 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // outcome is all that is to be seen when a tale is over.
@@ -65,7 +65,7 @@ func (p performance) nth(resource string) int {
 }
 
 // play plays a power cycle, with the nth write befallen by a fate. It has to come out as given.
-func play(ctx context.Context, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
+func play(ctx context.Context, nth int, f faultproxy.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
 	s := newEnvironment(ctx, kinds[0])
 	defer s.end()
@@ -83,7 +83,7 @@ func play(ctx context.Context, nth int, f gateway.Fate, as types.GomegaMatcher) 
 	Eventually(func() bool {
 		GinkgoHelper()
 		done, _ := s.plan.Written()
-		if f == gateway.Last && before == nil && len(done) == nth {
+		if f == faultproxy.Last && before == nil && len(done) == nth {
 			s.kill()
 			before = done
 			s.begin(0, "")
@@ -108,11 +108,11 @@ var _ = Describe("Whatever write fails", Ordered, func() {
 		Expect(plain.Power).To(Equal(cycled(1)))
 		Expect(plain.Traces).To(BeEmpty())
 	})
-	for fate, resource := range spec.InOrder(map[string]string{
-		string(gateway.Refused): "baremetalhosts", string(gateway.Carried): "nodes", string(gateway.Last): "nodes",
+	for fate, resource := range suite.InOrder(map[string]string{
+		string(faultproxy.Refused): "baremetalhosts", string(faultproxy.Carried): "nodes", string(faultproxy.Last): "nodes",
 	}) {
 		It(fmt.Sprintf("of a power cycle, the end is the same if one of %s %s", resource, fate), func(ctx SpecContext) {
-			Expect(play(ctx, plain.nth(resource), gateway.Fate(fate), Equal(plain.outcome)).struck).To(BeTrue())
+			Expect(play(ctx, plain.nth(resource), faultproxy.Fate(fate), Equal(plain.outcome)).struck).To(BeTrue())
 		})
 	}
 })

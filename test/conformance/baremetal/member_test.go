@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // member is a Machine of an environment, with its Metal3Machine, its host and its remediation, all of the same name, and its node.
@@ -157,7 +157,7 @@ func (m *member) theNode(ctx context.Context) *corev1.Node {
 
 func (m *member) ready(ctx context.Context) corev1.ConditionStatus {
 	if n := m.theNode(ctx); n != nil {
-		return spec.Readiness(n)
+		return suite.Readiness(n)
 	}
 	return "no node"
 }
@@ -274,14 +274,14 @@ func (m *member) ends(ctx context.Context, state string) {
 // settles waits until the controller has seen the remediation as it is, and has nothing more to do or to say about it.
 func (m *member) settles(ctx context.Context) {
 	GinkgoHelper()
-	controller := m.environment.clock.Looks(strings.ToLower(m.environment.Kind.Kind))
+	controller := m.environment.clock.QueueOf(strings.ToLower(m.environment.Kind.Kind))
 	Eventually(func() bool {
 		GinkgoHelper()
 		is, seen := m.remediation(ctx).GetResourceVersion(), m.environment.New().Unwrapped()
 		if err := m.environment.controllers.mgr.GetClient().Get(ctx, m.key(), seen); err != nil || seen.GetResourceVersion() != is {
 			return false
 		}
-		Eventually(controller.At(reconcile.Request{NamespacedName: m.key()})).Should(BeTrue())
+		Eventually(controller.Reconcile(reconcile.Request{NamespacedName: m.key()})).Should(BeTrue())
 		return m.remediation(ctx).GetResourceVersion() == is
 	}).Should(BeTrue(), "the controller is to come to rest")
 	m.isWrittenDown(ctx)

@@ -13,7 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // Memory is read, so who may write it may have done what it says. docs/security.md tells of it.
@@ -21,7 +21,7 @@ var _ = Describe("The policy of config/policy/memory.yaml", Serial, func() {
 	It("lets those alone write what kubemend remembers who may write the status of remediations", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		Expect(here.Create(ctx, builders.Namespace(namespace))).To(Succeed())
-		for _, obj := range spec.Manifest("../../../config/policy/memory.yaml") {
+		for _, obj := range suite.Manifest("../../../config/policy/memory.yaml") {
 			Expect(here.Create(ctx, obj)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, obj)).To(Succeed()) })
 		}

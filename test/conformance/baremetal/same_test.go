@@ -20,9 +20,9 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // holdOff is the annotation by which a remediation holds its host off.
@@ -119,7 +119,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
 	})
 
-	for name, add := range spec.InOrder(map[string]func(*environment, context.Context, string, ...func(*origin)) *member{
+	for name, add := range suite.InOrder(map[string]func(*environment, context.Context, string, ...func(*origin)) *member{
 		"C3: of a worker":                (*environment).worker,
 		"C4: of a control-plane machine": (*environment).controlPlane,
 	}) {
@@ -214,7 +214,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 	})
 
 	bothKinds("C8: that may not see nodes power-cycles the host without fencing, says so, and can be deleted", func(ctx context.Context, s *environment) {
-		s.refuse(func(c gateway.Call) int {
+		s.refuse(func(c faultproxy.Call) int {
 			if c.Resource == "nodes" {
 				return http.StatusForbidden
 			}
@@ -250,7 +250,7 @@ var _ = Describe("As CAPM3 does, a remediation", func() {
 		m.ends(ctx, "HandedOver")
 		vanishes(ctx, builders.Metal3Machine(m.machine(ctx))) // its owner replaces it
 		vanishes(ctx, m.machine(ctx))
-		provider, err := simulator.NewInfrastructure(spec.Unhurried(plane.Config()), simulator.InfrastructureOptions{Namespace: s.namespace, Hosts: hosts})
+		provider, err := simulator.NewInfrastructure(suite.Unhurried(plane.Config()), simulator.InfrastructureOptions{Namespace: s.namespace, Hosts: hosts})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(provider.Serve(client.ObjectKeyFromObject(s.cluster), plane.Config())).To(Succeed())
 		playing, stop := context.WithCancel(ctx)

@@ -14,9 +14,9 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // N1, that the machine is handed over in both conditions, is told with C6.
@@ -29,7 +29,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.isUsable(ctx)
 	})
 
-	for what, of := range spec.InOrder(map[string]func(*member) client.Object{
+	for what, of := range suite.InOrder(map[string]func(*member) client.Object{
 		"machine": func(m *member) client.Object { return builders.ControlPlaneMachine(m.environment.cluster, m.name) },
 		"Metal3Machine": func(m *member) client.Object {
 			return builders.Metal3Machine(builders.ControlPlaneMachine(m.environment.cluster, m.name))
@@ -75,7 +75,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		m.settles(ctx)
 		Expect(m.at(ctx)).To(Equal(memory{"Booting", 1}), "it waits for a person")
 
-		s.refuse(func(gateway.Call) int { return 0 })
+		s.refuse(func(faultproxy.Call) int { return 0 })
 		m.ends(ctx, "Succeeded")
 		Expect(m.power()).To(Equal(cycled(1)))
 		Expect(history.when(s.namespace, 0, onNode(outOfService))).To(BeZero())
@@ -96,7 +96,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		s.clock.Step(time.Minute)
 		Eventually(m.host.Powered).Should(BeTrue())
 		Eventually(m.reports(ctx, infrav1.WorkloadMovedCondition)).Should(Equal("False/ClusterUnreachable"))
-		s.refuse(func(gateway.Call) int { return 0 })
+		s.refuse(func(faultproxy.Call) int { return 0 })
 
 		m.ends(ctx, "Succeeded")
 		Expect(m.power()).To(Equal(cycled(1)))
@@ -149,7 +149,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	for what, stick := range spec.InOrder(map[string]func(context.Context, *member) string{
+	for what, stick := range suite.InOrder(map[string]func(context.Context, *member) string{
 		"pod": func(ctx context.Context, m *member) string {
 			return "Pod " + m.environment.namespace + "/" + m.pod(ctx).Name
 		},
@@ -195,7 +195,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		Expect(m.traces(ctx)).To(BeEmpty())
 	})
 
-	for what, unmanaged := range spec.InOrder(unmanagedHosts) {
+	for what, unmanaged := range suite.InOrder(unmanagedHosts) {
 		oneKind(kinds[0], "N9: waits for a host that is "+what+", says why, and goes on when it is not any more", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w")
@@ -236,7 +236,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 		})
 	}
 
-	for version, clearsAll := range spec.InOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
+	for version, clearsAll := range suite.InOrder(map[string]bool{"0.13, which takes all annotations away": true, "0.14, which leaves them": false}) {
 		bothKinds("N12: leaves a host that BMO "+version+" deprovisions to its next owner", func(ctx context.Context, s *environment) {
 			s.start()
 			m := s.worker(ctx, "w", func(o *origin) { o.host = []func(*bmov1alpha1.BareMetalHost){builders.Deployed} })
@@ -313,7 +313,7 @@ var _ = Describe("Better than CAPM3 does, a remediation", func() {
 const budget = 60
 
 // down is the answer of a workload cluster that is not there.
-func down(gateway.Call) int { return http.StatusServiceUnavailable }
+func down(faultproxy.Call) int { return http.StatusServiceUnavailable }
 
 // unmanagedHosts are the ways in which BMO does not act on what is asked of a host's power.
 var unmanagedHosts = map[string]struct {

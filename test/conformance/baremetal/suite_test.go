@@ -29,18 +29,18 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // What all specs share.
 var (
 	scheme  = runtime.NewScheme()
 	plane   *rig.ControlPlane
-	here    client.Client    // goes to the API server itself
-	way     *gateway.Gateway // which the controllers go through
+	here    client.Client     // goes to the API server itself
+	way     *faultproxy.Proxy // which the controllers go through
 	mapper  meta.RESTMapper
 	hosts   *simulator.Hosts
 	history *chronicle
@@ -53,13 +53,13 @@ func TestBareMetalConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "Bare-metal conformance")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true})
+	plane, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true})
 	Expect(err).NotTo(HaveOccurred())
 
 	for _, add := range []func(*runtime.Scheme) error{
@@ -67,21 +67,21 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
-	config := spec.Unhurried(plane.Config())
-	here, mapper = spec.Mapped(config, scheme)
-	way, err = gateway.New(config, counts)
+	config := suite.Unhurried(plane.Config())
+	here, mapper = suite.Mapped(config, scheme)
+	way, err = faultproxy.New(config, counts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(way.Close)
 	way.Expect("", 0, "").Refuse(misdirected) // for objects of no namespace
 
 	history = newChronicle(config)
-	hosts, err = simulator.NewHosts(spec.Unhurried(plane.Config()), simulator.HostsOptions{})
+	hosts, err = simulator.NewHosts(suite.Unhurried(plane.Config()), simulator.HostsOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	spec.Beside(hosts.Start)
+	suite.Beside(hosts.Start)
 }, NodeTimeout(3*time.Minute))
 
 // counts reports whether c is a write that has an effect on the world. Events have none.
-func counts(c gateway.Call) bool {
+func counts(c faultproxy.Call) bool {
 	switch c.Resource {
 	case "metal3remediations", "hostremediations", "baremetalhosts", "machines", "nodes":
 		return true
@@ -91,7 +91,7 @@ func counts(c gateway.Call) bool {
 
 // misdirected refuses what is asked of the wrong cluster, which would be answered all the same, since there is but one. (CAPM3 looked
 // for the volume attachments of nodes in the management cluster.)
-func misdirected(c gateway.Call) int {
+func misdirected(c faultproxy.Call) int {
 	ofWorkload := c.Resource == "nodes" || c.Resource == "pods" || c.Resource == "volumeattachments" || c.Resource == "leases"
 	if c.Resource != "" && ofWorkload != c.Workload {
 		return 421 // Misdirected Request

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("Bad input:", func() {
-	for text, content := range spec.InOrder(map[string]any{
+	for text, content := range suite.InOrder(map[string]any{
 		"no spec":                  nil,
 		"no spec.template":         map[string]any{"other": "thing"},
 		"a text as spec.template":  map[string]any{"template": "text"},

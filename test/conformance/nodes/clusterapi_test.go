@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // cluster makes the Cluster that the nodes belong to, managed from the cluster itself.
@@ -202,7 +202,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		Expect(s.request(ctx, "w1").GetOwnerReferences()).To(HaveLen(1))
 	})
 
-	for text, annotation := range spec.InOrder(map[string]string{
+	for text, annotation := range suite.InOrder(map[string]string{
 		"is not to be remediated": clusterv1.MachineSkipRemediationAnnotation, "is paused": clusterv1.PausedAnnotation,
 	}) {
 		in(ladders, "a node whose Machine "+text+" is left alone, before its first remedy and between two of them", func(ctx context.Context, s *environment) {
@@ -226,7 +226,7 @@ var _ = Describe("Nodes of Cluster API,", func() {
 		})
 	}
 
-	for text, busy := range spec.InOrder(map[string]func(context.Context, *environment, *clusterv1.Machine){
+	for text, busy := range suite.InOrder(map[string]func(context.Context, *environment, *clusterv1.Machine){
 		"whose Machine was handed to its owner": func(ctx context.Context, s *environment, m *clusterv1.Machine) {
 			s.sets(ctx, m, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse)
 		},

@@ -38,7 +38,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // start starts the controller of an environment as setup_nodehealthcheck.go does, for the first time or after kill: with the environment's clock, and for its nodes,
@@ -55,7 +55,7 @@ func (s *environment) start() {
 	Expect(err).NotTo(HaveOccurred())
 	through.Impersonate.UserName = s.wanted.user
 	ctx, stop := context.WithCancel(context.Background())
-	mgr, err := ctrl.NewManager(spec.Unhurried(through), s.managerOptions())
+	mgr, err := ctrl.NewManager(suite.Unhurried(through), s.managerOptions())
 	Expect(err).NotTo(HaveOccurred())
 	s.control(mgr)
 	ended := make(chan error, 1)
@@ -120,7 +120,7 @@ func (s *environment) control(mgr ctrl.Manager) {
 		Discovery: api,
 		Installed: (&crdgate.Reconciler{Client: mgr.GetClient()}).Installed,
 		Recorder:  s.tells, Clock: s.pace, Log: mgr.GetLogger(), LeaseNamespace: s.leases, Resync: s.wanted.resync,
-	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.Queue})).To(Succeed())
+	}).SetupWithManager(mgr, own, controller.Options{MaxConcurrentReconciles: 5, NewQueue: s.pace.NewQueue})).To(Succeed())
 }
 
 // alone reads as if the requests of the environment were all that there are: those of others may still be on their way out.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // members makes nodes c1 to cn of the control plane, which are of no other pool.
@@ -80,7 +80,7 @@ var _ = Describe("Nodes of the control plane", func() {
 		Expect(s.request(ctx, "m1").GetLabels()).To(HaveKey("remediation.medik8s.io/isControlPlaneNode"))
 	})
 
-	for text, with := range spec.InOrder(map[string]func(ctx context.Context, s *environment) (corev1.ObjectReference, corev1.ObjectReference){
+	for text, with := range suite.InOrder(map[string]func(ctx context.Context, s *environment) (corev1.ObjectReference, corev1.ObjectReference){
 		"with templates of one kind": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
 			return s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")
 		},

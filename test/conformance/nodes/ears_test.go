@@ -22,7 +22,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/test/pace"
+	"github.com/kubemend/kubemend/test/testclock"
 )
 
 // ears are the caches of an environment's controller. Each kind is watched on its own, so what was written first may be heard of last; and where
@@ -52,7 +52,7 @@ func (s *environment) hears(ctx context.Context) {
 // patient is a clock that leaps when the environment's controller has heard of all that was before: what it has made, and does not see half a
 // minute later, it takes for lost.
 type patient struct {
-	*pace.Clock
+	*testclock.Clock
 	environment *environment
 }
 

@@ -19,9 +19,9 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/inmemory"
-	"github.com/kubemend/kubemend/test/pace"
+	"github.com/kubemend/kubemend/test/testclock"
 )
 
 const (
@@ -77,7 +77,7 @@ type environment struct {
 	memory *inmemory.Program
 	pace   patient // the clock of an environment at the API server
 	births *births
-	plan   *gateway.Plan
+	plan   *faultproxy.Plan
 	kill   func()
 	ears   *ears // nil while there is no controller
 	tells  *teller
@@ -106,7 +106,7 @@ func newEnvironment(ctx context.Context, m mode) *environment {
 		here: here, mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kill: func() {}, kinds: map[remediator]bool{},
 	}
-	s.pace = patient{Clock: pace.New(), environment: s}
+	s.pace = patient{Clock: testclock.New(), environment: s}
 	s.clock = s.pace
 	s.births = &births{now: s.clock.Now, of: map[types.UID]metav1.Time{}}
 	Expect(s.here.Create(ctx, builders.Namespace(s.elsewhere))).To(Succeed())
@@ -116,7 +116,7 @@ func newEnvironment(ctx context.Context, m mode) *environment {
 }
 
 // begin begins to count the controller's writes anew, and decides the fate of one of them.
-func (s *environment) begin(nth int, f gateway.Fate) { s.plan = way.Expect(s.name, nth, f) }
+func (s *environment) begin(nth int, f faultproxy.Fate) { s.plan = way.Expect(s.name, nth, f) }
 
 // end is to be deferred. It stops all that belongs to the environment, and tells what there is if the spec has failed.
 func (s *environment) end() {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/gateway"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/faultproxy"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // outcome is all that is to be seen when a node has gone up its ladder and is well again.
@@ -38,7 +38,7 @@ type performance struct {
 
 // play lets a node go up a ladder of two steps, of which the second one helps, with the nth write befallen by a fate. It has to come out as
 // given.
-func climb(ctx context.Context, m mode, nth int, f gateway.Fate, as types.GomegaMatcher) performance {
+func climb(ctx context.Context, m mode, nth int, f faultproxy.Fate, as types.GomegaMatcher) performance {
 	GinkgoHelper()
 	s := newEnvironment(ctx, m)
 	defer s.end()
@@ -54,7 +54,7 @@ func climb(ctx context.Context, m mode, nth int, f gateway.Fate, as types.Gomega
 		Eventually(func() bool {
 			GinkgoHelper()
 			done, _ := s.plan.Written()
-			if f == gateway.Last && before == nil && len(done) == nth {
+			if f == faultproxy.Last && before == nil && len(done) == nth {
 				s.kill()
 				before = done
 				s.begin(0, "")
@@ -113,13 +113,13 @@ var _ = Describe("Whatever write fails", needsServer, Ordered, ContinueOnFailure
 			Made: map[string]int{"rebootremediations": 1, "replaceremediations": 1},
 		}))
 	})
-	for text, sample := range spec.InOrder(map[string]struct {
-		fate  gateway.Fate
+	for text, sample := range suite.InOrder(map[string]struct {
+		fate  faultproxy.Fate
 		write string
 	}{
-		"before it reaches the API server, the end is the same":          {gateway.Refused, "POST rebootremediations"},
-		"after it was carried out, the end is the same":                  {gateway.Carried, "POST replaceremediations"},
-		"because the controller is killed after it, the end is the same": {gateway.Last, "POST rebootremediations"},
+		"before it reaches the API server, the end is the same":          {faultproxy.Refused, "POST rebootremediations"},
+		"after it was carried out, the end is the same":                  {faultproxy.Carried, "POST replaceremediations"},
+		"because the controller is killed after it, the end is the same": {faultproxy.Last, "POST rebootremediations"},
 	}) {
 		It(text, func(ctx SpecContext) {
 			nth := slices.Index(plain.done, sample.write) + 1

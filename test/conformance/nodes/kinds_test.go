@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("Remediators", func() {
-	for text, named := range spec.InOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
+	for text, named := range suite.InOrder(map[string]bool{"is not named": false, "is named all the same": true}) {
 		where := everywhere
 		if named {
 			where = inMemory

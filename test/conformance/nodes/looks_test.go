@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/test/pace"
+	"github.com/kubemend/kubemend/test/testclock"
 )
 
 // looks has the controller look at a check until it has heard of all that there is and finds nothing more to do.
@@ -41,7 +41,7 @@ func (s *environment) look(check string) {
 		Expect(s.memory.Pass(item)).To(Succeed())
 		return
 	}
-	Eventually(s.controller().At(item)).Should(BeTrue())
+	Eventually(s.controller().Reconcile(item)).Should(BeTrue())
 }
 
 // passes are how many passes the controller has made over each check.
@@ -53,4 +53,4 @@ func (s *environment) passes() map[reconcile.Request]int {
 }
 
 // controller is the queue of the environment's controller at the API server.
-func (s *environment) controller() *pace.Looks { return s.pace.Looks("nodehealthcheck") }
+func (s *environment) controller() *testclock.Queue { return s.pace.QueueOf("nodehealthcheck") }

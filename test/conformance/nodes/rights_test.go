@@ -15,7 +15,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // manager is who the controller is in specs about its rights, with the role that is shipped. What Kubernetes adds to the other role from
@@ -26,7 +26,7 @@ const manager = "kubemend"
 func (s *environment) grants(ctx context.Context) {
 	GinkgoHelper()
 	for _, file := range []string{"role.yaml", filepath.Join("nodes", "role.yaml")} {
-		for _, role := range spec.Manifest(filepath.Join("..", "..", "..", "config", "rbac", file)) {
+		for _, role := range suite.Manifest(filepath.Join("..", "..", "..", "config", "rbac", file)) {
 			switch {
 			case role.GetKind() == "ClusterRole":
 				Expect(builders.Apply(ctx, here, role)).To(Succeed())

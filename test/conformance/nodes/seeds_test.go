@@ -10,13 +10,13 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // mended is the template of the first documentation, with its kind spelled as the check of that documentation spells it.
 func mended() *unstructured.Unstructured {
 	GinkgoHelper()
-	template := spec.Seed("000/template.yaml")[0]
+	template := suite.Seed("000/template.yaml")[0]
 	template.SetKind(provider.templates().Kind)
 	return template
 }
@@ -43,7 +43,7 @@ var _ = Describe("The manifests of", func() {
 		s.workers(ctx, 2)
 		s.node(ctx, "w3", labelled("pool", "another")) // all nodes are selected
 		s.manifest(ctx, mended())
-		s.manifest(ctx, spec.Seed("000/nodehealthcheck.yaml")[0])
+		s.manifest(ctx, suite.Seed("000/nodehealthcheck.yaml")[0])
 		const check = "nodehealthcheck-sample"
 		Eventually(s.phase(ctx, check)).Should(Equal(enabled))
 		Expect(s.counts(ctx, check)()).To(Equal([]int{3, 3}))
@@ -67,8 +67,8 @@ var _ = Describe("The manifests of", func() {
 	everywhere.once("seed 000: the first documentation, as they are spelled there, leave the check without its template", func(ctx context.Context, s *environment) {
 		s.kinds[misspelt] = true
 		s.workers(ctx, 3)
-		s.manifest(ctx, spec.Seed("000/template.yaml")[0])
-		s.manifest(ctx, spec.Seed("000/nodehealthcheck.yaml")[0])
+		s.manifest(ctx, suite.Seed("000/template.yaml")[0])
+		s.manifest(ctx, suite.Seed("000/nodehealthcheck.yaml")[0])
 		const check = "nodehealthcheck-sample"
 		Eventually(s.of(ctx, check, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
 		s.fails(ctx, "w1")
@@ -83,7 +83,7 @@ var _ = Describe("The manifests of", func() {
 			s.node(ctx, name, worker)
 		}
 		s.node(ctx, "other")
-		s.manifest(ctx, spec.Seed("001/nodehealthcheck.yaml")[0])
+		s.manifest(ctx, suite.Seed("001/nodehealthcheck.yaml")[0])
 		const check = "nodehealthcheck-sample"
 		s.fails(ctx, "a", "other")
 		Eventually(s.phase(ctx, check)).Should(Equal("Paused: NHC is paused: <pause-test-cluster>"))
@@ -103,7 +103,7 @@ var _ = Describe("The manifests of", func() {
 		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 3}))
 	})
 
-	for text, r := range spec.InOrder(map[string]remediator{
+	for text, r := range suite.InOrder(map[string]remediator{
 		"Self Node Remediation": selfNode, "Poison Pill": pill, "Fence Agents Remediation": fence, "Machine Deletion Remediation": deletion,
 	}) {
 		inModes("the contract: "+text+" works by it", []mode{{}, {several: true}}, func(ctx context.Context, s *environment) {

@@ -29,17 +29,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // What all specs share.
 var (
 	scheme = runtime.NewScheme()
 	plane  *rig.ControlPlane
-	here   client.Client    // goes to the API server itself
-	way    *gateway.Gateway // which the controllers go through
+	here   client.Client     // goes to the API server itself
+	way    *faultproxy.Proxy // which the controllers go through
 	mapper meta.RESTMapper
 )
 
@@ -50,7 +50,7 @@ func TestNodeConformance(t *testing.T) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(700 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
-	spec.InRules(t)
+	suite.InRules(t)
 	suite, reporter := GinkgoConfiguration()
 	if testing.Short() {
 		suite.LabelFilter = "!" + needsServer[0]
@@ -63,7 +63,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return
 	}
 	var err error
-	plane, err = spec.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true})
+	plane, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true})
 	Expect(err).NotTo(HaveOccurred())
 
 	for _, add := range []func(*runtime.Scheme) error{
@@ -71,9 +71,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
-	config := spec.Unhurried(plane.Config())
-	here, mapper = spec.Mapped(config, scheme)
-	way, err = gateway.New(config, counts)
+	config := suite.Unhurried(plane.Config())
+	here, mapper = suite.Mapped(config, scheme)
+	way, err = faultproxy.New(config, counts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(way.Close)
 
@@ -85,4 +85,4 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 }, NodeTimeout(3*time.Minute))
 
 // counts reports whether c is a write that has an effect on the world. Events have none.
-func counts(c gateway.Call) bool { return c.Resource != "events" && c.Resource != "" }
+func counts(c faultproxy.Call) bool { return c.Resource != "events" && c.Resource != "" }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 func noThreshold(c *nhcv1.NodeHealthCheck) { c.Spec.MinHealthy, c.Spec.MaxUnhealthy = nil, nil }
@@ -177,7 +177,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Expect(req.GetLabels()).NotTo(HaveKey("not"))
 	})
 
-	for text, hinder := range spec.InOrder(map[string]func(context.Context, *environment, *unstructured.Unstructured){
+	for text, hinder := range suite.InOrder(map[string]func(context.Context, *environment, *unstructured.Unstructured){
 		"of a node that is well while its request is kept": func(ctx context.Context, s *environment, req *unstructured.Unstructured) {
 			s.keeps(ctx, req)
 			s.recovers(ctx, "w1")

@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // twoDeadlines is for a machine that has two attempts of 100 s each, and less is not allowed.
@@ -38,7 +38,7 @@ var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
 	}, NodeTimeout(specPatience))
 
 	It("because the workload cluster does not answer brings a single control plane back, and a worker once that is there", func(ctx SpecContext) {
-		lonely := &world{spec.Site{Namespace: "lonely", Name: "lonely", ControlPlanes: 1, Workers: 1}}
+		lonely := &world{suite.Site{Namespace: "lonely", Name: "lonely", ControlPlanes: 1, Workers: 1}}
 		var err error
 		lonely.Plane, err = control.Workload(ctx, "lonely", rig.WorkloadOptions{Bare: true})
 		Expect(err).NotTo(HaveOccurred())

@@ -33,7 +33,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // rebooting is the kind of a remediator's requests; see docs/examples/remediator.yaml.
@@ -148,7 +148,7 @@ func leavingReplica(ctx context.Context, name string, kubeconfig []byte) *rig.Ku
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		m.Kill()
-		spec.LogOf("the "+name+" replica that leaves", m, CurrentSpecReport())
+		suite.LogOf("the "+name+" replica that leaves", m, CurrentSpecReport())
 	})
 	return m
 }

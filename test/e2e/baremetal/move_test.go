@@ -28,7 +28,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // clusterIsMoved has clusterctl move two clusters in the middle of a power cycle, one for each kind of remediation.
@@ -104,7 +104,7 @@ type journey struct {
 func (p *pivot) journey(ctx context.Context, k kind) *journey {
 	GinkgoHelper()
 	name := strings.ToLower(k.name)
-	w := &world{spec.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: fixture.Plane}}
+	w := &world{suite.Site{Namespace: "moves-" + name, Name: "moves-" + name, ControlPlanes: 1, Workers: 2, Plane: fixture.Plane}}
 	w.Build(ctx, here, provider, inPool)
 	DeferCleanup(w.nodesAreDeleted) // their kubelets stop with the management cluster that they are moved to
 	Expect(p.provider.Serve(client.ObjectKeyFromObject(w.Cluster), w.Plane.Config())).To(Succeed())
@@ -224,8 +224,8 @@ func (p *pivot) start(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	p.provider, err = simulator.NewInfrastructure(p.plane.Config(), simulator.InfrastructureOptions{Hosts: seen, Every: 200 * time.Millisecond})
 	Expect(err).NotTo(HaveOccurred())
-	spec.Beside(seen.Start)
-	spec.Beside(p.provider.Start)
+	suite.Beside(seen.Start)
+	suite.Beside(p.provider.Start)
 	account, err := p.plane.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	_, err = p.plane.Kubemend(ctx, "target", account, p.plane.WebhookFlags()...)

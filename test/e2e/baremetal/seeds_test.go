@@ -19,7 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // soon is less than what a turn lasts for which nobody says that it is over, and long enough for a machine that is busy.
@@ -164,7 +164,7 @@ func (w *world) cycled(ctx context.Context, name string, identity types.UID, beg
 // applied creates the objects of a printed manifest as they are, and then claims the check for kubemend, until the spec ends.
 func applied(ctx context.Context, file string) {
 	GinkgoHelper()
-	for _, object := range spec.Seed(file) {
+	for _, object := range suite.Seed(file) {
 		Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
 		if object.GetKind() != "MachineHealthCheck" {

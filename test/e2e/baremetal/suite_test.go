@@ -27,7 +27,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const specPatience = 8 * time.Minute
@@ -48,10 +48,10 @@ var (
 
 	// fixture is the cluster of most specs. Each leaves it as it found it. With fewer workers that are healthy, kube-controller-manager
 	// takes an outage for one of the network.
-	fixture = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
+	fixture = &world{suite.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 4, Spare: 5}}
 	// seeded is the cluster that the manifests of the documentation are about. None of its controllers runs: what a node looks like of which
 	// nothing is heard, specs write.
-	seeded = &world{spec.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 2}}
+	seeded = &world{suite.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 2}}
 )
 
 func TestBareMetal(t *testing.T) {
@@ -60,12 +60,12 @@ func TestBareMetal(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "Bare metal")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	control = spec.Rig(ctx)
+	control = suite.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
@@ -84,7 +84,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane, seeded.Plane}) })
+	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane, seeded.Plane}) })
 	here = clientFor(management.Config())
 	mayRemediate(ctx) // before the rights of the manager, which are waited for: it looks for requests as soon as it starts
 	var err error
@@ -96,7 +96,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	seeded.Build(ctx, here, provider, inPool)
 }, NodeTimeout(5*time.Minute))
 
-var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
+var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context, more ...string) {
@@ -108,18 +108,18 @@ func startManager(ctx context.Context, more ...string) {
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	return spec.Client(config, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
+	return suite.Client(config, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, nhcv1.AddToScheme,
 		bmov1alpha1.AddToScheme, infrav1beta1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
 }
 
 // startWorld starts everybody who plays what this machine cannot have.
 func startWorld() {
 	GinkgoHelper()
-	hosts, provider = spec.Hardware(management.Config())
+	hosts, provider = suite.Hardware(management.Config())
 	scheduler, err := simulator.NewScheduler(fixture.Plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
 	attacher, err = simulator.NewAttacher(fixture.Plane.Config(), logr.Discard())
 	Expect(err).NotTo(HaveOccurred())
-	spec.Beside(scheduler.Start)
-	spec.Beside(attacher.Start)
+	suite.Beside(scheduler.Start)
+	suite.Beside(attacher.Start)
 }

@@ -22,14 +22,14 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // longAgo is when a node fell silent that is silent for longer than any check has patience.
 const longAgo = 30 * time.Minute
 
 // world is one cluster with its hosts, in a namespace of the management cluster.
-type world struct{ spec.Site }
+type world struct{ suite.Site }
 
 // inPool makes the workers those that the manifest of the documentation selects.
 func inPool(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" }

@@ -24,7 +24,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const specPatience = 4 * time.Minute
@@ -39,7 +39,7 @@ var (
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	fixture = &world{spec.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
+	fixture = &world{suite.Site{Namespace: "rack", Name: "metal", ControlPlanes: 1, Workers: 5, Spare: 3}}
 )
 
 func TestCommandLine(t *testing.T) {
@@ -48,13 +48,13 @@ func TestCommandLine(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "Command line")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plugin).To(BeAnExistingFile(), "run make build")
-	control = spec.Rig(ctx)
+	control = suite.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
@@ -67,17 +67,17 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return err
 	})
 	Expect(group.Wait()).To(Succeed())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}) })
+	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}) })
 	here = clientFor(management.Config())
 	var err error
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
-	hosts, provider = spec.Hardware(management.Config())
+	hosts, provider = suite.Hardware(management.Config())
 	startManager(ctx)
 	fixture.Build(ctx, here, provider)
 }, NodeTimeout(5*time.Minute))
 
-var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
+var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context) {
@@ -89,5 +89,5 @@ func startManager(ctx context.Context) {
 
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
-	return spec.Client(config, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
+	return suite.Client(config, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 }

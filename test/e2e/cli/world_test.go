@@ -17,11 +17,11 @@ import (
 
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // world is one cluster with its hosts, in a namespace of the management cluster.
-type world struct{ spec.Site }
+type world struct{ suite.Site }
 
 // slow makes all hosts take their time, until the spec ends.
 func (w *world) slow(times simulator.Times) {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -38,31 +38,31 @@ var _ = Describe("The flag --node-health-checks", func() {
 	It("decides whether NodeHealthChecks are acted on, and a metric says why they are not", func(ctx SpecContext) {
 		By("leaving them to the operator that the Operator Lifecycle Manager installed")
 		restartManager(ctx)
-		Eventually(spec.Metric(ctx, manager, served, ofChecks, `reason="Foreign"`)).Should(Equal("0"))
+		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason="Foreign"`)).Should(Equal("0"))
 		Expect(here.Create(ctx, pointless("unseen"))).To(Succeed())
 		unseen := func() []metav1.Condition { return check(ctx, "unseen").Status.Conditions }
 		Consistently(unseen).Should(BeEmpty())
 
 		By("taking them over when the kind is free")
 		olm(ctx, false)
-		Eventually(spec.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
+		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
 		Eventually(unseen).ShouldNot(BeEmpty())
 
 		By("giving them back when it is not")
 		olm(ctx, true)
-		Eventually(spec.Metric(ctx, manager, served, ofChecks, `reason="Foreign"`)).Should(Equal("0"))
+		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason="Foreign"`)).Should(Equal("0"))
 		Expect(here.Create(ctx, pointless("left-alone"))).To(Succeed())
 		leftAlone := func() []metav1.Condition { return check(ctx, "left-alone").Status.Conditions }
 		Consistently(leftAlone).Should(BeEmpty())
 
 		By("acting whoever brought the kind")
 		restartManager(ctx, "--node-health-checks=on")
-		Eventually(spec.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
+		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
 		Eventually(leftAlone).ShouldNot(BeEmpty())
 
 		By("not acting at all")
 		restartManager(ctx, "--node-health-checks=off")
-		Eventually(spec.Metric(ctx, manager, served, ofChecks, `reason="Off"`)).Should(Equal("0"))
+		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason="Off"`)).Should(Equal("0"))
 		Expect(here.Create(ctx, pointless("ignored"))).To(Succeed())
 		Consistently(func() []metav1.Condition { return check(ctx, "ignored").Status.Conditions }).Should(BeEmpty())
 	}, SpecTimeout(specPatience))
@@ -121,8 +121,8 @@ var _ = Describe("The flag --default-node-health-check-template", func() {
 		By("leaving it as its owner wants it")
 		Expect(here.Patch(ctx, made, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"minHealthy":3}}`)))).To(Succeed())
 		restartManager(ctx, flag)
-		Eventually(spec.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
-		Eventually(spec.Metric(ctx, manager, "kubemend_nodehealthcheck_targets", `name="nhc-worker-default"`, `state="healthy"`)).Should(Equal("4"))
+		Eventually(suite.Metric(ctx, manager, served, ofChecks, `reason=""`)).Should(Equal("1"))
+		Eventually(suite.Metric(ctx, manager, "kubemend_nodehealthcheck_targets", `name="nhc-worker-default"`, `state="healthy"`)).Should(Equal("4"))
 		Expect(names(ctx)).To(Equal([]string{"nhc-worker-default"}))
 		kept := check(ctx, "nhc-worker-default")
 		Expect(kept.UID).To(Equal(made.UID))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const sample = "nodehealthcheck-sample"
@@ -26,7 +26,7 @@ var _ = Describe("The manifests of the documentation", func() {
 
 	It("of the first days have a node remediated by a provider's request with the content of its template (seed 000)", func(ctx SpecContext) {
 		create(ctx, filepath.Join("testdata", "seed-000-remediator.yaml"))
-		createObjects(ctx, spec.Seed("000/nodehealthcheck.yaml"))
+		createObjects(ctx, suite.Seed("000/nodehealthcheck.yaml"))
 		Eventually(counts(ctx, sample)).WithTimeout(time.Minute).Should(Equal("5 of 5"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
 		name := metal.WorkerNames(ctx)[0]
@@ -40,7 +40,7 @@ var _ = Describe("The manifests of the documentation", func() {
 	}, SpecTimeout(specPatience))
 
 	It("of OKD begin nothing while they are paused, and then have a worker remediated by Poison Pill (seed 001)", func(ctx SpecContext) {
-		createObjects(ctx, spec.Seed("001/nodehealthcheck.yaml"))
+		createObjects(ctx, suite.Seed("001/nodehealthcheck.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
 		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
 		create(ctx, filepath.Join("..", "..", "..", "controllers", "nodehealthcheck", "testdata", "roles", "poison-pill-0.1.yaml"))

@@ -27,7 +27,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -60,20 +60,20 @@ func TestNodes(t *testing.T) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(3 * time.Second)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "Nodes")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
-	control = spec.Rig(ctx)
+	control = suite.Rig(ctx)
 	var err error
 	plane, err = control.Management(ctx, rig.ManagementOptions{
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { spec.NothingForbidden([]*rig.ControlPlane{plane}, providerX.Group, pill.Group, agent.Group) })
-	here = spec.Client(plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
+	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{plane}, providerX.Group, pill.Group, agent.Group) })
+	here = suite.Client(plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 	for _, kind := range []schema.GroupVersionKind{providerX, pill, agent} {
 		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
 	}
@@ -85,7 +85,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	create(ctx, "testdata/self-node-remediator.yaml")
 }, NodeTimeout(5*time.Minute))
 
-var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
+var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context, more ...string) {
@@ -98,13 +98,13 @@ func startManager(ctx context.Context, more ...string) {
 // startWorld starts everybody who plays what this machine cannot have.
 func startWorld() {
 	GinkgoHelper()
-	_, provider = spec.Hardware(plane.Config())
+	_, provider = suite.Hardware(plane.Config())
 	for _, o := range []simulator.RemediatorOptions{
 		{Kind: providerX, Takes: time.Second, Remedy: restart}, {Kind: pill, Takes: time.Second, Remedy: restart}, {Kind: agent, Takes: agentTakes},
 	} {
 		remediator, err := simulator.NewRemediator(plane.Config(), o)
 		Expect(err).NotTo(HaveOccurred())
-		spec.Beside(remediator.Start)
+		suite.Beside(remediator.Start)
 	}
 }
 

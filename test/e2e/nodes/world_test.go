@@ -25,7 +25,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 )
 
 // metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
-var metal = &spec.Site{Namespace: namespace, Name: "itself", ControlPlanes: 1, Workers: 4}
+var metal = &suite.Site{Namespace: namespace, Name: "itself", ControlPlanes: 1, Workers: 4}
 
 // build makes the cluster, and waits for it.
 func build(ctx context.Context) {
@@ -248,7 +248,7 @@ func told(ctx context.Context, name, reason string) func() int {
 // create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks go when all is well again.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
-	createObjects(ctx, spec.Manifest(file))
+	createObjects(ctx, suite.Manifest(file))
 }
 
 func createObjects(ctx context.Context, objects []*unstructured.Unstructured) {

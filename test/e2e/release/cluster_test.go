@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // installer is who applies manifests, author who writes objects.
@@ -33,21 +33,21 @@ func newCluster(ctx context.Context, o rig.ManagementOptions) *cluster {
 	certManager, err := rig.CertManager()
 	Expect(err).NotTo(HaveOccurred())
 	o.CRDs = append(o.CRDs, certManager)
-	plane, err := spec.Rig(ctx).Management(ctx, o)
+	plane, err := suite.Rig(ctx).Management(ctx, o)
 	Expect(err).NotTo(HaveOccurred())
 	return reach(plane)
 }
 
 func reach(plane *rig.ControlPlane) *cluster {
 	GinkgoHelper()
-	return &cluster{Client: spec.Client(plane.Config(), apiextensionsv1.AddToScheme), plane: plane}
+	return &cluster{Client: suite.Client(plane.Config(), apiextensionsv1.AddToScheme), plane: plane}
 }
 
 // install applies a manifest as `kubectl apply --server-side` does: a field that the API server does not know is refused. What webhooks there are
 // lead to the manager that is started with start, as if by cert-manager and by a Service.
 func (c *cluster) install(ctx context.Context, manifest []byte) []*unstructured.Unstructured {
 	GinkgoHelper()
-	all := spec.Objects(manifest)
+	all := suite.Objects(manifest)
 	for _, o := range all {
 		Expect(c.plane.Trust(o)).To(Succeed())
 		c.apply(ctx, o, installer, client.ForceOwnership)
@@ -113,7 +113,7 @@ func (c *cluster) account() []byte {
 
 // reportLog shows the end of a manager's log if the spec fails.
 func reportLog(manager *rig.Kubemend) {
-	DeferCleanup(func() { spec.LogOf("the manager", manager, CurrentSpecReport()) })
+	DeferCleanup(func() { suite.LogOf("the manager", manager, CurrentSpecReport()) })
 }
 
 // crd is a CustomResourceDefinition as it is.

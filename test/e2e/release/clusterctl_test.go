@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // certManagerVersion is what clusterctl calls the cert-manager that it finds. Nothing depends on it.
@@ -35,7 +35,7 @@ var _ = Describe("clusterctl", func() {
 	})
 
 	It("gives a manager to whom nothing is said what the program would do by itself", func(ctx SpecContext) {
-		manager := managerOf(spec.Objects([]byte(clusterctl(ctx, settings(nil), "generate", "provider", provider()))))
+		manager := managerOf(suite.Objects([]byte(clusterctl(ctx, settings(nil), "generate", "provider", provider()))))
 		Expect(manager.args).To(ContainElements("--diagnostics-address=:8443", "--leader-elect=true", "--sync-period=10m",
 			"--unclaimed-machine-health-checks=observe", "--webhook-cert-dir=/etc/kubemend/webhook"))
 		Expect(manager.args).NotTo(ContainElement(ContainSubstring("${")))
@@ -46,7 +46,7 @@ var _ = Describe("clusterctl", func() {
 		said := settings(map[string]string{
 			"KUBEMEND_UNCLAIMED_MACHINE_HEALTH_CHECKS": "act", "KUBEMEND_NAMESPACE": "fleet", "KUBEMEND_LOG_LEVEL": "4", "KUBEMEND_WARM_STANDBY": "true",
 		})
-		all := spec.Objects([]byte(clusterctl(ctx, said, "generate", "provider", provider(), "--target-namespace=elsewhere")))
+		all := suite.Objects([]byte(clusterctl(ctx, said, "generate", "provider", provider(), "--target-namespace=elsewhere")))
 		manager := managerOf(all)
 		Expect(manager.args).To(ContainElements("--unclaimed-machine-health-checks=act", "--v=4",
 			"--feature-gates=HostRemediation=true,NodeHealthCheck=true,WarmStandby=true"))
@@ -60,7 +60,7 @@ var _ = Describe("clusterctl", func() {
 	DescribeTable("cannot use an image without a host", func(ctx SpecContext, image, full string) {
 		folder := GinkgoT().TempDir()
 		run(ctx, root, "make", "release-manifests", "VERSION="+this, "OUT="+folder, "IMAGE="+image)
-		manager := managerOf(spec.Manifest(filepath.Join(folder, "addon-kubemend", this, "kubemend.yaml")))
+		manager := managerOf(suite.Manifest(filepath.Join(folder, "addon-kubemend", this, "kubemend.yaml")))
 		Expect(manager.image).To(Equal(full + ":" + this))
 	},
 		Entry("so one that is at Docker's is given it", SpecTimeout(specPatience), "somebody/kubemend", "docker.io/somebody/kubemend"),

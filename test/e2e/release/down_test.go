@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const held = "example.org/held"
@@ -35,7 +35,7 @@ var _ = Describe("While no manager runs", Ordered, func() {
 		management = newCluster(ctx, rig.ManagementOptions{ControllerManager: true, Own: true})
 		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		manager := management.start(ctx, "writing")
-		written = spec.Manifest(filepath.Join("testdata", "objects.yaml"))
+		written = suite.Manifest(filepath.Join("testdata", "objects.yaml"))
 		for _, o := range written {
 			o.SetFinalizers([]string{held})
 			management.apply(ctx, o, author)

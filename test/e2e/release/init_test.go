@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // Nothing runs the Deployments: clusterctl is not told to wait for them. All else is done for real, by an API server that had nothing at all,
@@ -32,7 +32,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 
 	BeforeAll(func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := spec.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: rig.OwnerControllers()})
+		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: rig.OwnerControllers()})
 		Expect(err).NotTo(HaveOccurred())
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
@@ -61,7 +61,7 @@ var _ = Describe("A management cluster that clusterctl looks after", Ordered, fu
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": first}))
 		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + first))
 
-		kept = spec.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
+		kept = suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(kept.GetKind()).To(Equal("HostRemediation"))
 		management.apply(ctx, kept, author)
 	}, SpecTimeout(specPatience))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -28,7 +28,7 @@ var _ = Describe("Objects that are stored in an old version", func() {
 		all := management.install(ctx, shipped)
 		manager := management.start(ctx, "writing")
 		management.belongsTo(ctx, all, "v1beta1")
-		written := spec.Manifest(filepath.Join("testdata", "objects.yaml"))
+		written := suite.Manifest(filepath.Join("testdata", "objects.yaml"))
 		for _, o := range written {
 			management.apply(ctx, o, author)
 		}

@@ -27,7 +27,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves is a process that believes to be in one of them.
@@ -36,7 +36,7 @@ var _ = Describe("Nothing of kubemend is left", func() {
 		management := newCluster(ctx, rig.ManagementOptions{Controllers: rig.PodControllers()})
 		shipped := management.install(ctx, kustomized(ctx, filepath.Join("config", "standalone")))
 		writing := management.start(ctx, "writing")
-		for _, o := range spec.Manifest(filepath.Join("testdata", "objects.yaml")) {
+		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GetKind() == "HostRemediation" {
 				o.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
 			}
@@ -65,11 +65,11 @@ var _ = Describe("Nothing of kubemend is left", func() {
 
 	It("after it has let go, clusterctl has deleted it, and what clusterctl leaves is deleted by hand", func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := spec.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
+		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers())})
 		Expect(err).NotTo(HaveOccurred())
 		management := reach(plane)
 		Expect(management.initialise(ctx, settings(nil), this)).To(Succeed())
-		request := spec.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
+		request := suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(request.GetKind()).To(Equal("HostRemediation"))
 		request.SetFinalizers([]string{mendv1.HostRemediationFinalizer})
 		management.apply(ctx, request, author)

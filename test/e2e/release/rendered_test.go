@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/seeds"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // The API server checks every field, Cluster API's webhooks its own kinds, and the manager's webhooks those of kubemend.
@@ -43,11 +43,11 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 	}, SpecTimeout(specPatience))
 
 	It("has no NodeHealthChecks, until the file is applied that has their kind", func(ctx SpecContext) {
-		check := spec.Seed("000/nodehealthcheck.yaml")[0]
+		check := suite.Seed("000/nodehealthcheck.yaml")[0]
 		Expect(management.try(ctx, check, author)).To(MatchError(ContainSubstring("no matches for kind")))
 
 		manager := management.start(ctx, "with NodeHealthChecks")
-		served := spec.Metric(ctx, manager, "kubemend_kind_served", `kind="nodehealthchecks.remediation.medik8s.io"`)
+		served := suite.Metric(ctx, manager, "kubemend_kind_served", `kind="nodehealthchecks.remediation.medik8s.io"`)
 		Eventually(served).Should(Equal("0"))
 		management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
 		Eventually(served).Should(Equal("1"))
@@ -62,7 +62,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 	It("has kinds that Cluster API finds by its contract", func(ctx SpecContext) {
 		management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		management.start(ctx, "standalone")
-		for _, o := range spec.Manifest(filepath.Join("testdata", "objects.yaml")) {
+		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {
 			if o.GroupVersionKind().Group == "remediation.medik8s.io" {
 				continue // refers to Cluster API, not the other way round
 			}
@@ -106,7 +106,7 @@ var _ = Describe("A cluster with Cluster API", Ordered, func() {
 		for _, file := range files {
 			shipped := released(this, filepath.Base(file))
 			Expect(shipped).To(BeAnExistingFile(), "it is part of a release")
-			rendered := spec.Objects([]byte(clusterctl(ctx, named, "generate", "yaml", "--from", shipped)))
+			rendered := suite.Objects([]byte(clusterctl(ctx, named, "generate", "yaml", "--from", shipped)))
 			Expect(rendered).To(HaveLen(1), shipped)
 			if rendered[0].GetNamespace() == "" && rendered[0].GetKind() != "NodeHealthCheck" {
 				rendered[0].SetNamespace(metav1.NamespaceDefault) // as kubectl does

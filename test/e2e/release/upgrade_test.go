@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/test/rig"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // Two upgrades: since the oldest release, as it was, which any copy of the project has and which does not move with what is being changed; and since
@@ -27,7 +27,7 @@ var _ = Describe("An upgrade", func() {
 		management := newCluster(ctx, rig.ManagementOptions{})
 		management.install(ctx, from)
 		manager := management.start(ctx, "before")
-		written := spec.Manifest(filepath.Join("testdata", "objects.yaml"))
+		written := suite.Manifest(filepath.Join("testdata", "objects.yaml"))
 		for _, o := range written {
 			management.apply(ctx, o, author)
 		}

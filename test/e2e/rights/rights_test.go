@@ -37,7 +37,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/rights"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
@@ -264,7 +264,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		there := granted(roles)
 		Expect(there).NotTo(BeEmpty())
 
-		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(spec.LookedFor))
+		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(suite.LookedFor))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
 		// A simulated kubelet has not booted this machine, so the manager is on none of their hosts, and makes way for no other replica.
 		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)"),
@@ -294,7 +294,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 		manager.Kill()
 		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(
-			spec.LookedFor[0]+" in "+namespace, "list coordination.k8s.io/leases controller-leader-election-capm3 in capm3-system"))
+			suite.LookedFor[0]+" in "+namespace, "list coordination.k8s.io/leases controller-leader-election-capm3 in capm3-system"))
 	}, SpecTimeout(specPatience))
 
 	It("says which rights it lacks where it was installed without NodeHealthChecks, and takes them up when they are granted", func(ctx SpecContext) {
@@ -303,7 +303,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeTrue())
 		startManager(ctx, "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		Eventually(unserved(ctx)).Should(ContainSubstring("the manager may not watch nodes"))
-		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(spec.LookedFor), "it asks what it may, and tries nothing")
+		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(suite.LookedFor), "it asks what it may, and tries nothing")
 
 		grant(ctx, filepath.Join("rbac", "nodes"))
 		Eventually(unserved(ctx)).Should(BeEmpty())
@@ -428,7 +428,7 @@ func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
 // create creates the objects of a manifest as they are.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
-	for _, object := range spec.Manifest(file) {
+	for _, object := range suite.Manifest(file) {
 		Expect(here.Create(ctx, object)).To(Succeed())
 	}
 }

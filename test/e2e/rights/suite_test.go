@@ -29,7 +29,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const specPatience = 8 * time.Minute
@@ -59,19 +59,19 @@ func TestRights(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	spec.InRules(t)
+	suite.InRules(t)
 	RunSpecs(t, "Rights")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
-	control = spec.Rig(ctx)
+	control = suite.Rig(ctx)
 	var err error
 	plane, err = control.Management(ctx, rig.ManagementOptions{
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true, CRDs: []string{others}, Webhooks: true, Audit: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	here = spec.Client(plane.Config(), apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
+	here = suite.Client(plane.Config(), apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 	Expect(simulator.InstallRemediator(plane.Config(), agent)).To(Succeed())
 	account, err = plane.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
@@ -81,13 +81,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		err := here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, collected)
 		return collected.Rules, err
 	}).ShouldNot(BeEmpty())
-	_, provider = spec.Hardware(plane.Config())
+	_, provider = suite.Hardware(plane.Config())
 	metal.Plane = plane
 	metal.Build(ctx, here, provider)
 	metal.AllWell(ctx)
 }, NodeTimeout(5*time.Minute))
 
-var _ = ReportAfterEach(func(report SpecReport) { spec.LogOf("the manager", manager, report) })
+var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", manager, report) })
 
 // startManager starts the manager as it is installed, or starts it again after it was killed. It waits for the lease of who was killed: a
 // quarter of the usual time is still long enough for a busy machine.

@@ -21,7 +21,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
-	"github.com/kubemend/kubemend/test/spec"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 )
 
 // metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
-var metal = &spec.Site{Namespace: namespace, Name: "itself", ControlPlanes: 3, Workers: workers, Spare: 1}
+var metal = &suite.Site{Namespace: namespace, Name: "itself", ControlPlanes: 3, Workers: workers, Spare: 1}
 
 // strategy is as short as the API allows.
 var strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}

@@ -18,7 +18,7 @@ func TestAssetsOfTheRightMinorVersionAreTaken(t *testing.T) {
 	y.asset("kube-apiserver", saysServer)
 	y.asset("kube-controller-manager", saysServer)
 	asked, said := y.mustProvide(controlPlane...)
-	y.equal("built", asked, []string{"capi-core", "leash"})
+	y.equal("built", asked, []string{"capi-core", "reaper"})
 	for _, name := range controlPlane[:3] {
 		y.equal(name, y.in(name), "asset")
 	}
@@ -36,7 +36,7 @@ func TestWhatSetupEnvtestDoesNotShipIsBuilt(t *testing.T) {
 	y.asset("kube-apiserver", saysServer)
 	y.asset("kubectl", "exit 1")
 	asked, said := y.mustProvide(controlPlane...)
-	y.equal("built", asked, []string{"kube-controller-manager", "capi-core", "leash"})
+	y.equal("built", asked, []string{"kube-controller-manager", "capi-core", "reaper"})
 	if !strings.Contains(said, "rig: KUBEBUILDER_ASSETS has no kube-controller-manager: building it\n") {
 		t.Errorf("it does not say why:\n%s", said)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "leash"}
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "reaper"}
 
 // yard is a project with nothing but what programs are built from, and a compiler that writes down what it was asked for.
 type yard struct {
@@ -36,7 +36,7 @@ func newYard(t *testing.T) *yard {
 		y.write(filepath.Join(folder, "go.mod"), "module some\n\nrequire (\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tk8s.io/kubernetes v1.36.3\n\tsigs.k8s.io/cluster-api v1.14.2\n)\n")
 	}
 	y.write("test/rig/capi/main.go", "package main")
-	y.write("test/rig/leash/main.go", "package main")
+	y.write("test/rig/reaper/main.go", "package main")
 	return y
 }
 
@@ -134,7 +134,7 @@ func (y *yard) equal(what string, got, want any) {
 func TestOneCommandForEachModuleBuildsWhatIsAskedFor(t *testing.T) {
 	y := newYard(t)
 	asked, said := y.mustProvide(controlPlane...)
-	y.equal("built", asked, []string{"etcd kube-apiserver kube-controller-manager", "capi-core", "leash"})
+	y.equal("built", asked, []string{"etcd kube-apiserver kube-controller-manager", "capi-core", "reaper"})
 	for _, name := range controlPlane {
 		y.equal(name, y.in(name), "built "+name)
 	}
@@ -166,8 +166,8 @@ func TestWhatAProgramIsMadeOfDecidesWhetherItIsBuilt(t *testing.T) {
 	}{
 		"go.sum of its module":   {func(y *yard) { y.write("test/rig/kube/go.sum", "x") }, []string{"etcd kube-apiserver kube-controller-manager"}},
 		"its source":             {func(y *yard) { y.write("test/rig/capi/main.go", "package other") }, []string{"capi-core"}},
-		"a new file":             {func(y *yard) { y.write("test/rig/leash/more.go", "package main") }, []string{"leash"}},
-		"a test":                 {func(y *yard) { y.write("test/rig/leash/more_test.go", "package main") }, nil},
+		"a new file":             {func(y *yard) { y.write("test/rig/reaper/more.go", "package main") }, []string{"reaper"}},
+		"a test":                 {func(y *yard) { y.write("test/rig/reaper/more_test.go", "package main") }, nil},
 		"the program is removed": {func(y *yard) { y.remove("built", "etcd") }, []string{"etcd"}},
 		"its link is removed":    {func(y *yard) { y.remove("bin", "etcd") }, nil},
 		"it was not linked": {func(y *yard) {
@@ -190,10 +190,10 @@ func TestWhatAProgramIsMadeOfDecidesWhetherItIsBuilt(t *testing.T) {
 
 func TestABuildThatFailsLeavesNothingThatLooksFinished(t *testing.T) {
 	y := newYard(t)
-	y.mustProvide("etcd", "leash")
+	y.mustProvide("etcd", "reaper")
 	y.write("test/rig/kube/go.mod", "module some\n\nrequire k8s.io/kubernetes v1.37.0\n\nrequire go.etcd.io/etcd/server/v3 v3.6.9\n")
 	y.broken = errors.New("the compiler does not like it")
-	_, said, err := y.provide("etcd", "leash")
+	_, said, err := y.provide("etcd", "reaper")
 	if !errors.Is(err, y.broken) {
 		t.Errorf("got %v", err)
 	}
@@ -201,12 +201,12 @@ func TestABuildThatFailsLeavesNothingThatLooksFinished(t *testing.T) {
 		t.Errorf("it says that something is built:\n%s", said)
 	}
 	y.equal("etcd", y.in("etcd"), "missing")
-	y.equal("leash", y.in("leash"), "built leash")
+	y.equal("reaper", y.in("reaper"), "built reaper")
 	left, _ := filepath.Glob(filepath.Join(y.root, ".rig", "built", "part-*"))
 	y.equal("folders to build in", left, []string(nil))
 
 	y.broken = nil
-	asked, _ := y.mustProvide("etcd", "leash")
+	asked, _ := y.mustProvide("etcd", "reaper")
 	y.equal("built after that", asked, []string{"etcd"})
 }
 

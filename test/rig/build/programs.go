@@ -58,7 +58,7 @@ var programs = []program{
 	{name: "kube-controller-manager", from: kube, builds: "k8s.io/kubernetes/cmd/kube-controller-manager", usually: 50 * time.Second, asset: kube.version},
 	{name: "capi-core", from: capi, builds: ".", output: "capi", sources: []string{"*.go"}, usually: 20 * time.Second},
 	{name: "clusterctl", from: capi, builds: "sigs.k8s.io/cluster-api/cmd/clusterctl", usually: 20 * time.Second},
-	{name: "leash", from: project, builds: "./test/rig/leash", sources: []string{"test/rig/leash/*.go"}, usually: 2 * time.Second},
+	{name: "reaper", from: project, builds: "./test/rig/reaper", sources: []string{"test/rig/reaper/*.go"}, usually: 2 * time.Second},
 	{name: "cert-manager.yaml", from: certManager, usually: 5 * time.Second},
 }
 

@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// attributes give the program its own process group. Only Linux can also tie its life to leash's.
+// attributes give the program its own process group. Only Linux can also tie its life to reaper's.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -1,10 +1,10 @@
-// Command leash runs one program for a parent that may die at any moment, and cleans up behind both.
+// Command reaper runs one program for a parent that may die at any moment, and cleans up behind both.
 //
-//	leash [--remove DIR]... [--grace 5s] [-- PROGRAM ARGUMENT...]
+//	reaper [--remove DIR]... [--grace 5s] [-- PROGRAM ARGUMENT...]
 //
-// The parent holds the other end of leash's standard input and never writes to it. However the parent ends, by
-// returning, by a panic or by SIGKILL, the kernel closes that pipe; leash then ends the program, removes the folders
-// and goes. SIGTERM does the same. If the program ends by itself, leash removes the folders and ends with its exit
+// The parent holds the other end of reaper's standard input and never writes to it. However the parent ends, by
+// returning, by a panic or by SIGKILL, the kernel closes that pipe; reaper then ends the program, removes the folders
+// and goes. SIGTERM does the same. If the program ends by itself, reaper removes the folders and ends with its exit
 // code. Without a program it only guards the folders.
 //
 // SIGINT is ignored: Ctrl-C in a terminal reaches a whole process group, and the parent alone decides what it means.
@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// removeFor bounds how long a folder may resist: programs on other leashes may be writing to it until they are
+	// removeFor bounds how long a folder may resist: programs on other reapers may be writing to it until they are
 	// killed as well.
 	removeFor   = 20 * time.Second
 	removeEvery = 50 * time.Millisecond
 )
 
 func main() {
-	flags := pflag.NewFlagSet("leash", pflag.ExitOnError)
+	flags := pflag.NewFlagSet("reaper", pflag.ExitOnError)
 	folders := flags.StringArray("remove", nil, "A folder to remove at the end; may be repeated.")
 	grace := flags.Duration("grace", 5*time.Second, "The time between SIGTERM and SIGKILL; with 0 there is only SIGKILL.")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it never returns an error
@@ -41,7 +41,7 @@ func main() {
 	runtime.LockOSThread()
 	code, err := hold(flags.Args(), *grace)
 	if err := errors.Join(err, remove(*folders)); err != nil {
-		fmt.Fprintln(os.Stderr, "leash:", err)
+		fmt.Fprintln(os.Stderr, "reaper:", err)
 		code = max(code, 1)
 	}
 	os.Exit(code)

@@ -1,4 +1,4 @@
-package gateway
+package faultproxy
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Plan is what befalls the requests of one namespace.
+// Plan says what happens to the requests of one namespace.
 type Plan struct {
-	// Nth is the number of the write that Fate befalls; 0 if it befalls none.
+	// Nth is the number of the write that Fate happens to; 0 for none.
 	Nth  int
 	Fate Fate
 
@@ -129,6 +129,6 @@ func fail(w http.ResponseWriter, code int) {
 	if code == http.StatusInternalServerError {
 		reason = "InternalError"
 	}
-	_, _ = fmt.Fprintf(w, // whoever has gone meanwhile does not hear it
+	_, _ = fmt.Fprintf(w, // the client may be gone
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"the test lets this fail","code":%d}`, reason, code)
 }

@@ -1,6 +1,6 @@
-// Package spec is what suites need to tell their specs: several at a time, in the same order each time, with what runs beside them, and where: on a
-// rig, in clusters with simulated hosts.
-package spec
+// Package suite has what several Ginkgo suites share: they start a rig, build clusters on simulated hosts, make clients, and read metrics and logs.
+// It asserts with Gomega, so nothing but suites may import it.
+package suite
 
 import (
 	"context"

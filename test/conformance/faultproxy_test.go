@@ -4,23 +4,23 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kubemend/kubemend/test/gateway"
+	"github.com/kubemend/kubemend/test/faultproxy"
 	"github.com/kubemend/kubemend/test/rig"
 )
 
-// passage is a gateway for the length of a spec.
-type passage struct{ *gateway.Gateway }
+// passage is a proxy that a spec closes at its end.
+type passage struct{ *faultproxy.Proxy }
 
-func newGateway(to *rig.ControlPlane) passage {
+func newPassage(to *rig.ControlPlane) passage {
 	GinkgoHelper()
-	g, err := gateway.New(to.Config(), counts)
+	g, err := faultproxy.New(to.Config(), counts)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(g.Close)
 	return passage{g}
 }
 
 // counts reports whether c is a write that has an effect on the world. Events and leases have none.
-func counts(c gateway.Call) bool {
+func counts(c faultproxy.Call) bool {
 	return c.Resource == "machines" || c.Resource == "machinehealthchecks" || c.Resource == "metal3remediations"
 }
 

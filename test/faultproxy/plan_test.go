@@ -1,4 +1,4 @@
-package gateway
+package faultproxy
 
 import (
 	"net/http"

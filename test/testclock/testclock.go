@@ -1,5 +1,6 @@
-// Package pace is a clock for controllers that run in the process of their test: it goes as ours does, and leaps when the test says so.
-package pace
+// Package testclock is a clock for controllers that run in the process of their test: it follows the real clock, and jumps when the test says so.
+// It may not be used by programs that ship.
+package testclock
 
 import (
 	"sync"
@@ -10,23 +11,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// tick is how finely a clock follows ours.
+// tick is how often a clock follows the real one.
 const tick = 10 * time.Millisecond
 
-// Clock goes as ours does, and leaps by Step: that is how something times out without anybody waiting, while a busy machine makes
-// nothing time out.
+// Clock follows the real clock, and jumps by Step: a timeout expires without a wait, and a slow machine makes nothing
+// expire.
 type Clock struct {
 	*clocktesting.FakeClock
 	// Stop stops it. It may be called again.
 	Stop func()
 
-	mu    sync.Mutex
-	looks map[string]*Looks
+	mu     sync.Mutex
+	queues map[string]*Queue
 }
 
 // New returns a clock that shows the time of now and goes.
 func New() *Clock {
-	c := &Clock{FakeClock: clocktesting.NewFakeClock(time.Now()), looks: map[string]*Looks{}}
+	c := &Clock{FakeClock: clocktesting.NewFakeClock(time.Now()), queues: map[string]*Queue{}}
 	ended, ticker, last := make(chan struct{}), time.NewTicker(tick), time.Now()
 	go func() {
 		defer ticker.Stop()
@@ -44,21 +45,21 @@ func New() *Clock {
 	return c
 }
 
-// Queue makes the queue of a controller, for controller.Options.NewQueue: by this clock it waits for the moment at which to look again.
-func (c *Clock) Queue(
+// NewQueue makes the queue of a controller, for controller.Options.NewQueue: it delays requeues by this clock.
+func (c *Clock) NewQueue(
 	name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 ) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	q := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: c})
-	l := &Looks{TypedRateLimitingInterface: q, begun: map[reconcile.Request]int{}, done: map[reconcile.Request]int{}}
+	counted := &Queue{TypedRateLimitingInterface: q, begun: map[reconcile.Request]int{}, done: map[reconcile.Request]int{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.looks[name] = l
-	return l
+	c.queues[name] = counted
+	return counted
 }
 
-// Looks are those of the controller of that name, as it was started last; nil if it never was.
-func (c *Clock) Looks(name string) *Looks {
+// QueueOf is the queue of the controller of that name, as it was started last; nil if it never was.
+func (c *Clock) QueueOf(name string) *Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.looks[name]
+	return c.queues[name]
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // The test binary plays all parts: which one, it reads from the environment.
-const part = "LEASH_TEST_PART"
+const part = "REAPER_TEST_PART"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(part) {
-	case "leash":
+	case "reaper":
 		_ = os.Unsetenv(part)
 		main()
 	case "parent":
@@ -28,22 +28,22 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// playParent starts leash with its own arguments, says so, and then waits to be killed.
+// playParent starts reaper with its own arguments, says so, and then waits to be killed.
 func playParent() {
-	leash := leash(os.Args[1:]...)
-	leash.Stdout = os.Stdout
-	if _, err := leash.StdinPipe(); err != nil {
+	reaper := reaper(os.Args[1:]...)
+	reaper.Stdout = os.Stdout
+	if _, err := reaper.StdinPipe(); err != nil {
 		os.Exit(1)
 	}
-	if err := leash.Start(); err != nil {
+	if err := reaper.Start(); err != nil {
 		os.Exit(1)
 	}
 	<-time.After(time.Hour)
 }
 
-func leash(args ...string) *exec.Cmd {
+func reaper(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), part+"=leash")
+	cmd.Env = append(os.Environ(), part+"=reaper")
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -58,7 +58,7 @@ func program(stubborn bool) []string {
 }
 
 // running waits for the program's word. The pipe that it came through ends when the last process that holds it has
-// ended: parent, leash, program and whatever the program started.
+// ended: parent, reaper, program and whatever the program started.
 func running(t *testing.T, out io.Reader) *bufio.Reader {
 	t.Helper()
 	r := bufio.NewReader(out)
@@ -131,7 +131,7 @@ func TestAKilledParentLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestLeashEndsWhenTold(t *testing.T) {
+func TestReaperEndsWhenTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		tell func(*os.Process, io.Closer) error
@@ -142,7 +142,7 @@ func TestLeashEndsWhenTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t)
-			cmd := leash(append([]string{"--remove", dir}, c.args...)...)
+			cmd := reaper(append([]string{"--remove", dir}, c.args...)...)
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestLeashEndsWhenTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil {
-				t.Errorf("leash did as told and still reports %v", err)
+				t.Errorf("reaper did as told and still reports %v", err)
 			}
 			allGone(t, rest)
 			folderGone(t, dir)
@@ -171,24 +171,24 @@ func TestLeashEndsWhenTold(t *testing.T) {
 	}
 }
 
-func TestLeashEndsLikeItsProgram(t *testing.T) {
+func TestReaperEndsLikeItsProgram(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 128 + 9} {
 		dir := folder(t)
-		cmd := leash("--remove", dir, "--", "sh", "-c", script)
+		cmd := reaper("--remove", dir, "--", "sh", "-c", script)
 		if _, err := cmd.StdinPipe(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Run()
 		if got := cmd.ProcessState.ExitCode(); got != want {
-			t.Errorf("%s: leash ended with %d, want %d", script, got, want)
+			t.Errorf("%s: reaper ended with %d, want %d", script, got, want)
 		}
 		folderGone(t, dir)
 	}
 }
 
-func TestLeashGuardsFoldersWithoutAProgram(t *testing.T) {
+func TestReaperGuardsFoldersWithoutAProgram(t *testing.T) {
 	dir := folder(t)
-	cmd := leash("--remove", dir)
+	cmd := reaper("--remove", dir)
 	cmd.Stdin = strings.NewReader("")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
@@ -196,8 +196,8 @@ func TestLeashGuardsFoldersWithoutAProgram(t *testing.T) {
 	folderGone(t, dir)
 }
 
-func TestLeashSaysWhatItCannotStart(t *testing.T) {
-	cmd := leash("--", "/no/such/program")
+func TestReaperSaysWhatItCannotStart(t *testing.T) {
+	cmd := reaper("--", "/no/such/program")
 	cmd.Stdin, cmd.Stderr = strings.NewReader(""), nil
 	said, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "/no/such/program") {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestAKilledLeashTakesItsProgramAlong(t *testing.T) {
-	cmd := leash(program(true)...)
+func TestAKilledReaperTakesItsProgramAlong(t *testing.T) {
+	cmd := reaper(program(true)...)
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
