@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"time"
 )
@@ -70,6 +71,9 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	}
 	if !watch && answer.ContentLength > longest {
 		return tooLong(longest)
+	}
+	if _, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil && answer.StatusCode/100 != 2 {
+		answer.Header.Set("Content-Type", "text/plain") // of a proxy: what it says is told, and not decoded
 	}
 	in, err := contentsOf(answer.Header.Get("Content-Type"), limit, watch)
 	if err != nil {

@@ -42,13 +42,16 @@ type contents interface {
 	read(p []byte) error
 }
 
-// contentsOf is what counts in an answer of that type that may have so many bytes.
+// contentsOf is what counts in an answer of that type that may have so many bytes. One whose type cannot be read is not counted: client-go takes it for what
+// was asked for, or goes by the part of it that it can read. (rest.Request, transformResponse and newStreamWatcher.)
 func contentsOf(contentType string, limit int64, watch bool) (contents, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
-	case err == nil && media == runtime.ContentTypeProtobuf:
+	case err != nil:
+		return nil, errEncoding
+	case media == runtime.ContentTypeProtobuf:
 		return newInProtobuf(limit, watch), nil
-	case err == nil && (media == runtime.ContentTypeYAML || media == runtime.ContentTypeCBOR || media == runtime.ContentTypeCBORSequence):
+	case media == runtime.ContentTypeYAML, media == runtime.ContentTypeCBOR, media == runtime.ContentTypeCBORSequence:
 		return nil, errEncoding
 	}
 	if !watch {
@@ -112,15 +115,14 @@ func (j *inJSON) structure(b byte) {
 		j.depth++
 	case '}', ']':
 		j.depth--
+		if j.watch && j.depth <= 0 { // whatever separates events: a line that ends within one says nothing
+			j.events++
+			j.tally, j.depth = tally{}, 0
+		}
 	case ',':
 		j.values++
 		if j.depth <= 2 && !j.watch { // between the items of a list
 			j.items++
-		}
-	case '\n':
-		if j.watch {
-			j.events++
-			j.tally, j.depth = tally{}, 0
 		}
 	}
 }

@@ -116,6 +116,8 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 		"commas in a string":                 {inJSON, list(`{"metadata":{"name":"\"` + strings.Repeat(",", ofMiB) + `"}}`), false},
 		"YAML":                               {runtime.ContentTypeYAML, []byte("a"), true},
 		"CBOR":                               {runtime.ContentTypeCBOR, []byte("a"), true},
+		"what is of no type":                 {"", []byte("a"), true}, // it would be decoded as what was asked for
+		"a type that is cut off":             {inProtobuf + "; =", inEnvelope(t, "Node", raw), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, chunk := range []int{1, 7, 4096, len(tc.sent)} {
@@ -124,7 +126,7 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 					t.Fatalf("in chunks of %d it ends with %v", chunk, err)
 				}
 			}
-			if strings.Contains(tc.encoding, "yaml") || strings.Contains(tc.encoding, "cbor") || tc.encoding == inProtobuf && tc.sent[4] != 0x0a {
+			if tc.encoding != inJSON && tc.encoding != inProtobuf || tc.encoding == inProtobuf && tc.sent[4] != 0x0a {
 				return
 			}
 			told, kind := inFrames(tc.sent), tc.encoding+";stream=watch"
@@ -164,6 +166,23 @@ func TestAWatchHasNoMoreEventsAndNoneThatIsLonger(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A watch in JSON is one value after the other, however they are separated. (client-go goes by json.Decoder.)
+func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
+	lines := strings.Repeat(strings.Repeat("{},", 900)+"\n", 400)
+	for name, tc := range map[string]struct {
+		sent  string
+		dense bool
+	}{
+		"an event of many lines":          {`{"type":"ADDED","object":{"status":{"conditions":[` + lines + `{}]}}}`, true},
+		"events without lines between":    {strings.Repeat(`{"type":"ADDED","object":{"metadata":{"name":"n","uid":"u"}}}`, 1000), false},
+		"more of these than there may be": {strings.Repeat(`{}`, 20*ofMiB/bytesPerItem), true},
+	} {
+		if err := readOf(t, runtime.ContentTypeJSON, 16*ofMiB, true, []byte(tc.sent), 4096); errors.Is(err, errNoAnswer) != tc.dense {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
 	}
 }
 

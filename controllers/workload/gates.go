@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -189,9 +190,9 @@ func (g *gate) enter(ctx context.Context, cut context.CancelCauseFunc) (leave fu
 func (g *gate) sent(now time.Time, trial bool, cut context.CancelCauseFunc) (leave func(err error)) {
 	is := &waiting{at: g, cut: cut}
 	slow := g.clock.AfterFunc(queueWithin, func() { g.crowd.join(is) })
-	var once sync.Once
+	var left sync.Once
 	return func(err error) {
-		once.Do(func() {
+		left.Do(func() {
 			slow.Stop()
 			g.crowd.part(is)
 			g.leave(now, trial, err)
@@ -216,6 +217,19 @@ func answered(took time.Duration, err error) bool {
 	return took < late && !errors.Is(err, errNoAnswer) && !errors.Is(err, errCrowded) && (!errors.As(err, &timeout) || !timeout.Timeout())
 }
 
+// errLost is the error of a request whose connection ends before the answer begins.
+var errLost = errors.New("the API server ended the connection instead of an answer")
+
+// once is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as the server says in
+// Retry-After, with the worker, while nothing is under way that could be counted. Whoever asks tries again, with the pauses of any failure.
+// (client-go, rest.Request and withRetry.)
+func once(err error) error {
+	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) {
+		return errLost
+	}
+	return err
+}
+
 // passing sends requests through a gate.
 type passing struct {
 	gate *gate
@@ -232,11 +246,12 @@ func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := p.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		err = causeOf(ctx, err)
+		err = causeOf(ctx, once(err))
 		leave(err)
 		cut(nil)
 		return answer, err
 	}
+	answer.Header.Del("Retry-After")
 	if r.URL.Query().Has("watch") {
 		leave(nil)
 	}

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -138,6 +139,43 @@ func TestAServerThatHangsHoldsAFewWorkersOnce(t *testing.T) {
 		if err := ask(t.Context()); errors.Is(err, ErrSilent) {
 			t.Error("it answers again, and is not asked")
 		}
+	}
+}
+
+// client-go would try ten times, and sleep in between with the worker, past all that is counted here.
+func TestAServerThatSaysTryAgainLaterHoldsNoWorkerUntilThen(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"by Retry-After": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+		"while it shuts down": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
+		"by ending the connection": func(w http.ResponseWriter, _ *http.Request) {
+			if connection, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = connection.Close()
+			}
+		},
+		"by a reset": func(w http.ResponseWriter, _ *http.Request) {
+			if connection, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = connection.(*net.TCPConn).SetLinger(0)
+				_ = connection.Close()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1); answer(w, r) }))
+			defer server.Close()
+			clusters := NewClusters(&Gates{ClusterCache: oneServer{config: &rest.Config{Host: server.URL, QPS: -1}}, Clock: testclock.NewFakeClock(noon.Time)})
+			ctx, done := context.WithTimeout(t.Context(), time.Minute/2)
+			defer done()
+			if _, err := clusters.NodesExist(ctx, gated, []string{"n"}); err == nil || ctx.Err() != nil || asked.Load() != 1 {
+				t.Errorf("asked %d times, %v", asked.Load(), err)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -88,6 +90,48 @@ func TestWhatAClusterIsAskedGoesByItsOwnKubeconfig(t *testing.T) {
 	}
 	if want := "true /clusters/1/api/v1/nodes/n Bearer t"; asked != want {
 		t.Errorf("the server is asked for %q, want %q", asked, want)
+	}
+}
+
+// client-go takes an answer that does not say what it is for what was asked for, and the type of a watch for as much as it can read of it.
+func TestAnAnswerIsDecodedAsWhatItWasCountedAs(t *testing.T) {
+	many := strings.Repeat("\x12\x00", 100_000) // nodes in a list, and taints, conditions or the like in a spec
+	sent := map[bool][]byte{false: inEnvelope(t, "NodeList", []byte(many)), true: inFrames(inEnvelope(t, "Node", []byte(sub(3, strings.ReplaceAll(many, "\x12", "\x22")))))}
+	for name, contentType := range map[string][]string{"no type": nil, "one that cannot be read": {runtime.ContentTypeProtobuf + "; ="}} {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Type"] = contentType
+			_, _ = w.Write(sent[r.URL.Query().Has("watch")])
+		})
+		t.Run(name+" of a list", func(t *testing.T) {
+			list := &corev1.NodeList{}
+			if err := through(t, server, "").List(t.Context(), list); err == nil || len(list.Items) > 0 {
+				t.Errorf("%d nodes, %v", len(list.Items), err)
+			}
+		})
+		t.Run(name+" of a watch", func(t *testing.T) {
+			watched, err := through(t, server, "").Watch(t.Context(), &corev1.NodeList{})
+			if err != nil {
+				return
+			}
+			for event := range watched.ResultChan() {
+				if node, is := event.Object.(*corev1.Node); is {
+					t.Errorf("a node of %d conditions", len(node.Status.Conditions))
+				}
+			}
+		})
+	}
+}
+
+func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
+	c := through(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		w.WriteHeader(http.StatusBadGateway)
+		_, _ = io.WriteString(w, "nobody is behind me")
+	}), "")
+	err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{})
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != http.StatusBadGateway || errors.Is(err, errNoAnswer) {
+		t.Errorf("Get() = %v", err)
 	}
 }
 
