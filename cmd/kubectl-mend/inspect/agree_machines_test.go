@@ -18,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -52,7 +53,7 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	t.Helper()
 	w := s.world(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
-	c := w.Client()
+	c := state.New(w, p.clock).Client()
 	p.reconciler = &machinehealthcheck.Reconciler{
 		Client: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,

@@ -94,7 +94,7 @@ func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) 
 // annotations that the manifest does not mention; the annotations are returned. Else it is made now.
 func replaces(ctx context.Context, w *snapshot.World, is, was client.Object, now time.Time) (there bool, kept []string, err error) {
 	is.SetResourceVersion("")
-	err = w.Client().Get(ctx, client.ObjectKeyFromObject(is), was)
+	err = w.ReadOnly().Get(ctx, client.ObjectKeyFromObject(is), was)
 	switch {
 	case err == nil:
 		is.SetUID(was.GetUID())

@@ -19,7 +19,7 @@ import (
 )
 
 // assumptions are those about the managers, and about what they see.
-func (s *stage) assumptions(ctx context.Context) ([]string, error) {
+func (s *engine) assumptions(ctx context.Context) ([]string, error) {
 	all := []string{s.played.whose}
 	ofMachines, err := s.unplayedMachineChecks(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *stage) assumptions(ctx context.Context) ([]string, error) {
 }
 
 // unplayedMachineChecks says which MachineHealthChecks are not played.
-func (s *stage) unplayedMachineChecks(ctx context.Context) ([]string, error) {
+func (s *engine) unplayedMachineChecks(ctx context.Context) ([]string, error) {
 	checks := &clusterv1.MachineHealthCheckList{}
 	if err := s.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
@@ -54,7 +54,7 @@ func (s *stage) unplayedMachineChecks(ctx context.Context) ([]string, error) {
 		switch check := &checks.Items[i]; {
 		case !s.question.plays(check):
 			elsewhere = true
-		case s.companyOf(check) == nil:
+		case s.managerOf(check) == nil:
 			unwatched = append(unwatched, client.ObjectKeyFromObject(check).String())
 		}
 	}
@@ -72,7 +72,7 @@ func (s *stage) unplayedMachineChecks(ctx context.Context) ([]string, error) {
 }
 
 // unreadRemedies says which remediations are not played since their templates, or the requests that there are, could not be read.
-func (s *stage) unreadRemedies(ctx context.Context) ([]string, error) {
+func (s *engine) unreadRemedies(ctx context.Context) ([]string, error) {
 	kinds, err := s.requestKinds(ctx)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *stage) unreadRemedies(ctx context.Context) ([]string, error) {
 }
 
 // unplayedNodes says which NodeHealthChecks, and which nodes of those that they select, are not played.
-func (s *stage) unplayedNodes(ctx context.Context) ([]string, error) {
+func (s *engine) unplayedNodes(ctx context.Context) ([]string, error) {
 	checks, nodes := &nhcv1.NodeHealthCheckList{}, &corev1.NodeList{}
 	for kind, list := range map[string]client.ObjectList{"NodeHealthChecks": checks, "nodes": nodes} {
 		if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {

@@ -15,11 +15,12 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/partners/owners"
 )
 
-// tally counts in the world what the controllers have begun. It asks none of them.
+// counters count in the state what the controllers have begun. It asks none of them.
 type counters struct {
-	*stage
+	*engine
 
 	kinds  []requestKind
 	begun  []Remediation
@@ -30,8 +31,8 @@ type counters struct {
 	holding map[explain.Ref]int
 }
 
-func newCounters(s *stage, kinds []requestKind) *counters {
-	return &counters{stage: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, holding: map[explain.Ref]int{}}
+func newCounters(s *engine, kinds []requestKind) *counters {
+	return &counters{engine: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, holding: map[explain.Ref]int{}}
 }
 
 // count looks at what is under way at this moment.
@@ -59,7 +60,7 @@ func (t *counters) count(ctx context.Context) error {
 	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if !asked(m) || requested[client.ObjectKeyFromObject(m)] { // one that was handed over is one remediation
+		if !owners.Asked(m) || requested[client.ObjectKeyFromObject(m)] { // one that was handed over is one remediation
 			continue
 		}
 		target := explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}

@@ -23,6 +23,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -32,16 +33,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
-// stage is the controllers on a world, with the clock and the diary.
-type stage struct {
+// engine is the controllers on a world, with the clock and the event log.
+type engine struct {
 	world    *snapshot.World
-	client   client.Client
+	state    *state.State
+	client   client.Client // of the state
 	clock    *clock
 	eventLog *eventLog
 
 	question Question
 	played   played
-	managed  []company
+	managed  []manager
 	// nodes is of the manager that acts on NodeHealthChecks, or of one who only looks at them.
 	nodes *nodehealthcheck.Reconciler
 
@@ -53,13 +55,16 @@ type stage struct {
 // actor is an object that a controller makes passes over.
 type actor struct{ kind, namespace, name string }
 
-func (a actor) ref() explain.Ref { return explain.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name} }
+func (a actor) ref() explain.Ref {
+	return explain.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name}
+}
 
-func newStage(ctx context.Context, w *snapshot.World, q Question) (*stage, error) {
-	s := &stage{world: w, client: w.Client(), question: q, clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
+func newEngine(ctx context.Context, w *snapshot.World, q Question) (*engine, error) {
+	s := &engine{world: w, question: q, clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
+	s.state = state.New(w, s.clock)
+	s.client = s.state.Client()
 	s.eventLog = &eventLog{clock: s.clock, begin: q.From, said: map[string]bool{}}
 	s.played = playedOf(ctx, w, inspect.ManagersOf(ctx, w, q.From))
-	w.Clock = s.clock
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}
@@ -80,8 +85,8 @@ func unreadable(err error) bool {
 // nodes are those of workload clusters in memory. Nothing is watched: whatever leaves a node is seen by the next pass.
 type nodes struct{ *fence.Nodes }
 
-func newNodes(w *snapshot.World) nodes {
-	return nodes{fence.NewNodes(inMemory{w.Clusters()}, func(client.ObjectKey, string) {})}
+func (s *engine) newNodes() nodes {
+	return nodes{fence.NewNodes(inMemory{s.world.Clusters(), s.state}, func(client.ObjectKey, string) {})}
 }
 
 // ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.
@@ -102,7 +107,19 @@ func (nodes) Unwatch(client.ObjectKey, string) {}
 func (nodes) Forget(client.ObjectKey) {}
 
 // inMemory are workload clusters that nobody can connect to.
-type inMemory struct{ *snapshot.Clusters }
+type inMemory struct {
+	*snapshot.Clusters
+
+	state *state.State
+}
+
+// GetUncachedClient implements fence.Clusters.
+func (c inMemory) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if _, err := c.Clusters.GetUncachedClient(ctx, cluster); err != nil {
+		return nil, err
+	}
+	return c.state.Of(cluster).Client(), nil
+}
 
 var errInMemory = errors.New("a cluster in memory has no connection")
 
@@ -116,17 +133,8 @@ func (inMemory) Watch(context.Context, client.ObjectKey, clustercache.Watcher) e
 	return errInMemory
 }
 
-// version changes with every write to the world, or to one of its workload clusters.
-func (s *stage) version() int64 {
-	sum := s.world.Version()
-	for _, cluster := range s.world.Workloads() {
-		sum += s.world.Workload(cluster).Version()
-	}
-	return sum
-}
-
 // actors are all objects that passes are made over, checks first, each kind by name; also those that are gone since, once more.
-func (s *stage) actors(ctx context.Context) ([]actor, error) {
+func (s *engine) actors(ctx context.Context) ([]actor, error) {
 	var all []actor
 	add := func(kind string, list client.ObjectList) error {
 		if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
@@ -161,7 +169,7 @@ func compareActors(a, b actor) int {
 }
 
 // passes makes a pass over each of some objects, and notes when they are to be looked at again.
-func (s *stage) passes(ctx context.Context, all []actor) {
+func (s *engine) passes(ctx context.Context, all []actor) {
 	for _, a := range all {
 		ctx := log.IntoContext(ctx, logr.New(errorLog{s.eventLog, a.ref()}))
 		next, err := s.pass(ctx, a)
@@ -181,7 +189,7 @@ func (s *stage) passes(ctx context.Context, all []actor) {
 
 // pass makes a pass over an object by each controller that is there for it, and returns when the next one is due; zero if that is when
 // something changes.
-func (s *stage) pass(ctx context.Context, a actor) (time.Time, error) {
+func (s *engine) pass(ctx context.Context, a actor) (time.Time, error) {
 	controllers, err := s.controllers(ctx, a)
 	if err != nil {
 		return time.Time{}, err
@@ -197,7 +205,7 @@ func (s *stage) pass(ctx context.Context, a actor) (time.Time, error) {
 }
 
 // dueNow are the objects whose time has come.
-func (s *stage) dueNow() []actor {
+func (s *engine) dueNow() []actor {
 	now := s.clock.Now()
 	var all []actor
 	for a, at := range s.due {
@@ -210,7 +218,7 @@ func (s *stage) dueNow() []actor {
 }
 
 // next is when the first of the objects is to be looked at again; zero if none is.
-func (s *stage) next() time.Time {
+func (s *engine) next() time.Time {
 	var next time.Time
 	for _, at := range s.due {
 		next = health.Earliest(next, at)
@@ -219,7 +227,7 @@ func (s *stage) next() time.Time {
 }
 
 // looks are looks at the checks that are wanted: what passes at this moment would see and decide.
-func (s *stage) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]explain.Check, error) {
+func (s *engine) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]explain.Check, error) {
 	all, err := s.actors(ctx)
 	if err != nil {
 		return nil, err
@@ -242,7 +250,7 @@ func (s *stage) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]exp
 }
 
 // look is a look at a check, as the managers that are played would have it; nil if there is none.
-func (s *stage) look(ctx context.Context, a actor) (*explain.Check, error) {
+func (s *engine) look(ctx context.Context, a actor) (*explain.Check, error) {
 	managers := inspect.Managers{All: s.played.managers}
 	switch a.kind {
 	case "MachineHealthCheck":
@@ -251,7 +259,7 @@ func (s *stage) look(ctx context.Context, a actor) (*explain.Check, error) {
 			return nil, client.IgnoreNotFound(err)
 		}
 		by := s.machineController(managerlease.Announcement{}) // who looks although it is not theirs
-		if of := s.companyOf(check); of != nil {
+		if of := s.managerOf(check); of != nil {
 			by = of.machines
 		}
 		is, err := by.Explain(ctx, key, s.clock.Now())

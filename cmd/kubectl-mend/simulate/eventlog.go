@@ -37,7 +37,7 @@ func (c *clock) set(to time.Time) {
 	c.now = to
 }
 
-// diary is what has happened. The controllers write their events into it.
+// eventLog is what has happened. The controllers write their events into it.
 type eventLog struct {
 	clock *clock
 	begin time.Time
@@ -94,7 +94,7 @@ func (d *eventLog) write(key string, e Entry) {
 	}
 }
 
-// errorLog writes into the diary what a controller could not do, and leaves out what else it logs.
+// errorLog writes into the event log what a controller could not do, and leaves out what else it logs.
 type errorLog struct {
 	*eventLog
 

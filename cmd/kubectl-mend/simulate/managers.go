@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// company is the controllers of one manager.
-type company struct {
+// manager is the controllers of one manager.
+type manager struct {
 	managerlease.Manager
 
 	machines *machinehealthcheck.Reconciler
@@ -33,7 +33,7 @@ type company struct {
 }
 
 // build sets the controllers up, as the managers do: those whose kinds are there and are theirs.
-func (s *stage) build(ctx context.Context) error {
+func (s *engine) build(ctx context.Context) error {
 	w, c := s.world, s.client
 	kinds, err := s.hostKinds(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *stage) build(ctx context.Context) error {
 	}
 	by := s.played.managers[0]
 	for _, m := range s.played.managers {
-		s.managed = append(s.managed, company{m, s.machineController(*m.Announcement), s.hostControllers(m, kinds)})
+		s.managed = append(s.managed, manager{m, s.machineController(*m.Announcement), s.hostControllers(m, kinds)})
 		if m.Unserved(crdgate.NodeCheckCRD) == nil && by.Unserved(crdgate.NodeCheckCRD) != nil {
 			by = m
 		}
@@ -56,7 +56,7 @@ func (s *stage) build(ctx context.Context) error {
 }
 
 // machineController is that for the MachineHealthChecks of a manager that says this of itself.
-func (s *stage) machineController(says managerlease.Announcement) *machinehealthcheck.Reconciler {
+func (s *engine) machineController(says managerlease.Announcement) *machinehealthcheck.Reconciler {
 	w, c := s.world, s.client
 	return &machinehealthcheck.Reconciler{
 		Client: c, Clusters: w.Clusters(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Recorder: s.eventLog, Clock: s.clock,
@@ -66,7 +66,7 @@ func (s *stage) machineController(says managerlease.Announcement) *machinehealth
 }
 
 // hostKinds are the kinds of remediations of hosts that can be played; none where there are no hosts.
-func (s *stage) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
+func (s *engine) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
 	hosts := &bmov1alpha1.BareMetalHostList{}
 	if err := s.client.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list BareMetalHosts: %w", err)
@@ -79,9 +79,9 @@ func (s *stage) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
 }
 
 // hostControllers are those of a manager for the kinds that it serves.
-func (s *stage) hostControllers(m managerlease.Manager, kinds []hostremediation.Kind) []*hostremediation.Reconciler {
+func (s *engine) hostControllers(m managerlease.Manager, kinds []hostremediation.Kind) []*hostremediation.Reconciler {
 	w, c := s.world, s.client
-	nodes, claims, wakeups := newNodes(w), &hostremediation.Claims{}, &hostremediation.Wakeups{}
+	nodes, claims, wakeups := s.newNodes(), &hostremediation.Claims{}, &hostremediation.Wakeups{}
 	var all []*hostremediation.Reconciler
 	for _, kind := range kinds {
 		if m.Unserved(crdOf(kind.GroupVersionKind)) != nil {
@@ -98,7 +98,7 @@ func (s *stage) hostControllers(m managerlease.Manager, kinds []hostremediation.
 }
 
 // kindsOnMetal are the kinds of remediations of hosts that somebody acts on, each once.
-func (s *stage) kindsOnMetal() []hostremediation.Kind {
+func (s *engine) kindsOnMetal() []hostremediation.Kind {
 	var kinds []hostremediation.Kind
 	for i := range s.managed {
 		for _, r := range s.managed[i].hosts {
@@ -110,8 +110,8 @@ func (s *stage) kindsOnMetal() []hostremediation.Kind {
 	return kinds
 }
 
-// companyOf is that of the manager that looks at a check; nil if none does.
-func (s *stage) companyOf(check *clusterv1.MachineHealthCheck) *company {
+// managerOf is that of the manager that looks at a check; nil if none does.
+func (s *engine) managerOf(check *clusterv1.MachineHealthCheck) *manager {
 	for i := range s.managed {
 		if c := &s.managed[i]; c.Covers(check) && c.Manager.Unserved(crdgate.MachineCheckCRD) == nil {
 			return c
@@ -121,7 +121,7 @@ func (s *stage) companyOf(check *clusterv1.MachineHealthCheck) *company {
 }
 
 // controllers are those that make passes over an object.
-func (s *stage) controllers(ctx context.Context, a actor) ([]reconcile.Reconciler, error) {
+func (s *engine) controllers(ctx context.Context, a actor) ([]reconcile.Reconciler, error) {
 	var all []reconcile.Reconciler
 	switch a.kind {
 	case "MachineHealthCheck":
@@ -130,7 +130,7 @@ func (s *stage) controllers(ctx context.Context, a actor) ([]reconcile.Reconcile
 		if err != nil {
 			return nil, client.IgnoreNotFound(err)
 		}
-		if of := s.companyOf(check); of != nil && s.question.plays(check) {
+		if of := s.managerOf(check); of != nil && s.question.plays(check) {
 			all = append(all, of.machines)
 		}
 	case "NodeHealthCheck":

@@ -53,7 +53,7 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 		says           string
 		begin          int
 		happens, never string
-		mode         explain.Mode
+		mode           explain.Mode
 	}{
 		"nobody": {
 			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs there: one with default settings is assumed", 1, "", "", explain.Acting,
@@ -228,13 +228,13 @@ func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
 	if len(p.managers) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to look at all else: leases were not read") {
 		t.Errorf("%d managers are played: %s", len(p.managers), p.whose)
 	}
-	s := &stage{}
+	s := &engine{}
 	for _, m := range p.managers {
-		s.managed = append(s.managed, company{Manager: m})
+		s.managed = append(s.managed, manager{Manager: m})
 	}
 	for namespace, want := range map[string]string{"a": "a", "b": ""} {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
-		if of := s.companyOf(check); of == nil || of.Namespace != want {
+		if of := s.managerOf(check); of == nil || of.Namespace != want {
 			t.Errorf("a check in %s is looked at by %+v", namespace, of)
 		}
 	}

@@ -59,7 +59,7 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	w := s.world()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
 	was := &clusterv1.MachineHealthCheck{}
-	if err := w.Client().Get(t.Context(), key, was); err != nil {
+	if err := w.ReadOnly().Get(t.Context(), key, was); err != nil {
 		t.Fatal(err)
 	}
 	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
@@ -72,11 +72,11 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	}
 	is, fresh, nodeCheck := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
 	for name, obj := range map[string]client.Object{"everything": is, "workers": fresh} {
-		if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj); err != nil {
+		if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck); err != nil {
+	if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck); err != nil {
 		t.Fatal(err)
 	}
 	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || is.Labels["team"] != "a" ||

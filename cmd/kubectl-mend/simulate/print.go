@@ -230,7 +230,9 @@ var shorts = map[string]string{
 }
 
 // short is an object as it is called on the command line.
-func short(r explain.Ref) string { return cmp.Or(shorts[r.Kind], strings.ToLower(r.Kind)) + "/" + r.Name }
+func short(r explain.Ref) string {
+	return cmp.Or(shorts[r.Kind], strings.ToLower(r.Kind)) + "/" + r.Name
+}
 
 // called is how the timeline calls an object: with its namespace only if there are several.
 func (p *report) called() func(explain.Ref) string {

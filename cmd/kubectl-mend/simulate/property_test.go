@@ -25,7 +25,7 @@ type limits struct {
 type recount struct {
 	limits
 
-	stage *stage
+	engine *engine
 
 	asked   map[string]bool
 	against []string
@@ -34,7 +34,7 @@ type recount struct {
 // count is the watch of a play.
 func (r *recount) count(ctx context.Context) {
 	list := &clusterv1.MachineList{}
-	if err := r.stage.client.List(ctx, list); err != nil {
+	if err := r.engine.client.List(ctx, list); err != nil {
 		r.against = append(r.against, err.Error())
 		return
 	}
@@ -52,7 +52,7 @@ func (r *recount) count(ctx context.Context) {
 			begun++
 		}
 	}
-	after := r.stage.clock.Now().Sub(noon)
+	after := r.engine.clock.Now().Sub(noon)
 	if begun > 0 && bad > r.most {
 		r.against = append(r.against, fmt.Sprintf("%s: %d began while %d were not healthy, of which %d are allowed", after, begun, bad, r.most))
 	}
@@ -74,7 +74,7 @@ func said(m *clusterv1.Machine, kind string) bool {
 
 // bad reports whether a machine is not plainly well: it is being deleted, has no node yet, or one that is not Ready.
 func (r *recount) bad(m *clusterv1.Machine) bool {
-	node := r.stage.world.Node(inC1, m.Status.NodeRef.Name)
+	node := r.engine.world.Node(inC1, m.Status.NodeRef.Name)
 	if node == nil || m.DeletionTimestamp != nil {
 		return true
 	}
@@ -133,7 +133,7 @@ func playCounted(t *testing.T, scene *scene, manifest string, q Question, l limi
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newStage(ctx, w, q)
+	s, err := newEngine(ctx, w, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +143,12 @@ func playCounted(t *testing.T, scene *scene, manifest string, q Question, l limi
 	if err := s.build(ctx); err != nil {
 		t.Fatal(err)
 	}
-	o, err := newOutside(ctx, s, q)
+	o, err := newEnvironment(ctx, s, q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recount{limits: l, stage: s}
-	p := &play{stage: s, outside: o, counters: newCounters(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
+	r := &recount{limits: l, engine: s}
+	p := &play{engine: s, environment: o, counters: newCounters(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
 	if err := p.run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/partners/remediator"
 )
 
 // requestKind is a kind of requests, and whether those who carry it out are played by their controller.
@@ -31,7 +33,7 @@ func crdOf(kind schema.GroupVersionKind) string {
 }
 
 // requestKinds are the kinds of requests that the checks make, sorted.
-func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
+func (s *engine) requestKinds(ctx context.Context) ([]requestKind, error) {
 	var kinds []requestKind
 	add := func(template schema.GroupVersionKind) {
 		gvk := remediationrequest.KindOf(template)
@@ -68,7 +70,7 @@ func (s *stage) requestKinds(ctx context.Context) ([]requestKind, error) {
 }
 
 // unplayed names the kinds of requests whose remediators are not played; empty if there are none.
-func (o *outside) unplayed() string {
+func (o *environment) unplayed() string {
 	var names []string
 	for _, k := range o.kinds {
 		if !k.played {
@@ -79,7 +81,7 @@ func (o *outside) unplayed() string {
 }
 
 // requests are the metadata of the requests of a kind, shared.
-func (s *stage) requests(ctx context.Context, kind requestKind) ([]metav1.PartialObjectMetadata, error) {
+func (s *engine) requests(ctx context.Context, kind requestKind) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
@@ -88,8 +90,8 @@ func (s *stage) requests(ctx context.Context, kind requestKind) ([]metav1.Partia
 	return list.Items, nil
 }
 
-// remediators makes those that are not played by their controller begin with what they are asked for, and let go of what is deleted.
-func (o *outside) remediators(ctx context.Context) error {
+// remediators makes those that are not played by their controller work on what they are asked for, and release what is deleted.
+func (o *environment) remediators(ctx context.Context) error {
 	for _, kind := range o.kinds {
 		if kind.played {
 			continue
@@ -99,7 +101,7 @@ func (o *outside) remediators(ctx context.Context) error {
 			return err
 		}
 		for i := range requests {
-			if err := o.remediator(ctx, kind, &requests[i]); err != nil {
+			if err := o.remediator(ctx, kind.GroupVersionKind, client.ObjectKeyFromObject(&requests[i])); err != nil {
 				return err
 			}
 		}
@@ -107,58 +109,72 @@ func (o *outside) remediators(ctx context.Context) error {
 	return nil
 }
 
-func (o *outside) remediator(ctx context.Context, kind requestKind, is *metav1.PartialObjectMetadata) error {
-	if !is.DeletionTimestamp.IsZero() {
-		free := is.DeepCopy()
-		free.SetGroupVersionKind(kind.GroupVersionKind)
-		free.Finalizers = nil
-		if err := client.IgnoreNotFound(o.client.Patch(ctx, free, client.MergeFrom(is))); err != nil {
-			return fmt.Errorf("let go of %s %s: %w", kind.Kind, is.Name, err)
+// remediator takes the next step about a request.
+func (o *environment) remediator(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) error {
+	stored, err := o.world.Stored(kind, key)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !stored.GetDeletionTimestamp().IsZero() {
+		free := stored.DeepCopyObject().(client.Object)
+		free.SetFinalizers(nil)
+		if err := o.state.Put(free); err != nil {
+			return fmt.Errorf("release %s %s: %w", kind.Kind, key, err)
 		}
 		return nil
 	}
-	if o.heard[is.UID] || o.RemediationTakes == 0 {
+	if _, bare := stored.(*metav1.PartialObjectMetadata); bare || o.RemediationTakes == 0 {
+		return nil // of one that was read as metadata alone nobody knows how far it has come
+	}
+	is := &unstructured.Unstructured{}
+	is.SetGroupVersionKind(kind)
+	if err := o.client.Get(ctx, key, is); err != nil {
+		return fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+	}
+	now := o.clock.Now()
+	step := remediator.Next(is, o.RemediationTakes, now)
+	if step.Remedies {
+		if err := o.remedy(ctx, is); err != nil {
+			return err
+		}
+		step.Report = &remediator.Finished
+	}
+	if at := now.Add(step.After); step.After > 0 && !o.awake[is.GetUID()].Equal(at) {
+		o.awake[is.GetUID()] = at
+		o.in(step.After, func(ctx context.Context) error { return o.remediator(ctx, kind, key) })
+	}
+	if step.Report == nil {
 		return nil
 	}
-	o.heard[is.UID] = true
-	key, uid := client.ObjectKeyFromObject(is), is.UID
-	o.in(o.RemediationTakes, func(ctx context.Context) error {
-		found := &metav1.PartialObjectMetadata{}
-		found.SetGroupVersionKind(kind.GroupVersionKind)
-		if err := o.client.Get(ctx, key, found); apierrors.IsNotFound(err) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
-		}
-		_, stopped := found.Annotations[nhcv1.TimedOutAnnotation]
-		if found.UID != uid || stopped || !found.DeletionTimestamp.IsZero() {
-			return nil
-		}
-		return o.cure(ctx, found)
-	})
+	if err := step.Report.Set(is, now); err != nil {
+		return err
+	}
+	if err := o.state.Put(is); err != nil {
+		return fmt.Errorf("report on %s %s: %w", kind.Kind, key, err)
+	}
 	return nil
 }
 
-// cure brings the node back that a request is about.
-func (o *outside) cure(ctx context.Context, req *metav1.PartialObjectMetadata) error {
+// remedy brings the node back that a request is about.
+func (o *environment) remedy(ctx context.Context, req *unstructured.Unstructured) error {
 	p, err := o.placeOfRequest(ctx, req)
 	if err != nil || p.name == "" {
 		return err
 	}
-	if node, err := o.node(ctx, p); node == nil || err != nil {
+	if node, err := o.node(p); node == nil || err != nil {
 		return err
 	}
 	delete(o.faults, p)
-	if err := o.ready(ctx, p, "boot-of-"+string(req.UID)); err != nil {
+	if err := o.ready(p, "boot-of-"+string(req.GetUID())); err != nil {
 		return err
 	}
-	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again: %s %s was carried out", req.Kind, req.Name)
+	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again: %s %s was carried out", req.GetKind(), req.GetName())
 	return nil
 }
 
 // placeOfRequest is the node that a request is about: that which it names, or that of its machine; else the one of its name.
-func (o *outside) placeOfRequest(ctx context.Context, req *metav1.PartialObjectMetadata) (place, error) {
-	name, isNode := req.Annotations[nhcv1.NodeNameAnnotation]
+func (o *environment) placeOfRequest(ctx context.Context, req *unstructured.Unstructured) (place, error) {
+	name, isNode := req.GetAnnotations()[nhcv1.NodeNameAnnotation]
 	if !isNode {
 		m := &clusterv1.Machine{}
 		err := o.client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy)
@@ -167,11 +183,11 @@ func (o *outside) placeOfRequest(ctx context.Context, req *metav1.PartialObjectM
 			return p, nil
 		}
 		if !apierrors.IsNotFound(err) {
-			return place{}, fmt.Errorf("read machine %s: %w", req.Name, err)
+			return place{}, fmt.Errorf("read machine %s: %w", req.GetName(), err)
 		}
-		name = req.Name
+		name = req.GetName()
 	}
-	node, err := o.node(ctx, place{name: name})
+	node, err := o.node(place{name: name})
 	if node == nil || err != nil {
 		return place{}, err
 	}

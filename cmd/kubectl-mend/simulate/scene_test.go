@@ -165,7 +165,7 @@ func (s *scene) world() *snapshot.World {
 // asked is the question of a story, with the defaults of the flags.
 func ask1(edit func(*Question)) Question {
 	q := Question{Namespace: "default", From: noon, Horizon: time.Hour}
-	q.Outside = Outside{DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
+	q.Environment = Environment{DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
 	if edit != nil {
 		edit(&q)
 	}

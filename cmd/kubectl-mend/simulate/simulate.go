@@ -17,7 +17,7 @@ import (
 
 // Question is what is to be played.
 type Question struct {
-	Outside
+	Environment
 
 	// Manifest is applied before anything else; nil for none.
 	Manifest *Manifest
@@ -48,9 +48,9 @@ type Answer struct {
 // Entry is something that happens.
 type Entry struct {
 	// After is how long after the beginning, such as "5m0s".
-	After  string    `json:"after"`
-	At     time.Time `json:"at"`
-	Object explain.Ref  `json:"object"`
+	After  string      `json:"after"`
+	At     time.Time   `json:"at"`
+	Object explain.Ref `json:"object"`
 	// Reason is that of the event that tells of it.
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
@@ -86,7 +86,7 @@ type Summary struct {
 // Held is a time in which a check did not allow remediation.
 type Held struct {
 	Check  explain.Ref `json:"check"`
-	Reason string   `json:"reason"`
+	Reason string      `json:"reason"`
 	// From is when it began, and Until when it was over; Until is empty if it was not.
 	From  string `json:"from"`
 	Until string `json:"until,omitempty"`
@@ -102,7 +102,7 @@ type Unwell struct {
 // Run plays what is asked for. The world is changed by that: it is not to be used for anything else afterwards.
 func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	q.From = q.From.UTC().Truncate(time.Second)
-	s, err := newStage(ctx, w, q)
+	s, err := newEngine(ctx, w, q)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	if err := s.build(ctx); err != nil {
 		return nil, err
 	}
-	o, err := newOutside(ctx, s, q)
+	o, err := newEnvironment(ctx, s, q)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	if err := t.before(ctx); err != nil {
 		return nil, err
 	}
-	p := &play{stage: s, outside: o, counters: t, end: q.From.Add(q.Horizon)}
+	p := &play{engine: s, environment: o, counters: t, end: q.From.Add(q.Horizon)}
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("play what happens: %w", err)
 	}

@@ -24,9 +24,7 @@ func aLargeCluster(t testing.TB, edits ...func(*World)) *World {
 	inner, _ := aWorld(t)
 	over := inner.Workload(key("c1"))
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": serve(t, over)})
-	if err := from.Client().Delete(t.Context(), &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}); err != nil {
-		t.Fatal(err)
-	}
+	from.Remove(nhcv1.GroupVersion.WithKind("NodeHealthCheck"), client.ObjectKey{Name: "nodes"})
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers", Generation: 2}}
 	check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "a"}
@@ -71,7 +69,7 @@ func (w *World) keepManaged(obj client.Object) {
 func machinesOf(t *testing.T, w *World) (machines, nodes []string) {
 	t.Helper()
 	list := &clusterv1.MachineList{}
-	if err := w.Client().List(t.Context(), list, client.InNamespace("ns")); err != nil {
+	if err := w.ReadOnly().List(t.Context(), list, client.InNamespace("ns")); err != nil {
 		t.Fatal(err)
 	}
 	for i := range list.Items {
@@ -86,7 +84,7 @@ func machinesOf(t *testing.T, w *World) (machines, nodes []string) {
 func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*World) {
 	return func(w *World) {
 		check := &clusterv1.MachineHealthCheck{}
-		if err := w.Client().Get(t.Context(), key("workers"), check); err != nil {
+		if err := w.ReadOnly().Get(t.Context(), key("workers"), check); err != nil {
 			t.Fatal(err)
 		}
 		change(check)
@@ -151,7 +149,7 @@ func TestOfOneMachineItsHostIsRead(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
 	w := readAll(t, aLargeCluster(t, func(w *World) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
 	hosts := &bmov1alpha1.BareMetalHostList{}
-	if err := w.Client().List(t.Context(), hosts); err != nil || len(hosts.Items) != 1 || hosts.Items[0].Name != "host" {
+	if err := w.ReadOnly().List(t.Context(), hosts); err != nil || len(hosts.Items) != 1 || hosts.Items[0].Name != "host" {
 		t.Errorf("the hosts are %v (%v)", hosts.Items, err)
 	}
 }
@@ -160,7 +158,7 @@ func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
 	w := readAll(t, aLargeCluster(t), Scope{Namespace: "ns", Cluster: "c1"})
 	for name, w := range map[string]*World{"as it was read": w, "as it was recorded": again(t, w)} {
 		check := &clusterv1.MachineHealthCheck{}
-		if err := w.Client().Get(t.Context(), key("workers"), check); err != nil {
+		if err := w.ReadOnly().Get(t.Context(), key("workers"), check); err != nil {
 			t.Fatal(err)
 		}
 		if got := machinehealthcheck.StatusChanged(check); !got.Equal(noon) {

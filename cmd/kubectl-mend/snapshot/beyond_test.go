@@ -79,7 +79,7 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 			for what, obj := range map[string]client.Object{
 				"cp": &clusterv1.Machine{}, itself.Name: &clusterv1.Cluster{}, "near": &clusterv1.MachineHealthCheck{}, "p": template,
 			} {
-				if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj); err != nil {
+				if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj); err != nil {
 					t.Errorf("%T %s: %v", obj, what, err)
 				}
 			}
@@ -88,7 +88,7 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 			}
 			inScope := scope.reads(client.ObjectKey{Namespace: itself.Namespace, Name: "another"})
 			for what, obj := range map[string]client.Object{"far": &clusterv1.Machine{}, "another": &clusterv1.Cluster{}} {
-				err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj)
+				err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj)
 				if (err == nil) != inScope {
 					t.Errorf("%T %s is in scope: %t, and is read: %t", obj, what, inScope, err == nil)
 				}
@@ -109,7 +109,7 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	if diff := cmp.Diff(want, w.Missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
-	err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
+	err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the Machine of the node: %v", err)
 	}
@@ -128,7 +128,7 @@ func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
 	}
 	w := readAll(t, from, Scope{Namespace: "ns"})
 	for _, at := range []client.ObjectKey{{Namespace: "ns", Name: "m"}, {Namespace: "remedies", Name: "n"}} {
-		if err := w.Client().Get(t.Context(), at, whole(poisonKind)); err != nil {
+		if err := w.ReadOnly().Get(t.Context(), at, whole(poisonKind)); err != nil {
 			t.Errorf("%s, which a check of its namespace may have made: %v", at, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(former.GroupVersion().WithKind("FormerRemediationList"))
-	if err := readAll(t, w, Scope{Namespace: "ns"}).Client().List(t.Context(), list); err != nil || len(list.Items) != 1 {
+	if err := readAll(t, w, Scope{Namespace: "ns"}).ReadOnly().List(t.Context(), list); err != nil || len(list.Items) != 1 {
 		t.Errorf("there are %d (%v)", len(list.Items), err)
 	}
 }

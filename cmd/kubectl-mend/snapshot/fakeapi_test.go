@@ -87,7 +87,7 @@ func (s apiServer) read(in *http.Request, gvk schema.GroupVersionKind, namespace
 	if len(name) > 0 {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
-		return u, s.world.Client().Get(in.Context(), client.ObjectKey{Namespace: namespace, Name: name[0]}, u)
+		return u, s.world.ReadOnly().Get(in.Context(), client.ObjectKey{Namespace: namespace, Name: name[0]}, u)
 	}
 	labelled, err := labels.Parse(in.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -102,7 +102,7 @@ func (s apiServer) read(in *http.Request, gvk schema.GroupVersionKind, namespace
 	if strings.Contains(in.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(of)
-		err := s.world.Client().List(in.Context(), list, options)
+		err := s.world.ReadOnly().List(in.Context(), list, options)
 		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
 		for i := range list.Items {
 			list.Items[i].SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
@@ -111,7 +111,7 @@ func (s apiServer) read(in *http.Request, gvk schema.GroupVersionKind, namespace
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(of)
-	return list, s.world.Client().List(in.Context(), list, options)
+	return list, s.world.ReadOnly().List(in.Context(), list, options)
 }
 
 func (s apiServer) groups() *metav1.APIGroupList {

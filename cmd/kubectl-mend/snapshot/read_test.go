@@ -172,7 +172,7 @@ func everything(t testing.TB) *World {
 
 func TestAllIsReadThatIsLookedAt(t *testing.T) {
 	w := everything(t)
-	c := w.Client()
+	c := w.ReadOnly()
 	host, m3 := &bmov1alpha1.BareMetalHost{}, bare(infrav1.GroupVersion.WithKind("Metal3Machine"))
 	poison, template := whole(poisonKind), whole(templateKind)
 	for what, err := range map[string]error{
@@ -283,12 +283,12 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
 	for _, of := range []*World{w, again(t, w)} {
-		if err := of.Client().List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
+		if err := of.ReadOnly().List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hosts are %v", err)
 		}
 		poisons := &unstructured.UnstructuredList{}
 		poisons.SetGroupVersionKind(poisonKind.GroupVersion().WithKind("PoisonList"))
-		if err := of.Client().List(t.Context(), poisons); err != nil || len(poisons.Items) != 1 {
+		if err := of.ReadOnly().List(t.Context(), poisons); err != nil || len(poisons.Items) != 1 {
 			t.Errorf("of what may be read in one namespace there are %d (%v)", len(poisons.Items), err)
 		}
 	}
@@ -307,10 +307,10 @@ func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := readAll(t, w, Scope{})
-	if err := is.Client().Get(t.Context(), key("m"), bare(old)); err != nil {
+	if err := is.ReadOnly().Get(t.Context(), key("m"), bare(old)); err != nil {
 		t.Error(err)
 	}
-	if err := is.Client().Get(t.Context(), key("m"), &infrav1.Metal3Remediation{}); !meta.IsNoMatchError(err) {
+	if err := is.ReadOnly().Get(t.Context(), key("m"), &infrav1.Metal3Remediation{}); !meta.IsNoMatchError(err) {
 		t.Errorf("the version that is not served: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,17 +19,85 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Client reads the world and writes to it, with the answers that an API server gives: also of kinds that are not installed, or that the user
-// may not read. With client.UnsafeDisableDeepCopy what is read is shared: read only.
-func (w *World) Client() client.Client { return &api{world: w} }
+// ErrReadOnly is the error of a write to a snapshot.
+var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be written to it")
 
-// ReadOnly is a client that refuses every write.
-func (w *World) ReadOnly() client.Client { return &api{world: w, readOnly: true} }
+// ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It refuses
+// every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
+func (w *World) ReadOnly() client.Client { return &api{world: w} }
 
 // api is the client of a world.
 type api struct {
-	world    *World
-	readOnly bool
+	refused
+
+	world *World
+}
+
+// refused are the writes.
+type refused struct{}
+
+// Create implements client.Writer.
+func (refused) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return ErrReadOnly
+}
+
+// Update implements client.Writer.
+func (refused) Update(context.Context, client.Object, ...client.UpdateOption) error {
+	return ErrReadOnly
+}
+
+// Patch implements client.Writer.
+func (refused) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return ErrReadOnly
+}
+
+// Delete implements client.Writer.
+func (refused) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	return ErrReadOnly
+}
+
+// DeleteAllOf implements client.Writer.
+func (refused) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+	return ErrReadOnly
+}
+
+// Apply implements client.Writer.
+func (refused) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return ErrReadOnly
+}
+
+// Status implements client.StatusClient.
+func (refused) Status() client.SubResourceWriter { return refusedPart{} }
+
+// SubResource implements client.SubResourceClientConstructor.
+func (refused) SubResource(string) client.SubResourceClient { return refusedPart{} }
+
+// refusedPart are the writes of a subresource, and its reads, which nobody needs.
+type refusedPart struct{}
+
+// Get implements client.SubResourceReader.
+func (refusedPart) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+	return errors.New("a snapshot has no subresource of its own: a status is read with its object")
+}
+
+// Create implements client.SubResourceWriter.
+func (refusedPart) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return ErrReadOnly
+}
+
+// Update implements client.SubResourceWriter.
+func (refusedPart) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return ErrReadOnly
+}
+
+// Patch implements client.SubResourceWriter.
+func (refusedPart) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return ErrReadOnly
+}
+
+// Apply implements client.SubResourceWriter.
+func (refusedPart) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return ErrReadOnly
 }
 
 var _ client.Client = &api{}
@@ -79,6 +148,17 @@ func (w *World) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*reco
 		return nil, err
 	}
 	return nil, apierrors.NewNotFound(k.resource(), key.Name)
+}
+
+// Stored returns an object as it is kept, in a version: as its type, as a tree of values, or as metadata alone. It is shared: read only.
+func (w *World) Stored(kind schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	r, err := w.lookUp(kind, key)
+	if err != nil {
+		return nil, err
+	}
+	return r.as(shapeOf(r.is, kind))
 }
 
 // into makes obj what the record is.

@@ -18,13 +18,13 @@ func TestAScopeIsKeptTo(t *testing.T) {
 	}
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
 	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
-	if err := errors.Join(w.Client().List(t.Context(), list), w.Client().List(t.Context(), clusters)); err != nil {
+	if err := errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 0 {
 		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
 	}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
+	if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "m"}, &clusterv1.Machine{}); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("what is out of scope: %v", err)
 	}
 }

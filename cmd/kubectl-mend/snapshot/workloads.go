@@ -46,7 +46,6 @@ func (w *World) workload(cluster client.ObjectKey) *workloadCluster {
 	c := w.workloads[cluster]
 	if c == nil {
 		c = &workloadCluster{world: newWorld(w.scheme), unseen: nobodyLooked}
-		c.world.Clock = (*clockOf)(w)
 		for _, is := range inWorkloads {
 			c.world.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
 		}
@@ -54,12 +53,6 @@ func (w *World) workload(cluster client.ObjectKey) *workloadCluster {
 	}
 	return c
 }
-
-// clockOf is the clock of a world, whichever that is when it is asked.
-type clockOf World
-
-func (c *clockOf) Now() time.Time                  { return c.Clock.Now() }
-func (c *clockOf) Since(t time.Time) time.Duration { return c.Clock.Since(t) }
 
 // SetNodes says that a workload cluster was seen, and that these are its nodes.
 func (w *World) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
@@ -92,14 +85,6 @@ func (w *World) SetUnseen(cluster client.ObjectKey, why string, since time.Time)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.unseen, c.since = cmp.Or(why, nobodyLooked), since
-}
-
-// SetSeen says that a workload cluster can be seen again, with its nodes as they are.
-func (w *World) SetSeen(cluster client.ObjectKey) {
-	c := w.workload(cluster)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.unseen, c.since = "", time.Time{}
 }
 
 // Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
@@ -147,33 +132,6 @@ func (w *World) Node(cluster client.ObjectKey, name string) *corev1.Node {
 		return nil
 	}
 	return inner.node(name)
-}
-
-// PutNode creates a node of a workload cluster, or replaces it whatever it was. What replaces it is of a later version; without a UID it is
-// still the same node.
-func (w *World) PutNode(cluster client.ObjectKey, node *corev1.Node) {
-	inner := w.workload(cluster).world
-	inner.mu.Lock()
-	defer inner.mu.Unlock()
-	own := node.DeepCopy()
-	if was := inner.kinds[nodeKind].records[client.ObjectKey{Name: node.Name}]; was != nil && own.UID == "" {
-		own.UID, own.CreationTimestamp = was.is.GetUID(), was.is.GetCreationTimestamp()
-	}
-	if own.CreationTimestamp.IsZero() {
-		own.CreationTimestamp = now(inner.Clock)
-	}
-	own.ResourceVersion = inner.nextVersion()
-	_ = inner.put(inner.kinds[nodeKind], corev1.SchemeGroupVersion.WithKind("Node"), own) // nodes are known by their type
-}
-
-// DeleteNode takes a node of a workload cluster away, if it is there.
-func (w *World) DeleteNode(cluster client.ObjectKey, name string) {
-	inner := w.workload(cluster).world
-	inner.mu.Lock()
-	defer inner.mu.Unlock()
-	if r := inner.kinds[nodeKind].records[client.ObjectKey{Name: name}]; r != nil {
-		inner.end(r, true)
-	}
 }
 
 var nodeKind = corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
@@ -225,12 +183,12 @@ func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names
 	return present, nil
 }
 
-// GetUncachedClient is a client of what was seen of a workload cluster.
+// GetUncachedClient reads what was seen of a workload cluster.
 func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
 	if _, _, unseen := c.world.Unseen(cluster); unseen {
 		return nil, clustercache.ErrClusterNotConnected
 	}
-	return c.world.Workload(cluster).Client(), nil
+	return c.world.Workload(cluster).ReadOnly(), nil
 }
 
 // errRecorded is the error of who asks a cluster that was recorded, or that nobody may ask.

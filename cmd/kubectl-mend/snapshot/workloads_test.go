@@ -24,26 +24,16 @@ func TestNodesAreSeenAsTheyAre(t *testing.T) {
 	if err != nil || view.Link != workload.Up || view.Node("a") == nil || view.Node("c") != nil {
 		t.Fatalf("the view is %+v (%v)", view, err)
 	}
-	was := w.Node(key("c1"), "a")
-	w.PutNode(key("c1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"new": ""}}})
-	w.PutNode(key("c1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
-	w.DeleteNode(key("c1"), "b")
-	if is := view.Node("a"); is.UID != was.UID || is.ResourceVersion == was.ResourceVersion || len(is.Labels) != 1 {
-		t.Errorf("a node that was changed is %+v", is.ObjectMeta)
-	}
 	exist, err := w.Clusters().NodesExist(t.Context(), key("c1"), []string{"a", "b", "c"})
-	if err != nil || !exist["a"] || exist["b"] || !exist["c"] || len(w.Nodes(key("c1"))) != 2 {
+	if err != nil || !exist["a"] || !exist["b"] || exist["c"] || len(w.Nodes(key("c1"))) != 2 {
 		t.Errorf("exist %v (%v)", exist, err)
 	}
 	direct, err := w.Clusters().GetUncachedClient(t.Context(), key("c1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := direct.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, merged(`{"spec":{"unschedulable":true}}`)); err != nil {
-		t.Fatal(err)
-	}
-	if !w.Node(key("c1"), "c").Spec.Unschedulable {
-		t.Error("what was written to the workload cluster is not seen")
+	if err := direct.Get(t.Context(), client.ObjectKey{Name: "a"}, &corev1.Node{}); err != nil {
+		t.Errorf("past the view the node is not seen: %v", err)
 	}
 }
 
@@ -68,10 +58,6 @@ func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 	}
 	if got := w.Workloads(); len(got) != 1 {
 		t.Errorf("to ask for a cluster makes it known: %v", got)
-	}
-	w.SetSeen(key("lost"))
-	if view, err := w.Clusters().View(t.Context(), key("lost"), noon); err != nil || view.Node("a") == nil {
-		t.Errorf("seen again: %+v (%v)", view, err)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package snapshot is a management cluster in memory, and what was seen of its workload clusters: as it was read at one moment with the rights
 // of a user, or as a file has it that was recorded somewhere else.
 //
-// The controllers look at it, and act on it, as at an API server. It answers as one does, decides nothing, and never writes to a real cluster.
+// It is read as an API server is, decides nothing, and takes no writes. What changes it is put into it as it is: see package state.
 package snapshot
 
 import (
@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,7 +42,7 @@ type World struct {
 	Taken time.Time
 	// OneMachine says that of the machines of a cluster one was read, and those of its control plane.
 	OneMachine bool
-	// Clock is what new objects are dated by.
+	// Clock is that of the cluster: it says how old what was read is by now.
 	Clock clock.PassiveClock
 
 	scheme *runtime.Scheme
@@ -97,13 +96,6 @@ func newWorld(scheme *runtime.Scheme) *World {
 
 // Scheme is that of all kinds that are known by their types.
 func (w *World) Scheme() *runtime.Scheme { return w.scheme }
-
-// Version changes with every write, and with nothing else.
-func (w *World) Version() int64 {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.version
-}
 
 // Missing is what could not be read, sorted.
 func (w *World) Missing() []Missing {
@@ -252,11 +244,25 @@ func (w *World) newUID(k *kind, key client.ObjectKey) types.UID {
 	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", digits[:8], digits[8:12], digits[13:16], digits[17:20], digits[20:]))
 }
 
-// dependants are the objects that name uid as an owner, in a stable order. The lock is held.
-func (w *World) dependants(uid types.UID) []*record {
-	return slices.SortedFunc(maps.Keys(w.owned[uid]), func(a, b *record) int {
+// OwnedBy are the objects that name uid as an owner, in a stable order. They are shared: read only.
+func (w *World) OwnedBy(uid types.UID) []client.Object {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	records := slices.SortedFunc(maps.Keys(w.owned[uid]), func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.kind.Group, b.kind.Group), cmp.Compare(a.kind.Kind, b.kind.Kind), compareKeys(a.key, b.key))
 	})
+	var all []client.Object
+	for _, r := range records {
+		all = append(all, r.is)
+	}
+	return all
 }
 
-func now(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now()).Rfc3339Copy() }
+// Remove takes an object out of the world, if it is there.
+func (w *World) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.kinds[kind.GroupKind()]; k != nil && k.records[key] != nil {
+		w.remove(k.records[key])
+	}
+}

@@ -8,13 +8,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// play is a stage with everybody on it.
+// play is an engine with its environment.
 type play struct {
-	*stage
+	*engine
 
-	outside  *outside
-	counters *counters
-	end      time.Time
+	environment *environment
+	counters    *counters
+	end         time.Time
 	// watch is shown the world each time that the controllers have come to rest; nil if nobody looks.
 	watch func(context.Context)
 }
@@ -33,7 +33,7 @@ func (p *play) run(ctx context.Context) error {
 		return err
 	}
 	for range mostMoments {
-		next := health.Earliest(p.next(), p.outside.next())
+		next := health.Earliest(p.next(), p.environment.next())
 		if next.IsZero() || next.After(p.end) {
 			p.clock.set(p.end)
 			return nil
@@ -55,11 +55,11 @@ func (p *play) run(ctx context.Context) error {
 // moment plays what happens at one moment: the world changes, the controllers see it until they have nothing more to do, the others answer at
 // once, and so on until nobody does anything. all says that all objects are looked at, whether anything has changed or not.
 func (p *play) moment(ctx context.Context, all bool) error {
-	before := p.version()
-	if err := p.outside.happen(ctx); err != nil {
+	before := p.state.Changes()
+	if err := p.environment.happen(ctx); err != nil {
 		return err
 	}
-	all = all || p.version() != before
+	all = all || p.state.Changes() != before
 	for range mostRounds {
 		if err := p.settle(ctx, all); err != nil {
 			return err
@@ -70,11 +70,11 @@ func (p *play) moment(ctx context.Context, all bool) error {
 		if p.watch != nil {
 			p.watch(ctx)
 		}
-		before := p.version()
-		if err := p.outside.react(ctx); err != nil {
+		before := p.state.Changes()
+		if err := p.environment.react(ctx); err != nil {
 			return err
 		}
-		if p.version() == before {
+		if p.state.Changes() == before {
 			return nil
 		}
 		all = true
@@ -93,9 +93,9 @@ func (p *play) settle(ctx context.Context, all bool) error {
 				return err
 			}
 		}
-		before := p.version()
+		before := p.state.Changes()
 		p.passes(ctx, actors)
-		if p.version() == before {
+		if p.state.Changes() == before {
 			return nil
 		}
 		all = true

@@ -8,17 +8,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/partners/owners"
 )
 
-// Outside is what is assumed of everybody but the controllers.
-type Outside struct {
+// Environment is what is assumed of everybody but the controllers.
+type Environment struct {
 	// Fail says which nodes turn Ready=Unknown: those of machines that a label selector selects, and nodes of the management cluster that it
 	// selects; or machine/NAME and node/NAME, separated by commas. Nothing fails if it is empty.
 	Fail string
@@ -35,10 +37,10 @@ type Outside struct {
 	RemediationTakes time.Duration
 }
 
-// outside plays everybody but the controllers.
-type outside struct {
-	Outside
-	*stage
+// environment plays everybody but the controllers.
+type environment struct {
+	Environment
+	*engine
 
 	namespace string
 	scheduled []happening
@@ -47,11 +49,11 @@ type outside struct {
 	// faults are the nodes that have failed and were not brought back. was is how they looked before, for those that are deleted meanwhile.
 	faults map[place]bool
 	was    map[place]*corev1.Node
-	// replacing are the owners that replace one machine at a time, and are about it.
-	replacing map[types.UID]bool
-	power     map[client.ObjectKey]*power
-	// heard are the requests that are known already to the remediators that are not played.
-	heard map[types.UID]bool
+	owners owners.Owners
+	// metal are the hosts of which anything was ever asked.
+	metal map[client.ObjectKey]*bareMetal
+	// awake are the requests that their remediators look at again, so that none is woken twice for one moment.
+	awake map[types.UID]time.Time
 	// kinds are those of requests.
 	kinds []requestKind
 }
@@ -71,10 +73,10 @@ type happening struct {
 	do     func(context.Context) error
 }
 
-func newOutside(ctx context.Context, s *stage, q Question) (*outside, error) {
-	o := &outside{
-		Outside: q.Outside, stage: s, namespace: q.Namespace, faults: map[place]bool{}, was: map[place]*corev1.Node{},
-		replacing: map[types.UID]bool{}, power: map[client.ObjectKey]*power{}, heard: map[types.UID]bool{},
+func newEnvironment(ctx context.Context, s *engine, q Question) (*environment, error) {
+	o := &environment{
+		Environment: q.Environment, engine: s, namespace: q.Namespace, faults: map[place]bool{}, was: map[place]*corev1.Node{},
+		metal: map[client.ObjectKey]*bareMetal{}, awake: map[types.UID]time.Time{},
 	}
 	var err error
 	if o.kinds, err = s.requestKinds(ctx); err != nil {
@@ -95,7 +97,7 @@ func newOutside(ctx context.Context, s *stage, q Question) (*outside, error) {
 }
 
 // assumptions are the sentences, each with its flag.
-func (o *outside) assumptions() []string {
+func (o *environment) assumptions() []string {
 	var all []string
 	if o.Fail != "" {
 		back := "do not come back by themselves (--for)"
@@ -133,22 +135,26 @@ func (o *outside) assumptions() []string {
 }
 
 // in has something happen in a while.
-func (o *outside) in(after time.Duration, do func(context.Context) error) {
+func (o *environment) in(after time.Duration, do func(context.Context) error) {
 	o.numbered++
 	o.scheduled = append(o.scheduled, happening{o.clock.Now().Add(after), o.numbered, do})
 	slices.SortFunc(o.scheduled, func(a, b happening) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number)) })
 }
 
 // next is when the next thing happens; zero if nothing does.
-func (o *outside) next() time.Time {
-	if len(o.scheduled) == 0 {
-		return time.Time{}
+func (o *environment) next() time.Time {
+	var next time.Time
+	if len(o.scheduled) > 0 {
+		next = o.scheduled[0].at
 	}
-	return o.scheduled[0].at
+	for _, b := range o.metal {
+		next = health.Earliest(next, b.next())
+	}
+	return next
 }
 
 // happen makes happen what is due.
-func (o *outside) happen(ctx context.Context) error {
+func (o *environment) happen(ctx context.Context) error {
 	for len(o.scheduled) > 0 && !o.scheduled[0].at.After(o.clock.Now()) {
 		first := o.scheduled[0]
 		o.scheduled = o.scheduled[1:]
@@ -156,12 +162,12 @@ func (o *outside) happen(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return o.dueHosts(ctx)
 }
 
 // react makes everybody answer what the controllers have done.
-func (o *outside) react(ctx context.Context) error {
-	for _, answers := range []func(context.Context) error{o.owners, o.bareMetal, o.remediators} {
+func (o *environment) react(ctx context.Context) error {
+	for _, answers := range []func(context.Context) error{o.replacements, o.hosts, o.remediators} {
 		if err := answers(ctx); err != nil {
 			return err
 		}
@@ -170,9 +176,9 @@ func (o *outside) react(ctx context.Context) error {
 }
 
 // fail makes nodes silent.
-func (o *outside) fail(ctx context.Context, failing []place) error {
+func (o *environment) fail(ctx context.Context, failing []place) error {
 	for _, p := range failing {
-		node, err := o.node(ctx, p)
+		node, err := o.node(p)
 		if err != nil {
 			return err
 		}
@@ -180,7 +186,7 @@ func (o *outside) fail(ctx context.Context, failing []place) error {
 			continue
 		}
 		o.faults[p] = true
-		if err := o.silence(ctx, p); err != nil {
+		if err := o.silence(p); err != nil {
 			return err
 		}
 		o.eventLog.assumed(p.ref(), "NodeFails", "The node turns Ready=Unknown")
@@ -189,7 +195,7 @@ func (o *outside) fail(ctx context.Context, failing []place) error {
 }
 
 // recover brings back what --fail has made silent, but for nodes that are gone, and those whose host is off: these come back when it boots.
-func (o *outside) recover(ctx context.Context, failed []place) error {
+func (o *environment) recover(ctx context.Context, failed []place) error {
 	for _, p := range failed {
 		if !o.faults[p] {
 			continue
@@ -202,31 +208,35 @@ func (o *outside) recover(ctx context.Context, failed []place) error {
 	return nil
 }
 
-func (o *outside) comesBack(ctx context.Context, p place) error {
+func (o *environment) comesBack(ctx context.Context, p place) error {
 	off, err := o.off(ctx, p)
 	if off || err != nil {
 		return err
 	}
-	if node, err := o.node(ctx, p); node == nil || err != nil {
+	if node, err := o.node(p); node == nil || err != nil {
 		return err
 	}
-	if err := o.ready(ctx, p, ""); err != nil {
+	if err := o.ready(p, ""); err != nil {
 		return err
 	}
 	o.eventLog.assumed(p.ref(), "NodeRecovers", "The node is Ready again by itself")
 	return nil
 }
 
-// node is the node at a place; nil if there is none.
-func (o *outside) node(ctx context.Context, p place) (*corev1.Node, error) {
+// at is the cluster of a place.
+func (o *environment) at(p place) *state.State {
+	if p.cluster == (client.ObjectKey{}) {
+		return o.state
+	}
+	return o.state.Of(p.cluster)
+}
+
+// node is the node at a place, shared; nil if there is none.
+func (o *environment) node(p place) (*corev1.Node, error) {
 	if p.cluster != (client.ObjectKey{}) {
 		return o.world.Node(p.cluster, p.name), nil
 	}
-	node := &corev1.Node{}
-	err := o.client.Get(ctx, client.ObjectKey{Name: p.name}, node)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	node, err := o.state.Node(p.name)
 	if err != nil {
 		return nil, fmt.Errorf("read node %s of the management cluster: %w", p.name, err)
 	}
@@ -234,8 +244,8 @@ func (o *outside) node(ctx context.Context, p place) (*corev1.Node, error) {
 }
 
 // twins are all places at which the node at p is seen: a cluster that manages itself has its nodes twice here.
-func (o *outside) twins(ctx context.Context, p place) ([]place, error) {
-	node, err := o.node(ctx, p)
+func (o *environment) twins(p place) ([]place, error) {
+	node, err := o.node(p)
 	if node == nil || err != nil {
 		return nil, err
 	}
@@ -248,7 +258,7 @@ func (o *outside) twins(ctx context.Context, p place) ([]place, error) {
 		if other == p {
 			continue
 		}
-		is, err := o.node(ctx, other)
+		is, err := o.node(other)
 		if err != nil && !unreadable(err) { // where the nodes of the management cluster were not read, it has no twin there
 			return nil, err
 		}
@@ -260,15 +270,15 @@ func (o *outside) twins(ctx context.Context, p place) ([]place, error) {
 }
 
 // silence makes a node Ready=Unknown.
-func (o *outside) silence(ctx context.Context, p place) error {
-	return o.edit(ctx, p, func(node *corev1.Node) {
+func (o *environment) silence(p place) error {
+	return o.edit(p, func(node *corev1.Node) {
 		o.turn(node, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 	})
 }
 
 // ready makes a node Ready, under another boot if that is not empty.
-func (o *outside) ready(ctx context.Context, p place, boot string) error {
-	return o.edit(ctx, p, func(node *corev1.Node) {
+func (o *environment) ready(p place, boot string) error {
+	return o.edit(p, func(node *corev1.Node) {
 		o.turn(node, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 		if boot != "" {
 			node.Status.NodeInfo.BootID = boot
@@ -277,7 +287,7 @@ func (o *outside) ready(ctx context.Context, p place, boot string) error {
 }
 
 // turn gives a node the condition Ready.
-func (o *outside) turn(node *corev1.Node, to corev1.ConditionStatus, reason, message string) {
+func (o *environment) turn(node *corev1.Node, to corev1.ConditionStatus, reason, message string) {
 	is := corev1.NodeCondition{Type: corev1.NodeReady, Status: to, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(o.clock.Now())}
 	for i := range node.Status.Conditions {
 		if was := &node.Status.Conditions[i]; was.Type == corev1.NodeReady {
@@ -292,29 +302,27 @@ func (o *outside) turn(node *corev1.Node, to corev1.ConditionStatus, reason, mes
 }
 
 // edit changes the status of a node wherever it is seen. A node that was deleted registers again.
-func (o *outside) edit(ctx context.Context, p place, change func(*corev1.Node)) error {
-	places, err := o.twins(ctx, p)
+func (o *environment) edit(p place, change func(*corev1.Node)) error {
+	places, err := o.twins(p)
 	if err != nil {
 		return err
 	}
 	if was := o.was[p]; len(places) == 0 && was != nil && p.cluster != (client.ObjectKey{}) {
 		again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: was.Name, Labels: was.Labels}, Status: *was.Status.DeepCopy()}
+		again.CreationTimestamp = metav1.NewTime(o.clock.Now())
 		change(again)
-		o.world.PutNode(p.cluster, again)
-		return nil
+		return o.at(p).Put(again)
 	}
 	for _, at := range places {
-		node, err := o.node(ctx, at)
+		node, err := o.node(at)
 		if err != nil {
 			return err
 		}
 		own := node.DeepCopy()
 		o.was[at] = node
 		change(own)
-		if at.cluster != (client.ObjectKey{}) {
-			o.world.PutNode(at.cluster, own)
-		} else if err := o.client.Status().Update(ctx, own); err != nil {
-			return fmt.Errorf("change node %s of the management cluster: %w", at.name, err)
+		if err := o.at(at).Put(own); err != nil {
+			return fmt.Errorf("change node %s: %w", at.name, err)
 		}
 	}
 	return nil

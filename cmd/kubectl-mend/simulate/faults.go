@@ -41,7 +41,7 @@ func namesIn(fail string) (named, bool) {
 }
 
 // failing are the nodes that --fail names or selects, each once, in the order of their names.
-func (o *outside) failing(ctx context.Context, fail string) ([]place, error) {
+func (o *environment) failing(ctx context.Context, fail string) ([]place, error) {
 	names, listed := namesIn(fail)
 	selector, err := labels.Parse(fail)
 	if err != nil && !listed {
@@ -72,7 +72,7 @@ func (o *outside) failing(ctx context.Context, fail string) ([]place, error) {
 
 // failingLabels are the nodes of the machines that a selector selects, and the nodes of the management cluster that it selects. Labels of nodes of
 // workload clusters are not looked at.
-func (o *outside) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
+func (o *environment) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
 	var found []place
 	var hidden error
 	for i := range machines {
@@ -100,7 +100,7 @@ func (o *outside) failingLabels(selector labels.Selector, machines []clusterv1.M
 }
 
 // failingNames are the nodes of the machines that are named, and the nodes that are. Each name has to be that of one alone.
-func (o *outside) failingNames(names named, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
+func (o *environment) failingNames(names named, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
 	found := make([]place, 0, len(names.machines)+len(names.nodes))
 	errs := make([]error, 0, cap(found))
 	for _, name := range names.machines {
@@ -114,7 +114,7 @@ func (o *outside) failingNames(names named, machines []clusterv1.Machine, nodes 
 	return found, errors.Join(errs...)
 }
 
-func (o *outside) machineNamed(name string, machines []clusterv1.Machine) (place, error) {
+func (o *environment) machineNamed(name string, machines []clusterv1.Machine) (place, error) {
 	var namespaces []string
 	at := 0
 	for i := range machines {
@@ -132,7 +132,7 @@ func (o *outside) machineNamed(name string, machines []clusterv1.Machine) (place
 }
 
 // nodeOf is the node of a machine. The error says why there is none that could fail.
-func (o *outside) nodeOf(m *clusterv1.Machine) (place, error) {
+func (o *environment) nodeOf(m *clusterv1.Machine) (place, error) {
 	p, has := placeOf(m)
 	if !has {
 		return place{}, fmt.Errorf("machine %s has no node", m.Name)
@@ -146,7 +146,7 @@ func (o *outside) nodeOf(m *clusterv1.Machine) (place, error) {
 	return p, nil
 }
 
-func (o *outside) nodeNamed(name string, nodes []corev1.Node) (place, error) {
+func (o *environment) nodeNamed(name string, nodes []corev1.Node) (place, error) {
 	var found []place
 	var where, hidden []string
 	for _, cluster := range o.world.Workloads() {

@@ -56,11 +56,11 @@ func TestWhereNamesCannotBeLookedUpNoneIsLookedForWithoutEnd(t *testing.T) {
 	w := s.world()
 	broken := errors.New("no answer came in time")
 	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", broken)
-	play, err := newStage(t.Context(), w, ask1(nil))
+	play, err := newEngine(t.Context(), w, ask1(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, err := (&outside{stage: play}).successor(t.Context(), s.objs[1].(*clusterv1.Machine))
+	name, err := (&environment{engine: play}).successor(t.Context(), s.objs[1].(*clusterv1.Machine))
 	if !errors.Is(err, broken) {
 		t.Errorf("the name is %q (%v)", name, err)
 	}
