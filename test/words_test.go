@@ -1,0 +1,220 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// A word is one line of words.tsv: what is not written, what is written instead, and where it is looked for.
+type word struct {
+	pattern            *regexp.Regexp
+	instead            string
+	identifiers, prose bool
+}
+
+// pendingFile lists files and folders that are not written in the words of docs/glossary.md yet. It only gets shorter.
+const pendingFile = "words-pending.txt"
+
+func TestTheGlossaryIsKept(t *testing.T) {
+	words, pending := avoided(t), pendingFolders(t)
+	late := map[string]int{}
+	for _, file := range glossaryFiles(t) {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := wordsIn(file, string(text), words)
+		if folder, waits := within(file, pending); waits {
+			late[folder] += len(found)
+			continue
+		}
+		report(t, found)
+	}
+	for _, folder := range pending {
+		t.Logf("%s has %d of the words; with none, remove it from %s", folder, late[folder], pendingFile)
+	}
+}
+
+func TestAnAvoidedWordIsSeen(t *testing.T) {
+	words := avoided(t)
+	for text, want := range map[string]int{
+		"package p\n\n// f is for whoever asks.\nfunc f() {}\n":                     1,
+		"package p\n\nfunc letGo() {}\n":                                            1,
+		"package p\n\ntype hostRival struct{ worldOf int }\n":                       2,
+		"package p\n\nvar s = \"the host is handed over\"\n":                        1,
+		"package p\n\n// It logs as well, passes the test and runs who-am-i.\n":     0,
+		"package p\n\n// The annotation example.org/rack says in which rack it is.": 0,
+		"package p\n\nvar stranger, wakened, turnstile, allWelcome int\n":           0,
+	} {
+		if found := wordsIn("p.go", text, words); len(found) != want {
+			t.Errorf("%q: found %q, want %d", text, found, want)
+		}
+	}
+	if found := wordsIn("p.md", "One.\nA stray lease, and a `rack`.\n", words); len(found) != 1 || !strings.HasPrefix(found[0], "p.md:2: ") {
+		t.Errorf("in a page found %q", found)
+	}
+}
+
+// wordsIn returns what a file has of the words, as "file:line: what".
+func wordsIn(file, text string, words []word) []string {
+	if filepath.Ext(file) == ".go" {
+		return wordsInGo(file, text, words)
+	}
+	return wordsInText(file, text, 1, words, func(w word) bool { return w.prose })
+}
+
+func wordsInGo(file, text string, words []word) []string {
+	var found []string
+	var s scanner.Scanner
+	positions := token.NewFileSet().AddFile(file, -1, len(text))
+	s.Init(positions, []byte(text), nil, scanner.ScanComments)
+	for {
+		at, kind, literal := s.Scan()
+		line := positions.Line(at)
+		switch kind {
+		case token.EOF:
+			return found
+		case token.COMMENT, token.STRING:
+			found = append(found, wordsInText(file, literal, line, words, func(w word) bool { return w.prose })...)
+		case token.IDENT:
+			found = append(found, wordsInText(file, split(literal), line, words, func(w word) bool { return w.identifiers })...)
+		default:
+		}
+	}
+}
+
+func wordsInText(file, text string, line int, words []word, counts func(word) bool) []string {
+	var found []string
+	for l := range strings.Lines(text) {
+		for _, w := range words {
+			if counts(w) {
+				for _, what := range w.pattern.FindAllString(l, -1) {
+					found = append(found, fmt.Sprintf("%s:%d: %q: write %s", file, line, what, w.instead))
+				}
+			}
+		}
+		line++
+	}
+	return found
+}
+
+// split is an identifier as its words: letGo is "let Go".
+func split(identifier string) string {
+	var b strings.Builder
+	for i, r := range identifier {
+		if r == '_' || i > 0 && unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		if r != '_' {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func avoided(t *testing.T) []word {
+	t.Helper()
+	var words []word
+	for _, line := range linesOf(t, "words.tsv") {
+		columns := strings.Split(line, "\t")
+		if len(columns) != 3 || !slices.Contains([]string{"all", "identifiers", "prose"}, columns[2]) {
+			t.Fatalf("words.tsv: %q is not a pattern, what to write instead, and where", line)
+		}
+		pattern, err := regexp.Compile("(?i)" + columns[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		words = append(words, word{pattern: pattern, instead: columns[1], identifiers: columns[2] != "prose", prose: columns[2] != "identifiers"})
+	}
+	return words
+}
+
+func pendingFolders(t *testing.T) []string {
+	t.Helper()
+	return linesOf(t, pendingFile)
+}
+
+// linesOf are the lines of a file beside this one, without comments and empty ones.
+func linesOf(t *testing.T, name string) []string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(strings.Split(string(content), "\n"), func(line string) bool {
+		return line == "" || strings.HasPrefix(line, "#")
+	})
+}
+
+func within(file string, folders []string) (string, bool) {
+	i := slices.IndexFunc(folders, func(f string) bool { return file == f || strings.HasPrefix(file, f+"/") })
+	if i < 0 {
+		return "", false
+	}
+	return folders[i], true
+}
+
+// frozen are pages that are not rewritten, and those that have to name the words.
+var frozen = []string{"docs/adr", "docs/glossary.md", "test/words_test.go"}
+
+// generated is at the top of files that programs write; their words are changed where they come from.
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// glossaryFiles are all Go files that people write, golden files and pages.
+func glossaryFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if path != root && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".github" || entry.Name() == "out" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		file, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		file = filepath.ToSlash(file)
+		if _, kept := within(file, frozen); !kept && isWritten(file) {
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(files, func(file string) bool {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return generated.Match(text)
+	})
+}
+
+func isWritten(file string) bool {
+	switch filepath.Ext(file) {
+	case ".go", ".md":
+		return true
+	case ".txt":
+		return strings.Contains(file, "/testdata/") && !strings.Contains(file, "/fuzz/")
+	}
+	return false
+}
