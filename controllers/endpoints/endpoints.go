@@ -11,21 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// longestReview is how many bytes the API server may ask a webhook about at once. It accepts no object of more than 3 MiB, and asks about one at a time.
-const longestReview = 16 << 20
-
 // Webhooks returns the server of the webhooks.
 func (o *Options) Webhooks() webhook.Server {
-	return bounded{webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, CertDir: o.WebhookCertDir})}
-}
-
-// bounded refuses to read more than longestReview of a request: any pod may call a webhook without a credential, and controller-runtime bounds admission
-// alone (v0.24, pkg/webhook/conversion).
-type bounded struct{ webhook.Server }
-
-// Register implements webhook.Server.
-func (s bounded) Register(path string, hook http.Handler) {
-	s.Server.Register(path, http.MaxBytesHandler(hook, longestReview))
+	return boundedServer(webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, CertDir: o.WebhookCertDir}))
 }
 
 // Filled returns a check that passes once c has read these kinds, of which there are most. It does not wait for others: the API server asks a replica

@@ -2,13 +2,16 @@ package endpoints
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -29,7 +32,7 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
-			server := bounded{webhook.NewServer(webhook.Options{WebhookMux: mux})}
+			server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
 			var read int64
 			var failed error
 			server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -41,6 +44,47 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 				t.Errorf("read %d bytes, %v; want at most %d, and an error: %v", read, failed, longestReview, !tc.whole)
 			}
 		})
+	}
+}
+
+// As many pods as like may call it at the same time, and each request is in memory until it is answered. Those of the API server are small.
+func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
+	mux := http.NewServeMux()
+	server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
+	const most = reviewsAtOnce / longestReview
+	answer, wasRead := make(chan struct{}), make(chan error)
+	server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		wasRead <- err
+		<-answer
+	}))
+	ask := func(bytes int64) error {
+		asked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/convert", io.LimitReader(blanks{}, bytes))
+		go mux.ServeHTTP(httptest.NewRecorder(), asked)
+		return <-wasRead
+	}
+	for range most {
+		if err := ask(longestReview); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(1 << 20); !errors.Is(err, errReviews) {
+		t.Errorf("beside %d of the longest, another one is read: %v", most, err)
+	}
+	if err := ask(ordinaryReview); err != nil {
+		t.Errorf("an ordinary one is not: %v", err)
+	}
+	close(answer)
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		server.reviews.mu.Lock()
+		defer server.reviews.mu.Unlock()
+		return server.reviews.bytes == 0, nil
+	})
+	if err != nil {
+		t.Errorf("all are answered, and %d bytes still count", server.reviews.bytes)
+	}
+	if err := ask(longestReview); err != nil {
+		t.Errorf("after that, the longest is not read: %v", err)
 	}
 }
 

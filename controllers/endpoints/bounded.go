@@ -1,0 +1,95 @@
+package endpoints
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+const (
+	// longestReview is how many bytes the API server may ask a webhook about at once. It accepts no object of more than 3 MiB, and asks about one at a time.
+	longestReview = 16 << 20
+	// ordinaryReview is how many bytes of a request are always read: more than nearly all objects have. What is beyond counts.
+	ordinaryReview = 64 << 10
+	// reviewsAtOnce is how many bytes all requests may have together beyond that. Decoded they take many times that.
+	reviewsAtOnce = 2 * longestReview
+	// askedWithin is how long a request may take to arrive. The API server waits for an answer for 30 s at most, and sends at once.
+	askedWithin = 10 * time.Second
+)
+
+// errReviews is the error of a request that is not read to its end, because others are as long.
+var errReviews = errors.New("the webhooks are being asked about too much at once")
+
+// bounded refuses to read more than longestReview of a request, and of all requests together more than reviewsAtOnce: any pod may call a webhook without a
+// credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
+type bounded struct {
+	webhook.Server
+	reviews *reviews
+}
+
+func boundedServer(server webhook.Server) bounded {
+	return bounded{Server: server, reviews: &reviews{}}
+}
+
+// Register implements webhook.Server.
+func (s bounded) Register(path string, hook http.Handler) {
+	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(askedWithin)) // there is none where nothing is read from a connection
+		body := &review{ReadCloser: http.MaxBytesReader(w, r.Body, longestReview), of: s.reviews}
+		defer body.done()
+		asked := *r
+		asked.Body = body
+		hook.ServeHTTP(w, &asked)
+	}))
+}
+
+// reviews are the requests that are being answered.
+type reviews struct {
+	mu    sync.Mutex
+	bytes int64
+}
+
+// take counts n more bytes, and reports whether they may be read.
+func (r *reviews) take(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes+n > reviewsAtOnce {
+		return false
+	}
+	r.bytes += n
+	return true
+}
+
+func (r *reviews) give(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bytes -= n
+}
+
+// review is the body of a request.
+type review struct {
+	io.ReadCloser
+	of          *reviews
+	read, taken int64
+}
+
+// Read reads the body, as far as it may be.
+func (r *review) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.read += int64(n)
+	if more := max(0, r.read-ordinaryReview) - r.taken; more > 0 {
+		if !r.of.take(more) {
+			return 0, errReviews
+		}
+		r.taken += more
+	}
+	return n, err
+}
+
+// done says that the request was answered.
+func (r *review) done() { r.of.give(r.taken) }
