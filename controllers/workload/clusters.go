@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -192,6 +193,10 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		return present, nil
 	}
 	for _, name := range names {
+		if len(path.IsValidPathSegmentName(name)) > 0 { // no node can have it, and client-go asks for none: the others are asked for all the same
+			present[name] = false
+			continue
+		}
 		node := &metav1.PartialObjectMetadata{}
 		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 		err := live.Get(ctx, client.ObjectKey{Name: name}, node)

@@ -54,3 +54,17 @@ func TestOnlyTheAPIServersWordAboutTheNodeIsThatItIsGone(t *testing.T) {
 		})
 	}
 }
+
+// Whoever may write a Machine chooses the name of its node. With one that is none, nobody would hear that another one is gone.
+func TestANameThatNoNodeCanHaveHidesNoOther(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		writeJSON(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"n"}}`)
+	}))
+	defer server.Close()
+	there, err := NewClusters(behind{address: server.URL}).NodesExist(t.Context(), client.ObjectKey{}, []string{"a/b", "..", "%2e", "n"})
+	if err != nil || !there["n"] || there["a/b"] || len(asked) != 1 || asked[0] != "/api/v1/nodes/n" {
+		t.Errorf("there are %v, asked for %q: %v", there, asked, err)
+	}
+}
