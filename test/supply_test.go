@@ -15,7 +15,7 @@ import (
 
 // Who owns an action can move its tags. What it may do is what the job says, and nothing by default.
 func TestWorkflowsRunWhatTheyNameWithTheRightsThatTheyName(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
+	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no workflows: %v", err)
 	}

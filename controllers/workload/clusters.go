@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -193,7 +193,7 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		return present, nil
 	}
 	for _, name := range names {
-		if len(path.IsValidPathSegmentName(name)) > 0 { // no node can have it, and client-go asks for none: the others are asked for all the same
+		if len(content.IsPathSegmentName(name)) > 0 { // no node can have it, and client-go asks for none: the others are asked for all the same
 			present[name] = false
 			continue
 		}
