@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -97,65 +99,71 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 	return outcomes
 }
 
-// carryOut acts on a request that exists first and speaks of it afterwards. A crash in between is mended by the next reconcile, which
+// carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
 // finds the request by its name.
 func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome {
-	o := outcome{step: s}
-	switch {
-	case s.create:
+	o, set := outcome{step: s, refused: s.refused, err: s.refused}, s.Conditions
+	switch s.Step {
+	case machines.CreateRequest:
 		return r.begin(ctx, w, s, o)
-	case s.refused != nil:
-		o.refused, o.err = s.refused, s.refused
-	case s.drop:
+	case machines.Release:
+		return r.release(ctx, s, o)
+	case machines.DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, s.target.request); o.err != nil {
-			s.say.external = 0 // the machine is healthy all the same, and it is said; that the request is over is not
+			set = without(set, machines.ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
 		}
-	case s.adopt:
-		// The request and the machine are spoken of apart: that one is not ours yet does not make the other less bad.
+	case machines.AdoptRequest:
+		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
 		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check))
+	case machines.NoStep, machines.RequestOwnerRemediation:
 	}
-	o, _ = r.speak(ctx, w, s, s.target.machine, o)
+	o, saved := r.set(ctx, w, s, s.target.machine, set, o)
+	o.requested = saved && o.said != nil && s.Step == machines.RequestOwnerRemediation
 	return o
 }
 
-// begin makes a request after it was said, with the optimistic lock of the Machine: of one that has changed since it was read, because its user
-// wants it left alone or it is being deleted, no remediation begins. If no request can be made after all, that is said next. Of a machine for which
-// none could be made before, that stands until one is made.
+// begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read, because its
+// user wants it left alone or it is being deleted, no remediation begins. If no request can be created after all, that is set next. On a machine for
+// which none could be created before, that stands until one is.
 func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
-	before := s
-	if was := conditionOf(s.target.machine, clusterv1.MachineExternallyRemediatedCondition); was != nil && failureOfOurs(was) {
-		before.say.external = 0
+	before := s.Conditions
+	if s.Target.RequestFailed {
+		before = without(before, machines.ExternallyRemediated)
 	}
-	before.say.lock = true
-	o, saved := r.speak(ctx, w, before, s.target.machine, o)
+	o, saved := r.save(ctx, s.with(w, s.target.machine, before), o)
 	if !saved {
 		return o
 	}
-	o.refused = r.Requests.Create(ctx, s.request)
-	o.requested = o.refused == nil
-	if errors.Is(o.refused, remediationrequest.ErrAppeared) {
-		o.again, o.refused = true, nil
-		if s, o.err = r.appeared(ctx, w, s); o.err != nil {
+	after := s.Conditions
+	switch err := r.Requests.Create(ctx, s.request); {
+	case errors.Is(err, remediationrequest.ErrAppeared):
+		o.again = true
+		if after, o.err = r.appeared(ctx, w, &s); o.err != nil {
 			return o
 		}
+	case err != nil:
+		o.refused, o.err, s.refused = err, err, err
+		after = []machines.Condition{machines.NotCreated}
+	default:
+		o.requested = true
 	}
-	if o.refused != nil {
-		o.err = o.refused
-		s.say.external, s.say.why = creationFailed, o.refused.Error()
-	}
-	o, _ = r.speak(ctx, w, s, o.said, o)
+	o, _ = r.set(ctx, w, s, o.said, after, o)
 	return o
 }
 
-// appeared is s for a machine whose request the cache does not show yet: what there is to say of the two together.
-func (r *Reconciler) appeared(ctx context.Context, w *observed, s step) (step, error) {
+// appeared returns the conditions for a machine whose request exists and was not observed, together with it.
+func (r *Reconciler) appeared(ctx context.Context, w *observed, s *step) ([]machines.Condition, error) {
 	t := *s.target
 	var err error
-	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil {
-		return s, err
+	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil || t.request == nil {
+		return nil, err
 	}
-	s.say = unhealthyStep(w, &t, &machines.Decision{Verdict: s.decision.Verdict, InFlight: w.ownership(&t) != Foreign}, false).say
-	return s, nil
+	s.target = &t
+	return machines.WithRequest(s.Decision, w.factsAbout(&t), w.now), nil
+}
+
+func without(all []machines.Condition, kind string) []machines.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(c machines.Condition) bool { return c.Type == kind })
 }
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
@@ -170,43 +178,50 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// speak writes the conditions that s sets on m, the machine of s as it was last read or written, and reports whether they are stored.
-func (r *Reconciler) speak(ctx context.Context, w *observed, s step, m *clusterv1.Machine, o outcome) (outcome, bool) {
-	var next *clusterv1.Machine
-	if s.release {
-		next = releasedCopy(m)
-	} else {
-		next = s.say.after(m, s.decision.Verdict.Due(w.now), w.now)
-	}
-	if next == nil {
+// set sets conditions on m, the machine of s as it was last read or written, and reports whether they are stored.
+func (r *Reconciler) set(ctx context.Context, w *observed, s step, m *clusterv1.Machine, all []machines.Condition, o outcome) (outcome, bool) {
+	next := s.with(w, m, all)
+	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return o, true
 	}
+	return r.save(ctx, next, o)
+}
+
+// release removes from the machine of s what checks have set.
+func (r *Reconciler) release(ctx context.Context, s step, o outcome) outcome {
+	if next := releasedCopy(s.target.machine); next != nil {
+		o, _ = r.save(ctx, next, o)
+	}
+	return o
+}
+
+// save writes the conditions of m, and reports whether they are stored.
+func (r *Reconciler) save(ctx context.Context, m *clusterv1.Machine, o outcome) (outcome, bool) {
 	r.written.begin(m)
-	err := machinestatus.PatchConditions(ctx, r.Client, next)
-	o.again = r.written.end(next, err == nil) || o.again
+	err := machinestatus.PatchConditions(ctx, r.Client, m)
+	o.again = r.written.end(m, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
 	case err == nil:
-		o.said, o.at = next, r.Clock.Now()
-		o.requested = o.requested || (s.start && s.say.askOwner)
+		o.said, o.at = m, r.Clock.Now()
 	}
 	return o, err == nil
 }
 
 // attempted reports whether o was to begin a remediation.
-func (o outcome) attempted() bool { return o.start || o.step.refused != nil }
+func (o outcome) attempted() bool { return o.Decision != nil && (o.Starts() || o.step.refused != nil) }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
 func (o outcome) newlyUnhealthy() bool {
-	return o.said != nil && o.say.health == failed && failedBefore(o.target.machine) != failedBefore(o.said)
+	return o.said != nil && o.Sets(machines.HealthCheckSucceeded, "False") && failedBefore(o.target.machine) != failedBefore(o.said)
 }
 
 // recovered reports whether o turned the machine's health check from failed to succeeded.
 func (o outcome) recovered() bool {
-	return o.said != nil && o.say.health == succeeded && failedBefore(o.target.machine)
+	return o.said != nil && o.Sets(machines.HealthCheckSucceeded, "True") && failedBefore(o.target.machine)
 }
 
 // newlyRefused reports whether o found, and said, that no request can be made, or that the cause of it is another one now.
@@ -226,6 +241,6 @@ func failedBefore(m *clusterv1.Machine) bool {
 
 // delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
 func (o outcome) delay(w *observed) (time.Duration, bool) {
-	due := o.decision.Verdict.OverdueSince(w.now)
+	due := o.Verdict.OverdueSince(w.now)
 	return o.at.Sub(due), !due.IsZero()
 }

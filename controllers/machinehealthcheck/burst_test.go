@@ -7,6 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
@@ -69,10 +70,10 @@ func TestNothingBeginsBeforeTheChangesThatComeTogetherHaveAllCome(t *testing.T) 
 				s := decide(w)
 				begun := 0
 				for _, s := range stepsOf(w, s) {
-					if s.start {
+					if s.Starts() {
 						begun++
 					}
-					if s.decision.Verdict.State == bad && s.say.health != failed {
+					if s.Verdict.State == bad && !s.Sets(machines.HealthCheckSucceeded, "False") {
 						t.Errorf("pass %d: machine %s is not called unhealthy", i, s.target.machine.Name)
 					}
 				}
@@ -105,7 +106,7 @@ func TestAStatusThatCannotBeWrittenHoldsUpNoRemediation(t *testing.T) {
 		w.check.Status, w.now = check.Status, now
 		m.recall(w)
 		s := decide(w)
-		if steps := stepsOf(w, s); len(steps) > 0 && steps[0].start {
+		if steps := stepsOf(w, s); len(steps) > 0 && steps[0].Starts() {
 			break
 		}
 		if now = s.Recheck; passes > 2 || now.IsZero() {

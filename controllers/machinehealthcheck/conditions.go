@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,35 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-)
-
-// saying is what a reconcile wants to have said about a machine; a zero part is left as it is.
-type saying struct {
-	health   healthSaying
-	askOwner bool // OwnerRemediated=False where it is missing or True; an existing False is the owner's
-	forget   bool // OwnerRemediated=False, left over from before, goes
-	external externalSaying
-	why      string // the message of an external failure
-	lock     bool   // it is written also if it stands there already, so that it fails if the machine has changed
-}
-
-type healthSaying int
-
-const (
-	_ healthSaying = iota
-	succeeded
-	failed
-)
-
-type externalSaying int
-
-const (
-	_ externalSaying = iota
-	removed
-	waiting      // a request was made: say so, unless the provider has said more already
-	stillWaiting // it goes on: replace nothing but a failure of ours
-	templateNotFound
-	creationFailed
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly
@@ -87,36 +60,57 @@ func askedByPowerCycle(m *clusterv1.Machine) bool {
 	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
 }
 
-// after returns a copy of m, status alone, whose conditions say s of a machine with these findings; nil if m says it already.
-func (s saying) after(m *clusterv1.Machine, due []health.Finding, now time.Time) *clusterv1.Machine {
+// with returns a copy of m, the machine of s as it was last read or written, status alone, that has these conditions.
+func (s step) with(w *observed, m *clusterv1.Machine, all []machines.Condition) *clusterv1.Machine {
 	next := statusCopy(m)
-	switch s.health {
-	case succeeded:
-		conditions.Set(next, at(now, metav1.Condition{
-			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineHealthCheckSucceededReason,
-		}))
-		v1beta1conditions.MarkTrue(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
-	case failed:
-		f := failureOf(due)
-		conditions.Set(next, at(now, metav1.Condition{
-			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: f.reason, Message: f.message,
-		}))
-		v1beta1conditions.Set(next, &clusterv1.Condition{
-			Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
-			Severity: clusterv1.ConditionSeverityWarning, Reason: f.v1beta1Reason, Message: f.v1beta1Message,
-		})
-	}
-	if s.askOwner {
-		askOwner(next, now)
-	}
-	if s.forget {
-		dropOwnerRemediated(next)
-	}
-	s.sayExternal(next, now)
-	if !s.lock && equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
-		return nil
+	for _, c := range all {
+		switch {
+		case c.Type == machines.HealthCheckSucceeded:
+			setHealth(next, c, s.Verdict.Due(w.now), w.now)
+		case c.Type == machines.OwnerRemediated && c.Remove:
+			dropOwnerRemediated(next)
+		case c.Type == machines.OwnerRemediated:
+			askOwner(next, w.now)
+		case c.Remove:
+			conditions.Delete(next, c.Type)
+		default:
+			conditions.Set(next, at(w.now, metav1.Condition{
+				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: short(s.message(w, c), longestMessage),
+			}))
+		}
 	}
 	return next
+}
+
+// message is that of c, which is about the request of the machine.
+func (s step) message(w *observed, c machines.Condition) string {
+	switch c.Because {
+	case machines.RequestInTheWay:
+		return foreignRequest(w, s.target)
+	case machines.TemplateRefused:
+		return noTemplate(w)
+	case machines.TemplateMissing:
+		return fmt.Sprintf("Error retrieving remediation template %s %s/%s", w.remediation.ref.Kind, w.check.Namespace, w.remediation.ref.Name)
+	case machines.TemplateUnusable:
+		return s.refused.Error()
+	}
+	return ""
+}
+
+func setHealth(m *clusterv1.Machine, c machines.Condition, due []health.Finding, now time.Time) {
+	is := metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason}
+	if is.Status == metav1.ConditionTrue {
+		conditions.Set(m, at(now, is))
+		v1beta1conditions.MarkTrue(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+		return
+	}
+	f := failureOf(due)
+	is.Message = f.message
+	conditions.Set(m, at(now, is))
+	v1beta1conditions.Set(m, &clusterv1.Condition{
+		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
+		Severity: clusterv1.ConditionSeverityWarning, Reason: f.v1beta1Reason, Message: f.v1beta1Message,
+	})
 }
 
 // askOwner asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
@@ -137,29 +131,6 @@ func askOwner(m *clusterv1.Machine, now time.Time) {
 func dropOwnerRemediated(m *clusterv1.Machine) {
 	conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
 	v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
-}
-
-// sayExternal writes ExternallyRemediated. While a request is under way the condition is the provider's to update or to delete.
-func (s saying) sayExternal(m *clusterv1.Machine, now time.Time) {
-	c := metav1.Condition{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Message: short(s.why, longestMessage)}
-	switch s.external {
-	case removed:
-		conditions.Delete(m, c.Type)
-		return
-	case templateNotFound:
-		c.Reason = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
-	case creationFailed:
-		c.Reason = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
-	case waiting, stillWaiting:
-		was := conditionOf(m, c.Type)
-		if was == nil && s.external == stillWaiting || was != nil && !failureOfOurs(was) {
-			return
-		}
-		c.Reason = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason
-	default:
-		return
-	}
-	conditions.Set(m, at(now, c))
 }
 
 func failureOfOurs(external *metav1.Condition) bool {
@@ -204,32 +175,27 @@ func at(now time.Time, c metav1.Condition) metav1.Condition {
 
 // failure is a failed health check in the words of both flavours of the condition.
 type failure struct {
-	reason, message               string
+	message                       string
 	v1beta1Reason, v1beta1Message string
 }
 
-// failureOf puts due findings into words. (Cluster API; the wording, the order, the precedence of UnhealthyMachine and the
-// empty v1beta1 message of a deleted node are its own.)
+// v1beta1Reasons are those of the older flavour for what was found.
+var v1beta1Reasons = map[health.Reason]string{
+	health.MarkedByHand:     clusterv1.HasRemediateMachineAnnotationV1Beta1Reason,
+	health.MachineFailed:    clusterv1.MachineHasFailureV1Beta1Reason,
+	health.MachineCondition: clusterv1.UnhealthyMachineConditionV1Beta1Reason,
+	health.NodeDeleted:      clusterv1.NodeNotFoundV1Beta1Reason,
+	health.NodeStartup:      clusterv1.NodeStartupTimeoutV1Beta1Reason,
+	health.NodeCondition:    clusterv1.UnhealthyNodeConditionV1Beta1Reason,
+}
+
+// failureOf puts due findings into words. (Cluster API; the wording, the order and the empty v1beta1 message of a deleted node are its own.)
 func failureOf(due []health.Finding) failure {
 	if len(due) == 0 {
 		return failure{}
 	}
-	reasonOf := map[health.Reason]failure{
-		health.MarkedByHand: {reason: clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
-			v1beta1Reason: clusterv1.HasRemediateMachineAnnotationV1Beta1Reason},
-		health.MachineFailed: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
-			v1beta1Reason: clusterv1.MachineHasFailureV1Beta1Reason},
-		health.MachineCondition: {reason: clusterv1.MachineHealthCheckUnhealthyMachineReason,
-			v1beta1Reason: clusterv1.UnhealthyMachineConditionV1Beta1Reason},
-		health.NodeDeleted: {reason: clusterv1.MachineHealthCheckNodeDeletedReason,
-			v1beta1Reason: clusterv1.NodeNotFoundV1Beta1Reason},
-		health.NodeStartup: {reason: clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
-			v1beta1Reason: clusterv1.NodeStartupTimeoutV1Beta1Reason},
-		health.NodeCondition: {reason: clusterv1.MachineHealthCheckUnhealthyNodeReason,
-			v1beta1Reason: clusterv1.UnhealthyNodeConditionV1Beta1Reason},
-	}
 	// The rules are in order of precedence, so the first finding names the reason.
-	f := reasonOf[due[0].Reason]
+	f := failure{v1beta1Reason: v1beta1Reasons[due[0].Reason]}
 	switch due[0].Reason {
 	case health.MarkedByHand:
 		f.message = "Health check failed: " + due[0].Detail

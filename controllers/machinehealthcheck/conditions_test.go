@@ -12,6 +12,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func finding(r health.Reason, detail string) health.Finding {
@@ -25,28 +26,28 @@ func TestFailureOf(t *testing.T) {
 	}{
 		"a mark by hand is spoken of alone": {
 			[]health.Finding{finding(health.MarkedByHand, "marked for remediation via X annotation"), finding(health.NodeCondition, "bad")},
-			failure{"HasRemediateAnnotation", "Health check failed: marked for remediation via X annotation",
+			failure{"Health check failed: marked for remediation via X annotation",
 				"HasRemediateMachineAnnotation", "Marked for remediation via remediate-machine annotation"},
 		},
 		"machine conditions name the reason": {
 			[]health.Finding{finding(health.MachineCondition, "m"), finding(health.NodeCondition, "n")},
-			failure{"UnhealthyMachine", "Health check failed:\n  * m\n  * n", "UnhealthyMachine", "m; n"},
+			failure{"Health check failed:\n  * m\n  * n", "UnhealthyMachine", "m; n"},
 		},
 		"a deleted node has no message in v1beta1": {
 			[]health.Finding{finding(health.NodeDeleted, "Node a has been deleted")},
-			failure{"NodeDeleted", "Health check failed:\n  * Node a has been deleted", "NodeNotFound", ""},
+			failure{"Health check failed:\n  * Node a has been deleted", "NodeNotFound", ""},
 		},
 		"unless there is a machine condition too": {
 			[]health.Finding{finding(health.MachineCondition, "m"), finding(health.NodeDeleted, "Node a has been deleted")},
-			failure{"UnhealthyMachine", "Health check failed:\n  * m\n  * Node a has been deleted", "UnhealthyMachine", "m; Node a has been deleted"},
+			failure{"Health check failed:\n  * m\n  * Node a has been deleted", "UnhealthyMachine", "m; Node a has been deleted"},
 		},
 		"a late node": {
 			[]health.Finding{finding(health.NodeStartup, "late")},
-			failure{"NodeStartupTimeout", "Health check failed:\n  * late", "NodeStartupTimeout", "late"},
+			failure{"Health check failed:\n  * late", "NodeStartupTimeout", "late"},
 		},
 		"a bad node": {
 			[]health.Finding{finding(health.NodeCondition, "n1"), finding(health.NodeCondition, "n2")},
-			failure{"UnhealthyNode", "Health check failed:\n  * n1\n  * n2", "UnhealthyNode", "n1; n2"},
+			failure{"Health check failed:\n  * n1\n  * n2", "UnhealthyNode", "n1; n2"},
 		},
 	}
 	for name, tc := range cases {
@@ -60,7 +61,7 @@ func TestFailureOf(t *testing.T) {
 
 func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
 	deferred := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
-	next := saying{health: failed, askOwner: true}.after(deferred, nil, noon)
+	next := written(deferred, nil, noon, setUnhealthy, ownerAsked)
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Reason != "RemediationDeferred" {
 		t.Errorf("OwnerRemediated is %s/%s, want it left as it was", c.Status, c.Reason)
 	}
@@ -71,7 +72,7 @@ func TestAnOwnersAnswerIsNeverOverwritten(t *testing.T) {
 
 func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
 	done := a("m", health.Unhealthy, saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Done")).machine
-	next := saying{health: failed, askOwner: true}.after(done, nil, noon)
+	next := written(done, nil, noon, setUnhealthy, ownerAsked)
 	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c.Status != metav1.ConditionFalse {
 		t.Errorf("OwnerRemediated is %s, want False", c.Status)
 	}
@@ -79,9 +80,9 @@ func TestAnOwnerIsAskedAgainAfterItWasDone(t *testing.T) {
 
 func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 	m := a("m", health.Unhealthy).machine
-	m = saying{health: failed, askOwner: true}.after(m, nil, noon)
-	m = saying{health: succeeded}.after(m, nil, noon)
-	next := saying{health: failed, forget: true}.after(m, nil, noon)
+	m = written(m, nil, noon, setUnhealthy, ownerAsked)
+	m = written(m, nil, noon, setHealthy)
+	next := written(m, nil, noon, setUnhealthy, ownerForgot)
 	if conditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
 		t.Errorf("%+v, want no OwnerRemediated", next.Status)
 	}
@@ -89,33 +90,33 @@ func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 
 func TestAProvidersConditionIsNotTouchedWhileItsRequestIsUnderWay(t *testing.T) {
 	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "PoweringOff")
-	next := saying{health: failed, external: waiting}.after(a("m", health.Unhealthy, at).machine, nil, noon)
-	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c.Reason != "PoweringOff" {
-		t.Errorf("ExternallyRemediated is %s, want the provider's PoweringOff", c.Reason)
+	w := aWorld(a("m", health.Unhealthy, at, requestedBy("check", "check-uid"))).external()
+	if c := stepsOf(w, decide(w))[0].external(); c.Type != "" {
+		t.Errorf("ExternallyRemediated becomes %s, want the provider's PoweringOff", c.Reason)
 	}
 }
 
 func TestW4AFailureOfOursIsReplacedWhenItWorks(t *testing.T) {
 	at := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason)
-	next := saying{health: failed, external: waiting}.after(a("m", health.Unhealthy, at).machine, nil, noon)
-	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c.Reason != clusterv1.MachineExternallyRemediatedWaitingForRemediationReason {
+	w := aWorld(a("m", health.Unhealthy, at)).external()
+	if c := stepsOf(w, decide(w))[0].external(); c.Reason != clusterv1.MachineExternallyRemediatedWaitingForRemediationReason {
 		t.Errorf("ExternallyRemediated is %s, want WaitingForRemediation", c.Reason)
 	}
 }
 
 func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
-	for name, s := range map[string]saying{
-		"healthy": {health: succeeded, external: removed}, "unhealthy": {health: failed, askOwner: true}, "requested": {health: failed, external: waiting},
-		"refused": {health: failed, external: creationFailed, why: "no rights"},
+	for name, all := range map[string][]machines.Condition{
+		"healthy": {setHealthy, requestGone}, "unhealthy": {setUnhealthy, ownerAsked}, "requested": {setUnhealthy, requested},
+		"refused": {setUnhealthy, machines.NotCreated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy).machine
-			first := s.after(m, due, noon)
+			first := written(m, due, noon, all...)
 			if first == nil {
 				t.Fatal("nothing was said")
 			}
-			if again := s.after(first, due, noon.Add(time.Hour)); again != nil {
+			if again := written(first, due, noon.Add(time.Hour), all...); again != nil {
 				t.Errorf("it is said again: %s", cmp.Diff(first.Status, again.Status))
 			}
 			if len(m.Status.Conditions) != 0 || m.Status.Deprecated != nil {
@@ -126,7 +127,6 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 }
 
 func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
-	s := saying{health: succeeded, external: removed}
 	for name, m := range map[string]*clusterv1.Machine{
 		"nothing was said":             a("m", health.Healthy).machine,
 		"it was said":                  a("m", health.Healthy, saidTrue).machine,
@@ -136,7 +136,7 @@ func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 		"another generation was meant": a("m", health.Healthy, saidTrue, func(t *target) { t.machine.Generation++ }).machine,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if writes := s.after(m, nil, noon) != nil; writes == markedHealthy(m) {
+			if writes := written(m, nil, noon, setHealthy, requestGone) != nil; writes == markedHealthy(m) {
 				t.Errorf("markedHealthy() = %t, and writing it changes something: %t", markedHealthy(m), writes)
 			}
 		})

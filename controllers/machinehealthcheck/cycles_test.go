@@ -83,7 +83,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	}
 	s := decide(w)
 	for _, step := range stepsOf(w, s) {
-		if step.start {
+		if step.Starts() {
 			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.target.machine.Name)
 		}
 	}

@@ -74,7 +74,7 @@ func (r *Reconciler) lookForCycles(t *testing.T, w *observed) map[string]bool {
 	begins := map[string]bool{}
 	p := decide(w)
 	for _, s := range stepsOf(w, p) {
-		begins[s.target.machine.Name] = s.start
+		begins[s.target.machine.Name] = s.Starts()
 	}
 	r.memory.pass(w, p)
 	return begins

@@ -44,6 +44,9 @@ func (w *observed) facts() machines.Facts {
 	for i := range w.targets {
 		f.Targets[i] = w.factsAbout(&w.targets[i])
 	}
+	for i := range w.skipped {
+		f.Skipped = append(f.Skipped, w.factsAbout(&w.skipped[i]))
+	}
 	return f
 }
 
@@ -53,6 +56,8 @@ func (w *observed) clusterFacts() machines.Cluster {
 		InitializedAt: w.starts[0].At, ReadyAt: w.starts[1].At, Reached: w.starts[2].At, Link: links[w.link.Link],
 	}
 }
+
+var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, Adoptable: machines.AdoptableRequest, Own: machines.OwnRequest}
 
 var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
 
@@ -64,12 +69,8 @@ func (w *observed) factsAbout(t *target) *machines.Target {
 	}
 	more := *is
 	more.Older, more.Unusable = t.older != "", t.unusable != nil
-	switch {
-	case t.request == nil:
-	case w.ownership(t) == Foreign:
-		more.Request = machines.ForeignRequest
-	default:
-		more.Request = machines.OwnRequest
+	if t.request != nil {
+		more.Request, more.RequestDeleting = requests[w.ownership(t)], !t.request.DeletionTimestamp.IsZero()
 	}
 	if t.cycle != nil {
 		more.Cycle = &machines.Cycle{Until: takenBy(t.cycle)}
@@ -83,8 +84,12 @@ func (w *observed) sight(t *target) *sighted {
 	if was != nil && was.facts != nil && was.node == t.node && was.known == t.known {
 		return was
 	}
-	t.sighted = &sighted{machine: t.machine, selected: true, node: t.node, known: t.known, facts: targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)}
-	if w.sighting != nil {
+	is := sighted{machine: t.machine}
+	if was != nil {
+		is = *was
+	}
+	is.node, is.known, is.facts = t.node, t.known, targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
+	if t.sighted = &is; w.sighting != nil {
 		w.sighting.machines[w.sighting.places[t.machine.Name]] = t.sighted
 	}
 	return t.sighted
@@ -96,7 +101,7 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 	is := &machines.Target{
 		ID: string(m.UID), Name: m.Name, Health: healthOf(checks, m, known, node), ControlPlane: controlPlane,
 		Deleting: deleting(m), Updating: machinestatus.UpdatedInPlace(m), OnHost: onHost(m), Owned: owned(m), Announced: markedRequested(m),
-		Failed: failedBefore(m), Healthy: markedHealthy(m),
+		Failed: failedBefore(m), Healthy: markedHealthy(m), Marked: marked(m), AskedWhileHealthy: askedWhileHealthy(m),
 	}
 	if OwnerAsked(m) {
 		is.Owner = machines.Asked
@@ -104,15 +109,16 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 			is.Owner = machines.CannotRemediate
 		}
 	}
-	if failed := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition); failed != nil {
-		is.RequestFailed = failureOfOurs(failed)
+	if c := conditionOf(m, clusterv1.MachineExternallyRemediatedCondition); c != nil {
+		is.RequestFailed, is.ProviderReports = failureOfOurs(c), !failureOfOurs(c)
+		is.TemplateNotFound = c.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 	}
 	return is
 }
 
 // facts are those about the template.
 func (r remediation) facts() machines.Template {
-	return machines.Template{External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread}
+	return machines.Template{External: r.external, Known: r.known, Refused: r.refused, Missing: r.missing != "", Unread: r.unread, Syncing: r.syncing}
 }
 
 // ownerRefuses reports whether m was handed to its owner, and the owner will not replace it as things stand: it says so, or there is none.
@@ -132,6 +138,12 @@ func owned(m *clusterv1.Machine) bool { return metav1.GetControllerOf(m) != nil 
 func OwnerAsked(m *clusterv1.Machine) bool {
 	asked := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition)
 	return asked != nil && asked.Status == metav1.ConditionFalse && failedBefore(m)
+}
+
+// askedWhileHealthy reports whether m was healthy since its owner was asked to remediate it, and the owner has not noticed that yet.
+func askedWhileHealthy(m *clusterv1.Machine) bool {
+	asked, called := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition), conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return asked != nil && asked.Status == metav1.ConditionFalse && (called == nil || called.Status != metav1.ConditionFalse)
 }
 
 // markedRequested reports whether m says that there is a request for it, which a check made: for readers who may not read requests.

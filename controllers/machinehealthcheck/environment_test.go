@@ -1,11 +1,13 @@
 package machinehealthcheck
 
 import (
+	"errors"
 	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -227,3 +229,37 @@ func otherTemplateKind(r *remediationrequest.Metadata) {
 	r.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = "OtherTemplate.example.org"
 }
 func ofAnotherMachine(r *remediationrequest.Metadata) { r.OwnerReferences[0].UID = "uid-of-one-before" }
+
+// The conditions that a decision can set on a machine.
+var (
+	setHealthy   = machines.Condition{Type: machines.HealthCheckSucceeded, Status: "True", Reason: clusterv1.MachineHealthCheckSucceededReason}
+	setUnhealthy = machines.Condition{Type: machines.HealthCheckSucceeded, Status: "False", Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason}
+	ownerAsked   = machines.Condition{Type: machines.OwnerRemediated, Status: "False", Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}
+	ownerForgot  = machines.Condition{Type: machines.OwnerRemediated, Remove: true}
+	requested    = machines.Condition{
+		Type: machines.ExternallyRemediated, Status: "False", Reason: clusterv1.MachineExternallyRemediatedWaitingForRemediationReason,
+	}
+	requestGone = machines.Condition{Type: machines.ExternallyRemediated, Remove: true}
+)
+
+// written is m with these conditions, set at now; nil if it has them.
+func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...machines.Condition) *clusterv1.Machine {
+	w := aWorld()
+	w.now = now
+	s := step{Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}}, target: &target{machine: m}, refused: errors.New("no rights")}
+	next := s.with(w, m, all)
+	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
+		return nil
+	}
+	return next
+}
+
+// external is the condition ExternallyRemediated that s sets or removes; zero if it does neither.
+func (s step) external() machines.Condition {
+	for _, c := range s.Conditions {
+		if c.Type == machines.ExternallyRemediated {
+			return c
+		}
+	}
+	return machines.Condition{}
+}

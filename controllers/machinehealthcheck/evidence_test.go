@@ -233,7 +233,7 @@ func TestAFailureThatIsFinalReachesTheCacheAndWakesTheCheck(t *testing.T) {
 func TestAFailureThatIsFinalIsSaidInTheWordsOfBothVersions(t *testing.T) {
 	f := failureOf([]health.Finding{{Reason: health.MachineFailed, Detail: "FailureReason: CreateError"}})
 	want := failure{
-		reason: clusterv1.MachineHealthCheckUnhealthyMachineReason, message: "Health check failed:\n  * FailureReason: CreateError",
+		message:       "Health check failed:\n  * FailureReason: CreateError",
 		v1beta1Reason: clusterv1.MachineHasFailureV1Beta1Reason, v1beta1Message: "FailureReason: CreateError",
 	}
 	if f != want {

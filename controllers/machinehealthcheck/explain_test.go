@@ -272,7 +272,7 @@ func TestALookSaysWhatAPassDoes(t *testing.T) {
 		begins := map[string]bool{}
 		if w.mode == acting {
 			for _, step := range stepsOf(w, s) {
-				begins[step.target.machine.Name] = step.start
+				begins[step.target.machine.Name] = step.Starts()
 			}
 		}
 		for i := range is.Targets {

@@ -18,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -75,7 +76,7 @@ func TestAMachineThatCannotBeRemediatedLetsTheOthersGoOn(t *testing.T) {
 			w := tc.given.oneAtOnce()
 			var begun []string
 			for _, s := range stepsOf(w, decide(w)) {
-				if s.start {
+				if s.Starts() {
 					begun = append(begun, s.target.machine.Name)
 				}
 			}
@@ -100,7 +101,7 @@ func TestExplainBeginsWhatAPassBegins(t *testing.T) {
 			s := decide(w)
 			var begun []string
 			for _, s := range stepsOf(w, s) {
-				if s.start {
+				if s.Starts() {
 					begun = append(begun, s.target.machine.Name)
 				}
 			}
@@ -153,9 +154,8 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy)
 			if tc.refused { // all has been said of it
-				say := saying{health: failed, external: creationFailed, why: "refused"}
 				was := of(&m)
-				m.machine = say.after(m.machine, was.verdict.Due(noon), ago(time.Minute))
+				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute), setUnhealthy, machines.NotCreated)
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()
@@ -203,13 +203,13 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	w := pass()
 	m.pass(w, decide(w))
 	first := stepsOf(w, decide(w))[0]
-	if !first.start || first.target.machine.Name != "a" {
+	if !first.Starts() || first.target.machine.Name != "a" {
 		t.Fatalf("first comes %s", first.target.machine.Name)
 	}
 	m.remember(w, []outcome{{step: first, err: errors.New("refused")}})
 	w = pass()
 	for _, s := range stepsOf(w, decide(w)) {
-		if s.start && s.target.machine.Name != "b" {
+		if s.Starts() && s.target.machine.Name != "b" {
 			t.Errorf("%s is tried again before b", s.target.machine.Name)
 		}
 	}

@@ -21,12 +21,10 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 		m.recall(w)
 		s := decide(w)
 		for _, st := range stepsOf(w, s) {
-			if st.start && (i == 0 || st.target.machine.Name != "b") {
+			if st.Starts() && (i == 0 || st.target.machine.Name != "b") {
 				t.Errorf("look %d begins the remediation of %s", i, st.target.machine.Name)
 			}
-			if next := st.say.after(st.target.machine, st.decision.Verdict.Due(now), now); next != nil {
-				st.target.machine.Status = next.Status
-			}
+			st.target.machine.Status = st.with(w, st.target.machine, st.Conditions).Status
 		}
 		m.pass(w, s)
 		if conditionOf(w.targets[0].machine, clusterv1.MachineExternallyRemediatedCondition) == nil {

@@ -19,6 +19,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -126,7 +127,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 				t.Errorf("the machine is held back by %+v, want what the check says", holds)
 			}
 			steps := stepsOf(w, decide(w))
-			if len(steps) != 1 || steps[0].create || steps[0].say.external != templateNotFound || steps[0].say.why != c.Message {
+			if len(steps) != 1 || steps[0].Step != machines.NoStep || steps[0].external().Because != machines.TemplateRefused || steps[0].message(w, steps[0].external()) != c.Message {
 				t.Errorf("stepsOf() = %+v, want nothing made, and the machine say why", steps)
 			}
 		})
@@ -175,7 +176,7 @@ func TestAMachineWhoseRequestAppearedIsCalledBadTogetherWithIt(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			steps := stepsOf(w, decide(w))
-			if len(steps) != 1 || !steps[0].create {
+			if len(steps) != 1 || steps[0].Step != machines.CreateRequest {
 				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
 			o := r.carryOut(t.Context(), w, steps[0])

@@ -13,16 +13,20 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // did puts a step into words.
 func did(s step) string {
 	var words []string
 	for word, holds := range map[string]bool{
-		"1 creates a request": s.create, "1 adopts the request": s.adopt, "1 deletes the request": s.drop, "1 lets go": s.release,
-		"2 says healthy": s.say.health == succeeded, "2 says unhealthy": s.say.health == failed,
-		"3 hands over": s.say.askOwner, "3 says waiting": s.say.external == waiting, "3 says no template": s.say.external == templateNotFound,
-		"3 says request failed": s.say.external == creationFailed, "3 forgets that the owner was asked": s.say.forget,
+		"1 creates a request": s.Step == machines.CreateRequest, "1 adopts the request": s.Step == machines.AdoptRequest,
+		"1 deletes the request": s.Step == machines.DeleteRequest, "1 lets go": s.Step == machines.Release,
+		"2 says healthy": s.Sets(machines.HealthCheckSucceeded, "True"), "2 says unhealthy": s.Sets(machines.HealthCheckSucceeded, "False"),
+		"3 hands over": s.Sets(machines.OwnerRemediated, "False"), "3 says waiting": s.external().Reason == requested.Reason,
+		"3 says no template":                 s.external().Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason,
+		"3 says request failed":              s.external().Reason == machines.NotCreated.Reason,
+		"3 forgets that the owner was asked": slices.Contains(s.Conditions, ownerForgot),
 	} {
 		if holds {
 			words = append(words, word)
@@ -124,8 +128,8 @@ func TestWithoutATemplateNothingIsMadeAndItIsSaid(t *testing.T) {
 	if got := did(steps[0]); got != "says unhealthy, says no template" {
 		t.Errorf("stepsOf() %s", got)
 	}
-	if want := "Error retrieving remediation template Metal3RemediationTemplate ns/reboot"; steps[0].say.why != want {
-		t.Errorf("it says %q, want %q", steps[0].say.why, want)
+	if want := "Error retrieving remediation template Metal3RemediationTemplate ns/reboot"; steps[0].message(w, steps[0].external()) != want {
+		t.Errorf("it says %q, want %q", steps[0].message(w, steps[0].external()), want)
 	}
 }
 
@@ -144,7 +148,7 @@ func TestThoseMarkedByHandGoFirstThenTheLongestOverdueThenByName(t *testing.T) {
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
 	var handed []string
 	for _, s := range stepsOf(w, decide(w)) {
-		if s.say.askOwner {
+		if s.Sets(machines.OwnerRemediated, "False") {
 			handed = append(handed, s.target.machine.Name)
 		}
 	}
@@ -179,7 +183,7 @@ func TestASkippedMachineIsLetGoOfOnlyIfSomethingWasSaidOfIt(t *testing.T) {
 		a("elsewhere", health.Healthy, olderCheck("old"), saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")),
 	}
 	steps := stepsOf(w, decide(w))
-	if len(steps) != 1 || !steps[0].release || steps[0].target.machine.Name != "failed" {
+	if len(steps) != 1 || steps[0].Step != machines.Release || steps[0].target.machine.Name != "failed" {
 		t.Errorf("stepsOf() = %d steps, want to let go of failed alone", len(steps))
 	}
 }
@@ -260,7 +264,7 @@ func TestAProviderMayDeleteItsCondition(t *testing.T) {
 	failedBefore := saysOf(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
 	w := aWorld(a("m", health.Unhealthy, failedBefore, requestedBy("check", "check-uid"))).external()
 	s := stepsOf(w, decide(w))[0]
-	next := s.say.after(s.target.machine, s.decision.Verdict.Due(noon), noon)
+	next := s.with(w, s.target.machine, s.Conditions)
 	if c := conditionOf(next, clusterv1.MachineExternallyRemediatedCondition); c != nil {
 		t.Errorf("ExternallyRemediated is back: %s/%s", c.Status, c.Reason)
 	}
@@ -299,12 +303,12 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 func TestWhatAProviderSaysStandsWhileRequestsAreUnknown(t *testing.T) {
 	w := aWorld(a("m", health.Healthy, saysOf(clusterv1.MachineExternallyRemediatedCondition, "False", "TheProviderIsAtWork"))).external()
 	w.remediation.known = false
-	if say := stepsOf(w, decide(w))[0].say; say.health != succeeded || say.external != 0 {
-		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", say)
+	if s := stepsOf(w, decide(w))[0]; !s.Sets(machines.HealthCheckSucceeded, "True") || s.external().Type != "" {
+		t.Errorf("it says %+v, want that the machine is well and nothing of a request that may be somebody else's", s.Conditions)
 	}
 	w.remediation.known = true
-	if say := stepsOf(w, decide(w))[0].say; say.external != removed {
-		t.Errorf("it says %+v, want what is said of no request taken back", say)
+	if s := stepsOf(w, decide(w))[0]; s.external() != requestGone {
+		t.Errorf("it says %+v, want what is said of no request taken back", s.Conditions)
 	}
 }
 
@@ -334,7 +338,7 @@ func TestAMachineThatRecoveredIsRememberedUntilItsOwnerHasSeenIt(t *testing.T) {
 			saysOf(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionTrue, "Remediated")}, false},
 	} {
 		m := a("m", health.Unhealthy, tc.given...).machine
-		if got := leftOver(m); got != tc.want {
+		if got := askedWhileHealthy(m); got != tc.want {
 			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
 	}
@@ -345,13 +349,13 @@ func TestTheConditionOfAnotherChecksRequestStaysWhenTheMachineRecovers(t *testin
 	external := saysOf(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	for name, tc := range map[string]struct {
 		request func(*target)
-		want    externalSaying
+		want    machines.Condition
 	}{
-		"a request of ours": {requestedBy("check", "check-uid"), removed},
-		"another check's":   {requestedBy("other", "x"), 0},
+		"a request of ours": {requestedBy("check", "check-uid"), requestGone},
+		"another check's":   {requestedBy("other", "x"), machines.Condition{}},
 	} {
 		w := aWorld(a("m", health.Healthy, external, tc.request)).external()
-		if got := healthyStep(w, &w.targets[0]).say.external; got != tc.want {
+		if got := stepsOf(w, decide(w))[0].external(); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -54,10 +55,10 @@ func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 		switch {
 		case o.newlyUnhealthy():
 			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge",
-				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.decision.Verdict.Due(w.now))))
+				fmt.Sprintf("%s unhealthy by %s: %s", where, by, joined(o.Verdict.Due(w.now))))
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", fmt.Sprintf("%s healthy again by %s", where, by))
-		case o.release && o.said != nil:
+		case o.said != nil && o.Step == machines.Release:
 			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
 				fmt.Sprintf("%s not to be judged; %s takes back what it had said", where, by))
 		}

@@ -43,8 +43,10 @@ func Decide(f Facts) Plan {
 	queue(&f, &p, open)
 	for _, i := range open {
 		block(&f, &p, p.Decisions[i], sudden[i])
+		step(&f, &p, p.Decisions[i])
 	}
 	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), observable(&f, &p, open))
+	p.Releases = releases(&f)
 	p.VerdictsUntil = verdictsUntil(&f, &p)
 	p.Memory = f.Memory.after(&f, &p, open)
 	return p
@@ -58,7 +60,7 @@ func inFlight(f *Facts, d *Decision) bool {
 	t := d.Target
 	switch {
 	case t.Request != NoRequest:
-		return t.Request == OwnRequest
+		return t.Request != ForeignRequest
 	case f.Template.Unread && t.Announced:
 		return true
 	case d.Verdict.State == health.Healthy && !t.Deleting || t.Owner == NotAsked:

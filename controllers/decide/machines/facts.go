@@ -40,6 +40,8 @@ type Facts struct {
 	// Targets are the machines that the check selects and judges, in the order of their names. They never change: a target that is the same pointer as in
 	// the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
 	Targets []*Target
+	// Skipped are those that their users want left alone.
+	Skipped []*Target
 	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
 	Counted *Counted
 	// Kind names the remediator: the kind of the requests, or Owner. What was begun with another one is over.
@@ -81,13 +83,16 @@ type Counted struct{ Total, Healthy int }
 type Template struct {
 	// External says that the check has a template; without one the owners of the machines remediate them.
 	External bool
-	// Known says that it is known which requests exist. While it is not, none is made.
-	Known bool
+	// Known says that it is known which requests exist. While it is not, none is made. Syncing says that it will be in a moment.
+	Known, Syncing bool
 	// Refused says that the check names what can be no template, Missing that there is no such template or kind.
 	Refused, Missing bool
 	// Unread says that the reader may not read the template or the requests, which kubemend may.
 	Unread bool
 }
+
+// observed reports whether it is known what is in flight. To be asked, an owner needs no request.
+func (t Template) observed() bool { return !t.External || t.Known }
 
 // Request is how the remediation request of a machine relates to the check.
 type Request int
@@ -97,7 +102,9 @@ const (
 	NoRequest Request = iota
 	// ForeignRequest is one that another check made, or nobody known, or that is for another Machine.
 	ForeignRequest
-	// OwnRequest is one that this check made, or takes over.
+	// AdoptableRequest is one that this check takes over.
+	AdoptableRequest
+	// OwnRequest is one that this check made.
 	OwnRequest
 )
 
@@ -127,8 +134,8 @@ type Target struct {
 	// it is judged.
 	Health health.Target
 	// ControlPlane says that the machine is part of the control plane, Failed that its conditions say that it is unhealthy, and Healthy that
-	// they say that it is healthy, and nothing else that a check says.
-	ControlPlane, Failed, Healthy bool
+	// they say that it is healthy, and nothing else that a check says. Marked says that a check has set any that are not good.
+	ControlPlane, Failed, Healthy, Marked bool
 
 	Deleting bool
 	Updating bool // in place, and no person wants it remediated all the same
@@ -136,10 +143,16 @@ type Target struct {
 	Owned    bool // there is an owner that could replace it
 	Older    bool // an older check selects it too, and acts on it
 
-	Owner   Owner
-	Request Request
-	// Announced says that the machine's conditions announce a request, RequestFailed that they say that none could be made.
-	Announced, RequestFailed bool
+	Owner Owner
+	// AskedWhileHealthy says that the machine was healthy since its owner was asked, and that the owner has not noticed that yet: it removes the condition
+	// then. (MachineSet, KubeadmControlPlane.) No check may mark the machine unhealthy before, unless the owner is to remediate it now: the two
+	// conditions together are what owners act on, whatever the limits of the check.
+	AskedWhileHealthy bool
+	Request           Request
+	RequestDeleting   bool
+	// Announced says that the machine's conditions announce a request, ProviderReports that its provider may have set them, RequestFailed that they
+	// say that none could be made, and TemplateNotFound that this is since there was no template.
+	Announced, ProviderReports, RequestFailed, TemplateNotFound bool
 	// Unusable says that no request can be made for the machine from the template as it is.
 	Unusable bool
 	Cycle    *Cycle

@@ -52,7 +52,7 @@ func (d *Decision) holds(t *Target, now time.Time) bool {
 // plain reports whether there is nothing to decide about the machine of d: it is healthy, and nothing was begun for it. Nearly all machines are.
 func (f *Facts) plain(d *Decision) bool {
 	t := d.Target
-	return d.Verdict.State == health.Healthy && !t.Deleting && t.Request == NoRequest && t.Cycle == nil && !f.Template.Unread
+	return d.Verdict.State == health.Healthy && !t.Deleting && t.Request == NoRequest && t.Cycle == nil && !f.Template.Unread && t.Healthy
 }
 
 // health is what the verdict on t depends on.

@@ -14,6 +14,8 @@ type Plan struct {
 	Storm      budget.StormStep
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
+	// Releases are those about Facts.Skipped, as far as there is something to do.
+	Releases []*Decision
 	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is the first
 	// one at which time alone changes what is known of a machine.
 	Recheck, VerdictsUntil time.Time
@@ -35,6 +37,9 @@ type Decision struct {
 	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there are
 	// none and none is in flight.
 	Blockers []Blocker
+	// Step is what is done about the machine, and Conditions are those to set on it.
+	Step       Step
+	Conditions []Condition
 	// At is when the verdict was given.
 	At time.Time
 }

@@ -1,0 +1,200 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// Step is what is done about a machine, besides setting its conditions.
+type Step string
+
+const (
+	// NoStep does nothing.
+	NoStep Step = ""
+	// RequestOwnerRemediation asks the owner of the machine to remediate it, which is a condition.
+	RequestOwnerRemediation Step = "request owner remediation"
+	// CreateRequest creates a remediation request.
+	CreateRequest Step = "create request"
+	// AdoptRequest makes a request that exists one of this check.
+	AdoptRequest Step = "adopt request"
+	// DeleteRequest deletes the request of a machine that is healthy again.
+	DeleteRequest Step = "delete request"
+	// Release removes what checks have set on a machine that is not to be judged any more.
+	Release Step = "release"
+)
+
+// Condition is a condition to set, or to remove. The message is rendered when it is written.
+type Condition struct {
+	Type, Status, Reason string
+	// Because is the blocker that the message is about; empty if it is about none.
+	Because Reason
+	Remove  bool
+}
+
+// The conditions of a Machine that a check sets, and their reasons. (Cluster API)
+const (
+	HealthCheckSucceeded = "HealthCheckSucceeded"
+	OwnerRemediated      = "OwnerRemediated"
+	ExternallyRemediated = "ExternallyRemediated"
+
+	hasRemediateAnnotation = "HasRemediateAnnotation"
+	unhealthyMachine       = "UnhealthyMachine"
+	nodeDeleted            = "NodeDeleted"
+	nodeStartupTimeout     = "NodeStartupTimeout"
+	unhealthyNode          = "UnhealthyNode"
+
+	waitingForRemediation       = "WaitingForRemediation"
+	remediationTemplateNotFound = "RemediationTemplateNotFound"
+	requestCreationFailed       = "RemediationRequestCreationFailed"
+)
+
+const conditionTrue, conditionFalse = "True", "False"
+
+// reasons are those of HealthCheckSucceeded for what was found.
+var reasons = map[health.Reason]string{
+	health.MarkedByHand: hasRemediateAnnotation, health.MachineFailed: unhealthyMachine, health.MachineCondition: unhealthyMachine,
+	health.NodeDeleted: nodeDeleted, health.NodeStartup: nodeStartupTimeout, health.NodeCondition: unhealthyNode,
+}
+
+// step decides what to do about the machine of d, and which conditions to set.
+//
+// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its conditions and its request: a node on its way from
+// Unknown to False must not lose its remediation halfway.
+func step(f *Facts, p *Plan, d *Decision) {
+	switch d.Verdict.State {
+	case health.Healthy:
+		healthyStep(f, d)
+	case health.Unhealthy:
+		unhealthyStep(f, p, d)
+	case health.Starting, health.Pending, health.Unknown:
+	}
+}
+
+func healthyStep(f *Facts, d *Decision) {
+	t := d.Target
+	if t.Deleting {
+		return
+	}
+	switch {
+	case t.RequestDeleting:
+	case t.Request == OwnRequest:
+		d.Step = DeleteRequest
+	case t.Request == AdoptableRequest && !t.Older: // only what is ours is deleted, so what is adopted is deleted by the next reconcile
+		d.Step = AdoptRequest
+	}
+	if t.Older || t.Healthy && d.Step != DeleteRequest {
+		return
+	}
+	d.set(HealthCheckSucceeded, conditionTrue, HealthCheckSucceeded, "")
+	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.observed() {
+		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
+	}
+}
+
+func unhealthyStep(f *Facts, p *Plan, d *Decision) {
+	t := d.Target
+	if t.Older || t.Deleting {
+		return // the conditions of a machine that is being deleted say why; that its node goes is no news
+	}
+	if f.Template.Syncing && !t.Failed {
+		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
+		// would look as if the provider had removed its report.
+		return
+	}
+	due := d.Verdict.Due(f.Now)
+	if len(due) > 0 {
+		d.set(HealthCheckSucceeded, conditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
+	}
+	starts := d.Starts()
+	created := d.Tried && f.Template.External && !t.Unusable
+	if !d.InFlight && (t.AskedWhileHealthy && (f.Template.External || !starts) || created && t.Owner != NotAsked) {
+		d.remove(OwnerRemediated)
+	}
+	if f.Template.External {
+		externalStep(f, d)
+		return
+	}
+	if starts {
+		d.Step = RequestOwnerRemediation
+	}
+	if starts || d.InFlight && !p.Grant.ShortCircuited() {
+		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "")
+	}
+	d.remove(ExternallyRemediated) // of a template that the check does not name any more
+}
+
+// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update
+// or to delete.
+func externalStep(f *Facts, d *Decision) {
+	t := d.Target
+	switch {
+	case t.Request == ForeignRequest:
+		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, RequestInTheWay)
+	case t.Request != NoRequest:
+		if t.Request == AdoptableRequest && !t.RequestDeleting {
+			d.Step = AdoptRequest
+		}
+		if t.RequestFailed || !t.ProviderReports && (d.Step == AdoptRequest || !t.Failed) { // created by a reconcile that ended before it set the condition
+			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
+		}
+	case f.Template.Refused:
+		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateRefused)
+	case f.Template.Missing: // a request that exists needs its template no more
+		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateMissing)
+	case d.Tried && t.Unusable:
+		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, TemplateUnusable)
+	case d.Starts(), d.Begun: // what this process created the caches may not show yet
+		if d.Starts() {
+			d.Step = CreateRequest
+		}
+		if !t.ProviderReports {
+			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
+		}
+	case f.Template.Known && !d.Blocked(JustSeen) && t.TemplateNotFound: // it is not its turn yet, and what blocked it is over
+		d.remove(ExternallyRemediated)
+	}
+}
+
+func (d *Decision) set(kind, status, reason string, because Reason) {
+	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Because: because})
+}
+
+func (d *Decision) remove(kind string) {
+	d.Conditions = append(d.Conditions, Condition{Type: kind, Remove: true})
+}
+
+// Sets reports whether d sets a condition to a status.
+func (d *Decision) Sets(kind, status string) bool {
+	for _, c := range d.Conditions {
+		if c.Type == kind && c.Status == status {
+			return true
+		}
+	}
+	return false
+}
+
+// Idle reports whether d does nothing. Whether a condition is there already is found out when it is written.
+func (d *Decision) Idle() bool { return d.Step == NoStep && len(d.Conditions) == 0 }
+
+// releases are the decisions about the machines that their users want left alone, and that have conditions of a check that are not good.
+func releases(f *Facts) []*Decision {
+	var all []*Decision
+	for _, t := range f.Skipped {
+		if t.Marked && !t.Older && !t.Deleting {
+			all = append(all, &Decision{Target: t, Step: Release})
+		}
+	}
+	return all
+}
+
+// NotCreated is the condition of a machine whose request could not be created.
+var NotCreated = Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Because: TemplateUnusable}
+
+// WithRequest are the conditions to set on the machine of d, as t states it with a request that was not observed when d was decided. Marked unhealthy
+// without it, the machine would look as if the provider had removed its report.
+func WithRequest(d *Decision, t *Target, now time.Time) []Condition {
+	is := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
+	unhealthyStep(&Facts{Now: now, Template: Template{External: true, Known: true}}, &Plan{}, is)
+	return is.Conditions
+}
