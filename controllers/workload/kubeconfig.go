@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -52,15 +53,32 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	if err != nil { // this error quotes it as well
 		return nil, &RefusedError{Entry: "current-context", Why: "does not lead to a cluster with a server and to a user with one way to log in"}
 	}
+	var current clientcmdapi.Context
+	if said.Contexts[said.CurrentContext] != nil { // without one, the cluster and the user that have no name are taken
+		current = *said.Contexts[said.CurrentContext]
+	}
 	// Another scheme could be the one that Transports carry, to another cluster and by that one's credentials.
 	if server, _, err := rest.DefaultServerUrlFor(config); err != nil || server.Scheme != "https" && server.Scheme != "http" {
-		cluster := ""
-		if current := said.Contexts[said.CurrentContext]; current != nil { // without one, the cluster that has no name is taken
-			cluster = current.Cluster
-		}
-		return nil, &RefusedError{Entry: entryOf("clusters", cluster, "cluster.server"), Why: "names neither an https nor an http address"}
+		return nil, &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.server"), Why: "names neither an https nor an http address"}
+	}
+	if refused := unusable(config, current); refused != nil {
+		return nil, refused
 	}
 	return config, nil
+}
+
+// unusable is the entry by which no connection could be made, which would be said of the cluster only as that it cannot be reached; nil if all are usable.
+func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
+	_, err := rest.TLSConfigFor(config) // the errors quote what they are about
+	switch {
+	case err == nil:
+		return nil
+	case config.Insecure && len(config.CAData) > 0:
+		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.insecure-skip-tls-verify"), Why: "cannot be set with certificate-authority-data"}
+	case len(config.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(config.CAData):
+		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.certificate-authority-data"), Why: "has no certificate in PEM"}
+	}
+	return &RefusedError{Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"), Why: "and client-key-data are no certificate with its key, in PEM"}
 }
 
 // entryOf is the path of an entry. Who writes a kubeconfig names its users and clusters, and the path goes into conditions and events: the API server

@@ -33,6 +33,12 @@ var kubeconfigs = []kubeconfig{
 	{"a CA in a file", with("certificate-authority: /ca.crt", ""), refused + "clusters[c].cluster.certificate-authority names a file, which would be read where this runs"},
 	{"a proxy", with("proxy-url: 'http://192.0.2.2'", ""), refused + "clusters[c].cluster.proxy-url names a proxy, which would be asked from where this runs"},
 	{"a server of another scheme", strings.Replace(with("", ""), "https:", "workload:", 1), refused + "clusters[c].cluster.server names neither an https nor an http address"},
+	{"a CA that is no certificate", with("certificate-authority-data: bm8=", ""), refused + "clusters[c].cluster.certificate-authority-data has no certificate in PEM"},
+	{"a CA, and that it does not matter", with("certificate-authority-data: bm8=\n    insecure-skip-tls-verify: true", ""),
+		refused + "clusters[c].cluster.insecure-skip-tls-verify cannot be set with certificate-authority-data"},
+	{"a certificate of a user that is none", with("", "client-certificate-data: bm8=\n    client-key-data: bm8="),
+		refused + "users[u].user.client-certificate-data and client-key-data are no certificate with its key, in PEM"},
+	{"nothing", "", refused + "current-context does not lead to a cluster with a server and to a user with one way to log in"},
 	{"a current context that is not there", strings.Replace(with("", ""), "current-context: x", "current-context: other", 1),
 		refused + "current-context does not lead to a cluster with a server and to a user with one way to log in"},
 }
