@@ -35,12 +35,12 @@ func (o *Options) simulate() *cobra.Command {
 		Use:   "simulate [-f FILE] [--fail WHAT]",
 		Short: "Say what a check would do, before it is applied, and when machines fail",
 		Long: `Say what a manifest would do, here and now, before it is applied: which machines it selects, how they are judged, which other
-checks select them, what would be remediated at once and what later. Then play, on a virtual clock, what happens from now on; with --fail, also to
-nodes that turn Ready=Unknown.
+checks select them, what would be remediated at once and what later. Then simulate, on a virtual clock, what happens from now on; with --fail, nodes
+turn Ready=Unknown.
 
 The controllers themselves decide what is done, on a copy of the cluster in memory; nothing is written to the cluster. What is assumed of
-everybody else stands in the first lines, each with its flag. Without -f the checks that are there are played. An unclaimed MachineHealthCheck of
-the file is played as if it were claimed.
+everybody else stands in the first lines, each with its flag. Without -f the checks that are there are simulated. An unclaimed
+MachineHealthCheck of the file is simulated as if it were claimed.
 
 The exit code is 3 if more remediations begin than --max-remediations, and 1 if the API server would refuse the manifest.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail pool=workers --for 20m --horizon 2h\n"+
@@ -50,7 +50,7 @@ The exit code is 3 if more remediations begin than --max-remediations, and 1 if 
 			if err := s.check(); err != nil {
 				return err
 			}
-			a, err := o.play(c.Context(), s)
+			a, err := o.simulated(c.Context(), s)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func (s *simulation) addFlags(c *cobra.Command) {
 		"What fails: a label selector over Machines, and over the Nodes that NodeHealthChecks judge; or machine/NAME and node/NAME, separated by commas.")
 	f.DurationVar(&s.FailAt, "fail-at", 0, "How long from now it fails. If 0, at once.")
 	f.DurationVar(&s.For, "for", 0, "For how long it fails. If 0, until a remediation brings it back.")
-	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to play.")
+	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to simulate.")
 	f.DurationVar(&s.DeletionTakes, "deletion-takes", 2*time.Minute,
 		"How long it takes from when the owner of a machine is asked until the machine is gone.")
 	f.DurationVar(&s.ReplacementTakes, "replacement-takes", 10*time.Minute,
@@ -118,8 +118,8 @@ func (s *simulation) verdict(a *simulate.Answer) error {
 	return nil
 }
 
-// play plays what the flags ask for in the world that they name.
-func (o *Options) play(ctx context.Context, s simulation) (*simulate.Answer, error) {
+// simulated simulates what the flags ask for in the cluster that they name.
+func (o *Options) simulated(ctx context.Context, s simulation) (*simulate.Answer, error) {
 	scope := snapshot.Scope{Nodes: true}
 	if s.file != "" {
 		m, err := o.manifest(s.file)

@@ -24,7 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// apply puts what the manifest has into the world, as an API server would if it let everything in: templates first, since the checks are judged
+// apply puts what the manifest has into the snapshot, as an API server would if it let everything in: templates first, since the checks are judged
 // by them. It returns what there is to say of it, and why the API server would refuse it.
 func (m *Manifest) apply(ctx context.Context, w *snapshot.World, now time.Time) (notes, refused []string, err error) {
 	for _, templates := range []bool{true, false} {
@@ -56,7 +56,7 @@ func isCheck(obj client.Object) bool {
 	return false
 }
 
-// apply puts one object into the world.
+// apply puts one object into the snapshot.
 func (d *document) apply(ctx context.Context, w *snapshot.World, now time.Time) (notes, refused []string, err error) {
 	switch is := d.obj.(type) {
 	case *clusterv1.MachineHealthCheck:
@@ -115,12 +115,12 @@ func replaces(ctx context.Context, w *snapshot.World, is, was client.Object, now
 		is.SetUID("")
 		return false, nil, nil
 	default:
-		return false, nil, fmt.Errorf("look whether it is there: %w", err)
+		return false, nil, fmt.Errorf("find out whether it is there: %w", err)
 	}
 }
 
 // onTopOf are the labels or annotations that there are once those of a manifest were applied on top of them, and the names of those that are there
-// still and stand in no manifest. (kubectl apply takes away only what it has put there itself, of which a world knows nothing.)
+// still and stand in no manifest. (kubectl apply takes away only what it has put there itself, of which a snapshot knows nothing.)
 func onTopOf(was, is map[string]string) (all map[string]string, kept []string) {
 	all = maps.Clone(was)
 	if all == nil {
@@ -155,7 +155,7 @@ func claim(check *clusterv1.MachineHealthCheck) []string {
 			check.Annotations = map[string]string{}
 		}
 		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
-		return []string{fmt.Sprintf("It is played as if it were claimed: without the annotation %s: %s Cluster API core acts on it",
+		return []string{fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s: %s Cluster API core acts on it",
 			clusterv1.PausedAnnotation, mendv1.Claim)}
 	case by != mendv1.Claim:
 		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}

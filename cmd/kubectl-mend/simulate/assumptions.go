@@ -18,61 +18,61 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// assumptions are those about the managers, and about what they see.
+// assumptions are those about the managers, and about what they can read.
 func (s *engine) assumptions(ctx context.Context) ([]string, error) {
-	all := []string{s.played.whose}
-	ofMachines, err := s.unplayedMachineChecks(ctx)
+	all := []string{s.managers.whose}
+	ofMachines, err := s.leftOutMachineChecks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ofNodes, err := s.unplayedNodes(ctx)
+	ofNodes, err := s.leftOutNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	unread, err := s.unreadRemedies(ctx)
+	unread, err := s.unreadRemediations(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.Concat(all, ofMachines, ofNodes, unread)
 	for _, cluster := range s.world.Workloads() {
 		if why, _, unseen := s.world.Unseen(cluster); unseen {
-			all = append(all, fmt.Sprintf("The nodes of cluster %s are out of sight, and stay so: %s", cluster, why))
+			all = append(all, fmt.Sprintf("The nodes of cluster %s are unknown, and stay so: %s", cluster, why))
 		}
 	}
 	return all, nil
 }
 
-// unplayedMachineChecks says which MachineHealthChecks are not played.
-func (s *engine) unplayedMachineChecks(ctx context.Context) ([]string, error) {
+// leftOutMachineChecks says which MachineHealthChecks are not simulated.
+func (s *engine) leftOutMachineChecks(ctx context.Context) ([]string, error) {
 	checks := &clusterv1.MachineHealthCheckList{}
 	if err := s.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
-	var all, unwatched []string
+	var all, unmanaged []string
 	elsewhere := false
 	for i := range checks.Items {
 		switch check := &checks.Items[i]; {
-		case !s.question.plays(check):
+		case !s.question.simulates(check):
 			elsewhere = true
 		case s.managerOf(check) == nil:
-			unwatched = append(unwatched, client.ObjectKeyFromObject(check).String())
+			unmanaged = append(unmanaged, client.ObjectKeyFromObject(check).String())
 		}
 	}
-	if len(unwatched) > 0 {
+	if len(unmanaged) > 0 {
 		more := ""
-		if n := len(unwatched) - mostNames; n > 0 {
-			unwatched, more = unwatched[:mostNames], fmt.Sprintf(" and %d more", n)
+		if n := len(unmanaged) - mostNames; n > 0 {
+			unmanaged, more = unmanaged[:mostNames], fmt.Sprintf(" and %d more", n)
 		}
-		all = append(all, fmt.Sprintf("No manager looks at these MachineHealthChecks, which are not played: %s%s", strings.Join(unwatched, ", "), more))
+		all = append(all, fmt.Sprintf("No manager reconciles these MachineHealthChecks, which are not simulated: %s%s", strings.Join(unmanaged, ", "), more))
 	}
 	if elsewhere {
-		all = append(all, "MachineHealthChecks of other namespaces are not played (-A)")
+		all = append(all, "MachineHealthChecks of other namespaces are not simulated (-A)")
 	}
 	return all, nil
 }
 
-// unreadRemedies says which remediations are not played since their templates, or the requests that there are, could not be read.
-func (s *engine) unreadRemedies(ctx context.Context) ([]string, error) {
+// unreadRemediations says which remediations are not simulated since their templates, or the requests that there are, could not be read.
+func (s *engine) unreadRemediations(ctx context.Context) ([]string, error) {
 	kinds, err := s.requestKinds(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *engine) unreadRemedies(ctx context.Context) ([]string, error) {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(kind.GroupVersion().WithKind(name + "List"))
 			if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); errors.Is(err, explain.ErrUnread) {
-				all = append(all, fmt.Sprintf("%ss and their templates are not made and not played, since they could not be read: %v", kind.Kind, err))
+				all = append(all, fmt.Sprintf("%ss are neither requested nor simulated, since they or their templates could not be read: %v", kind.Kind, err))
 				break
 			}
 		}
@@ -91,8 +91,8 @@ func (s *engine) unreadRemedies(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// unplayedNodes says which NodeHealthChecks, and which nodes of those that they select, are not played.
-func (s *engine) unplayedNodes(ctx context.Context) ([]string, error) {
+// leftOutNodes says which NodeHealthChecks, and which nodes of those that they select, are not simulated.
+func (s *engine) leftOutNodes(ctx context.Context) ([]string, error) {
 	checks, nodes := &nhcv1.NodeHealthCheckList{}, &corev1.NodeList{}
 	for kind, list := range map[string]client.ObjectList{"NodeHealthChecks": checks, "nodes": nodes} {
 		if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
@@ -102,8 +102,8 @@ func (s *engine) unplayedNodes(ctx context.Context) ([]string, error) {
 	if len(checks.Items) == 0 {
 		return nil, nil
 	}
-	if because := s.played.unserved(crdgate.NodeCheckCRD); because != "" {
-		return []string{"kubemend does not act on NodeHealthChecks, which are not played: " + because}, nil
+	if because := s.managers.unserved(crdgate.NodeCheckCRD); because != "" {
+		return []string{"kubemend does not act on NodeHealthChecks, which are not simulated: " + because}, nil
 	}
 	var all []string
 	for i := range nodes.Items {

@@ -8,15 +8,15 @@ import (
 // BenchmarkAThousandMachines plays two hours of 1000 machines of which 100 fail, by their owners and by power cycles, of which none helps.
 func BenchmarkAThousandMachines(b *testing.B) {
 	for name, s := range map[string]struct {
-		scene    func(*scene) *scene
+		fixture  func(*fixture) *fixture
 		manifest string
 	}{
-		"replaced":     {func(s *scene) *scene { return s.workers(1000) }, workersCheck},
-		"power-cycled": {func(s *scene) *scene { return s.workers(1000).onMetal() }, powerCycle},
+		"replaced":     {func(s *fixture) *fixture { return s.workers(1000) }, workersCheck},
+		"power-cycled": {func(s *fixture) *fixture { return s.workers(1000).onMetal() }, powerCycle},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				a := s.scene(aScene(b)).run(s.manifest, ask1(func(q *Question) {
+				a := s.fixture(newFixture(b)).run(s.manifest, question(func(q *Question) {
 					q.Fail, q.Hard, q.Horizon = "tenth=yes", true, 2*time.Hour
 				}))
 				if a.Summary.Begun != 100 {

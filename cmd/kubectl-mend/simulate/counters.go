@@ -18,24 +18,24 @@ import (
 	"github.com/kubemend/kubemend/partners/owners"
 )
 
-// counters count in the state what the controllers have begun. It asks none of them.
+// counters count in the state which remediations have begun. They ask no controller.
 type counters struct {
 	*engine
 
-	kinds  []requestKind
-	begun  []Remediation
-	known  map[string]bool // what was under way when it was counted last
-	atOnce int
-	held   []Held
-	// holding are the indexes in held of what is not over, by check.
-	holding map[explain.Ref]int
+	kinds   []requestKind
+	begun   []Remediation
+	known   map[string]bool // what was in progress when it was counted last
+	atOnce  int
+	blocked []Blocked
+	// open are the indexes in blocked of what is not over, by check.
+	open map[explain.Ref]int
 }
 
 func newCounters(s *engine, kinds []requestKind) *counters {
-	return &counters{engine: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, holding: map[explain.Ref]int{}}
+	return &counters{engine: s, kinds: kinds, begun: []Remediation{}, known: map[string]bool{}, open: map[explain.Ref]int{}}
 }
 
-// count looks at what is under way at this moment.
+// count counts what is in progress now.
 func (t *counters) count(ctx context.Context) error {
 	targets := map[explain.Ref]bool{}
 	known := t.known
@@ -51,7 +51,7 @@ func (t *counters) count(ctx context.Context) error {
 			requested[client.ObjectKeyFromObject(req)] = true
 			target := targetOf(req)
 			targets[target] = true
-			t.underway(known, string(req.UID), Remediation{Target: target, Request: &explain.Ref{Kind: kind.Kind, Namespace: req.Namespace, Name: req.Name}})
+			t.inProgress(known, string(req.UID), Remediation{Target: target, Request: &explain.Ref{Kind: kind.Kind, Namespace: req.Namespace, Name: req.Name}})
 		}
 	}
 	machines := &clusterv1.MachineList{}
@@ -65,14 +65,14 @@ func (t *counters) count(ctx context.Context) error {
 		}
 		target := explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}
 		targets[target] = true
-		t.underway(known, "owner of "+string(m.UID), Remediation{Target: target})
+		t.inProgress(known, "owner of "+string(m.UID), Remediation{Target: target})
 	}
 	t.atOnce = max(t.atOnce, len(targets))
-	return t.countHeld(ctx)
+	return t.countBlocked(ctx)
 }
 
-// underway notes a remediation, which begins if it was not known before.
-func (t *counters) underway(before map[string]bool, key string, r Remediation) {
+// inProgress notes a remediation, which begins if it was not known before.
+func (t *counters) inProgress(before map[string]bool, key string, r Remediation) {
 	t.known[key] = true
 	if before[key] {
 		return
@@ -82,12 +82,12 @@ func (t *counters) underway(before map[string]bool, key string, r Remediation) {
 	t.begun = append(t.begun, r)
 }
 
-// before takes what is under way for what was so before the beginning.
+// before takes what is in progress for what has begun before the simulation.
 func (t *counters) before(ctx context.Context) error {
 	if err := t.count(ctx); err != nil {
 		return err
 	}
-	t.begun, t.held, t.holding = []Remediation{}, nil, map[explain.Ref]int{}
+	t.begun, t.blocked, t.open = []Remediation{}, nil, map[explain.Ref]int{}
 	return nil
 }
 
@@ -99,15 +99,15 @@ func targetOf(req *metav1.PartialObjectMetadata) explain.Ref {
 	return explain.Ref{Kind: "Machine", Namespace: req.Namespace, Name: req.Name}
 }
 
-// countHeld looks at which checks allow no remediation.
-func (t *counters) countHeld(ctx context.Context) error {
+// countBlocked notes which checks allow no remediation.
+func (t *counters) countBlocked(ctx context.Context) error {
 	checks := &clusterv1.MachineHealthCheckList{}
 	if err := t.client.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	for i := range checks.Items {
 		c := &checks.Items[i]
-		t.hold(explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name},
+		t.note(explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name},
 			meta.FindStatusCondition(c.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition))
 	}
 	nodeChecks := &nhcv1.NodeHealthCheckList{}
@@ -116,45 +116,45 @@ func (t *counters) countHeld(ctx context.Context) error {
 	}
 	for i := range nodeChecks.Items {
 		c := &nodeChecks.Items[i]
-		t.hold(explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, meta.FindStatusCondition(c.Status.Conditions, nhcv1.RemediationAllowedCondition))
+		t.note(explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, meta.FindStatusCondition(c.Status.Conditions, nhcv1.RemediationAllowedCondition))
 	}
 	return nil
 }
 
-// hold notes whether a check allows remediation.
-func (t *counters) hold(check explain.Ref, allowed *metav1.Condition) {
+// note notes whether a check allows remediation.
+func (t *counters) note(check explain.Ref, allowed *metav1.Condition) {
 	after := t.clock.Now().Sub(t.eventLog.begin).String()
 	reason := ""
 	if allowed != nil && allowed.Status == metav1.ConditionFalse {
 		reason = allowed.Reason
 	}
-	at, holding := t.holding[check]
-	if holding && t.held[at].Reason != reason {
-		t.held[at].Until = after
-		delete(t.holding, check)
-		holding = false
+	at, open := t.open[check]
+	if open && t.blocked[at].Reason != reason {
+		t.blocked[at].Until = after
+		delete(t.open, check)
+		open = false
 	}
-	if reason != "" && !holding {
-		t.holding[check] = len(t.held)
-		t.held = append(t.held, Held{Check: check, Reason: reason, From: after})
+	if reason != "" && !open {
+		t.open[check] = len(t.blocked)
+		t.blocked = append(t.blocked, Blocked{Check: check, Reason: reason, From: after})
 	}
 }
 
-// summary is what it all comes to.
+// summary is the sum of what has happened.
 func (t *counters) summary(ctx context.Context, horizon time.Duration) (Summary, error) {
-	s := Summary{Begun: len(t.begun), AtOnce: t.atOnce, Held: t.held, Horizon: horizon.String()}
-	checks, err := t.looks(ctx, func(explain.Ref) bool { return true })
+	s := Summary{Begun: len(t.begun), AtOnce: t.atOnce, Blocked: t.blocked, Horizon: horizon.String()}
+	checks, err := t.explanations(ctx, func(explain.Ref) bool { return true })
 	if err != nil {
 		return s, err
 	}
 	for i := range checks {
 		for j := range checks[i].Targets {
-			is := Unwell{checks[i].Targets[j].Ref, checks[i].Targets[j].Verdict}
+			is := Unhealthy{checks[i].Targets[j].Ref, checks[i].Targets[j].Verdict}
 			if target := &checks[i].Targets[j]; target.Left == "" && target.State != health.Healthy && !slices.Contains(s.Unhealthy, is) {
 				s.Unhealthy = append(s.Unhealthy, is)
 			}
 		}
 	}
-	slices.SortFunc(s.Unhealthy, func(a, b Unwell) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(s.Unhealthy, func(a, b Unhealthy) int { return cmp.Compare(a.String(), b.String()) })
 	return s, nil
 }

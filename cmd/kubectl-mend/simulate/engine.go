@@ -33,7 +33,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
-// engine is the controllers on a world, with the clock and the event log.
+// engine is the controllers on a state, with the clock and the event log.
 type engine struct {
 	world    *snapshot.World
 	state    *state.State
@@ -42,29 +42,29 @@ type engine struct {
 	eventLog *eventLog
 
 	question Question
-	played   played
+	managers managers
 	managed  []manager
-	// nodes is of the manager that acts on NodeHealthChecks, or of one who only looks at them.
+	// nodes is of the manager that acts on NodeHealthChecks, or of one that only explains them.
 	nodes *nodehealthcheck.Reconciler
 
-	// due is when each of the objects is to be looked at again, tries how often that has failed in a row.
-	due   map[actor]time.Time
-	tries map[actor]int
+	// due is when each of the objects is to be reconciled again, tries how often that has failed in a row.
+	due   map[object]time.Time
+	tries map[object]int
 }
 
-// actor is an object that a controller makes passes over.
-type actor struct{ kind, namespace, name string }
+// object is a check or a remediation, which a controller reconciles.
+type object struct{ kind, namespace, name string }
 
-func (a actor) ref() explain.Ref {
+func (a object) ref() explain.Ref {
 	return explain.Ref{Kind: a.kind, Namespace: a.namespace, Name: a.name}
 }
 
 func newEngine(ctx context.Context, w *snapshot.World, q Question) (*engine, error) {
-	s := &engine{world: w, question: q, clock: &clock{now: q.From}, due: map[actor]time.Time{}, tries: map[actor]int{}}
+	s := &engine{world: w, question: q, clock: &clock{now: q.From}, due: map[object]time.Time{}, tries: map[object]int{}}
 	s.state = state.New(w, s.clock)
 	s.client = s.state.Client()
 	s.eventLog = &eventLog{clock: s.clock, begin: q.From, said: map[string]bool{}}
-	s.played = playedOf(ctx, w, inspect.ManagersOf(ctx, w, q.From))
+	s.managers = simulatedManagers(ctx, w, inspect.ManagersOf(ctx, w, q.From))
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func unreadable(err error) bool {
 	return meta.IsNoMatchError(err) || errors.Is(err, explain.ErrUnread)
 }
 
-// nodes are those of workload clusters in memory. Nothing is watched: whatever leaves a node is seen by the next pass.
+// nodes are those of workload clusters in memory. Nothing is watched: what leaves a node is seen by the next reconcile.
 type nodes struct{ *fence.Nodes }
 
 func (s *engine) newNodes() nodes {
@@ -106,7 +106,7 @@ func (nodes) Unwatch(client.ObjectKey, string) {}
 // Forget implements hostremediation.Nodes.
 func (nodes) Forget(client.ObjectKey) {}
 
-// inMemory are workload clusters that nobody can connect to.
+// inMemory are workload clusters without a connection.
 type inMemory struct {
 	*snapshot.Clusters
 
@@ -133,16 +133,16 @@ func (inMemory) Watch(context.Context, client.ObjectKey, clustercache.Watcher) e
 	return errInMemory
 }
 
-// actors are all objects that passes are made over, checks first, each kind by name; also those that are gone since, once more.
-func (s *engine) actors(ctx context.Context) ([]actor, error) {
-	var all []actor
+// objects are all that are reconciled, checks first, each kind by name; also those that are gone since, once more.
+func (s *engine) objects(ctx context.Context) ([]object, error) {
+	var all []object
 	add := func(kind string, list client.ObjectList) error {
 		if err := s.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 			return fmt.Errorf("list the objects of kind %s: %w", kind, err)
 		}
 		return meta.EachListItem(list, func(o runtime.Object) error {
 			obj := o.(client.Object)
-			all = append(all, actor{kind, obj.GetNamespace(), obj.GetName()})
+			all = append(all, object{kind, obj.GetNamespace(), obj.GetName()})
 			return nil
 		})
 	}
@@ -150,32 +150,32 @@ func (s *engine) actors(ctx context.Context) ([]actor, error) {
 	for _, kind := range s.kindsOnMetal() {
 		err = errors.Join(err, add(kind.Kind, kind.List()))
 	}
-	there := make(map[actor]bool, len(all))
+	there := make(map[object]bool, len(all))
 	for _, a := range all {
 		there[a] = true
 	}
-	var gone []actor
+	var gone []object
 	for a := range s.due {
 		if !there[a] {
 			gone = append(gone, a)
 		}
 	}
-	slices.SortFunc(gone, compareActors)
+	slices.SortFunc(gone, compareObjects)
 	return append(all, gone...), err
 }
 
-func compareActors(a, b actor) int {
+func compareObjects(a, b object) int {
 	return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 }
 
-// passes makes a pass over each of some objects, and notes when they are to be looked at again.
-func (s *engine) passes(ctx context.Context, all []actor) {
+// reconcileAll reconciles objects one after the other, and notes when each of them is due again.
+func (s *engine) reconcileAll(ctx context.Context, all []object) {
 	for _, a := range all {
 		ctx := log.IntoContext(ctx, logr.New(errorLog{s.eventLog, a.ref()}))
-		next, err := s.pass(ctx, a)
+		next, err := s.reconcile(ctx, a)
 		if err != nil {
 			s.tries[a]++
-			s.eventLog.trouble(a.ref(), err)
+			s.eventLog.failure(a.ref(), err)
 			next = s.clock.Now().Add(enqueue.Backoff(s.tries[a]))
 		} else {
 			delete(s.tries, a)
@@ -187,10 +187,10 @@ func (s *engine) passes(ctx context.Context, all []actor) {
 	}
 }
 
-// pass makes a pass over an object by each controller that is there for it, and returns when the next one is due; zero if that is when
+// reconcile has each controller that is there for an object observe, decide and apply, and returns when that is due again; zero if that is when
 // something changes.
-func (s *engine) pass(ctx context.Context, a actor) (time.Time, error) {
-	controllers, err := s.controllers(ctx, a)
+func (s *engine) reconcile(ctx context.Context, a object) (time.Time, error) {
+	controllers, err := s.reconcilersOf(ctx, a)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -205,19 +205,19 @@ func (s *engine) pass(ctx context.Context, a actor) (time.Time, error) {
 }
 
 // dueNow are the objects whose time has come.
-func (s *engine) dueNow() []actor {
+func (s *engine) dueNow() []object {
 	now := s.clock.Now()
-	var all []actor
+	var all []object
 	for a, at := range s.due {
 		if !at.After(now) {
 			all = append(all, a)
 		}
 	}
-	slices.SortFunc(all, compareActors)
+	slices.SortFunc(all, compareObjects)
 	return all
 }
 
-// next is when the first of the objects is to be looked at again; zero if none is.
+// next is when the first of the objects is due; zero if none is.
 func (s *engine) next() time.Time {
 	var next time.Time
 	for _, at := range s.due {
@@ -226,9 +226,9 @@ func (s *engine) next() time.Time {
 	return next
 }
 
-// looks are looks at the checks that are wanted: what passes at this moment would see and decide.
-func (s *engine) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]explain.Check, error) {
-	all, err := s.actors(ctx)
+// explanations are how the wanted checks are decided about now.
+func (s *engine) explanations(ctx context.Context, wanted func(explain.Ref) bool) ([]explain.Check, error) {
+	all, err := s.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -238,9 +238,9 @@ func (s *engine) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]ex
 		if !wanted(a.ref()) {
 			continue
 		}
-		is, err := s.look(ctx, a)
+		is, err := s.explain(ctx, a)
 		if err != nil {
-			return nil, fmt.Errorf("look at %s: %w", a.ref(), err)
+			return nil, fmt.Errorf("explain %s: %w", a.ref(), err)
 		}
 		if is != nil {
 			checks = append(checks, *is)
@@ -249,16 +249,16 @@ func (s *engine) looks(ctx context.Context, wanted func(explain.Ref) bool) ([]ex
 	return checks, nil
 }
 
-// look is a look at a check, as the managers that are played would have it; nil if there is none.
-func (s *engine) look(ctx context.Context, a actor) (*explain.Check, error) {
-	managers := inspect.Managers{All: s.played.managers}
+// explain is how the manager that reconciles a check decides about it now; nil if there is no such check.
+func (s *engine) explain(ctx context.Context, a object) (*explain.Check, error) {
+	managers := inspect.Managers{All: s.managers.all}
 	switch a.kind {
 	case "MachineHealthCheck":
 		check, key := &clusterv1.MachineHealthCheck{}, client.ObjectKey{Namespace: a.namespace, Name: a.name}
 		if err := s.client.Get(ctx, key, check, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, client.IgnoreNotFound(err)
 		}
-		by := s.machineController(managerlease.Announcement{}) // who looks although it is not theirs
+		by := s.machineController(managerlease.Announcement{}) // it explains what no manager reconciles
 		if of := s.managerOf(check); of != nil {
 			by = of.machines
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/partners/owners"
 )
 
-// Environment is what is assumed of everybody but the controllers.
+// Environment is what is assumed of everybody but kubemend.
 type Environment struct {
 	// Fail says which nodes turn Ready=Unknown: those of machines that a label selector selects, and nodes of the management cluster that it
 	// selects; or machine/NAME and node/NAME, separated by commas. Nothing fails if it is empty.
@@ -33,11 +33,11 @@ type Environment struct {
 	BootTakes time.Duration
 	// Hard says that a reboot does not bring a node back that has failed.
 	Hard bool
-	// RemediationTakes is how long remediators take that are not played, from when a request is made until the node is Ready. Zero is for ever.
+	// RemediationTakes is how long remediators other than kubemend take from when a request is made until the node is Ready. Zero is for ever.
 	RemediationTakes time.Duration
 }
 
-// environment plays everybody but the controllers.
+// environment is everybody but kubemend: nodes, owners of machines, hosts, remediators.
 type environment struct {
 	Environment
 	*engine
@@ -46,13 +46,13 @@ type environment struct {
 	scheduled []happening
 	numbered  int
 
-	// faults are the nodes that have failed and were not brought back. was is how they looked before, for those that are deleted meanwhile.
+	// faults are the nodes that have failed and were not brought back. was is how they were before, for those that are deleted meanwhile.
 	faults map[place]bool
 	was    map[place]*corev1.Node
 	owners owners.Owners
 	// metal are the hosts of which anything was ever asked.
 	metal map[client.ObjectKey]*bareMetal
-	// awake are the requests that their remediators look at again, so that none is woken twice for one moment.
+	// awake are when remediators go on with requests, so that none does twice at one moment.
 	awake map[types.UID]time.Time
 	// kinds are those of requests.
 	kinds []requestKind
@@ -115,21 +115,21 @@ func (o *environment) assumptions() []string {
 		if o.Hard {
 			boots = "its node does not come back from that if it has failed (--hard)"
 		}
-		all = append(all, fmt.Sprintf("A BareMetalHost that is asked to is off after %s, and on again %s after nobody asks any more; %s",
+		all = append(all, fmt.Sprintf("A BareMetalHost is off %s after it is asked to power off, and on again %s after it is released; %s",
 			brief(switchingOff), brief(switchingOn), boots),
 			"Nodes have no pods: they are drained at once")
 	}
 	for _, k := range o.kinds {
-		if because := o.played.unserved(crdOf(k.GroupVersionKind)); because != "" {
+		if because := o.managers.unserved(crdOf(k.GroupVersionKind)); because != "" {
 			all = append(all, fmt.Sprintf("kubemend does not carry out requests of the kind %s: %s", k.Kind, because))
 		}
 	}
-	if other := o.unplayed(); other != "" {
-		takes := "nothing (--remediation-takes)"
+	if other := o.others(); other != "" {
+		effect := "never bring a node back"
 		if o.RemediationTakes > 0 {
-			takes = fmt.Sprintf("the node Ready within %s (--remediation-takes)", brief(o.RemediationTakes))
+			effect = "bring the node back within " + brief(o.RemediationTakes)
 		}
-		all = append(all, fmt.Sprintf("Whoever carries out requests of the kind %s makes %s", other, takes))
+		all = append(all, fmt.Sprintf("The remediators of %s %s (--remediation-takes)", other, effect))
 	}
 	return all
 }

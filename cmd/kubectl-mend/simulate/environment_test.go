@@ -18,7 +18,7 @@ import (
 )
 
 // manager adds one that runs in a namespace, is bound, and says that of itself.
-func (s *scene) manager(namespace, says string) *scene {
+func (s *fixture) manager(namespace, says string) *fixture {
 	renewed := metav1.NewMicroTime(noon)
 	s.objs = append(s.objs, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
@@ -40,7 +40,7 @@ func (a *Answer) happens(after time.Duration, reason, object string) bool {
 
 func TestANodeThatIsGoneDoesNotKeepTheOthersFromComingBack(t *testing.T) {
 	oneByOne := strings.Replace(powerCycle, "kubemend}", `kubemend, kubemend.io/max-in-flight: "1"}`, 1)
-	a := aScene(t).workers(3).onMetal().manager("kubemend-system", `{"fencing":"delete"}`).run(oneByOne, ask1(func(q *Question) {
+	a := newFixture(t).workers(3).onMetal().manager("kubemend-system", `{"fencing":"delete"}`).run(oneByOne, question(func(q *Question) {
 		q.Fail, q.Hard, q.For = "machine/w1,machine/w2", true, 8*time.Minute
 	}))
 	if !a.happens(5*time.Minute+30*time.Second, "Fenced", "w1") || a.happens(8*time.Minute, "NodeRecovers", "node-w1") {
@@ -52,11 +52,11 @@ func TestANodeThatIsGoneDoesNotKeepTheOthersFromComingBack(t *testing.T) {
 }
 
 func TestWhereNamesCannotBeLookedUpNoneIsLookedForWithoutEnd(t *testing.T) {
-	s := aScene(t).workers(1)
+	s := newFixture(t).workers(1)
 	w := s.world()
 	broken := errors.New("no answer came in time")
 	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", broken)
-	play, err := newEngine(t.Context(), w, ask1(nil))
+	play, err := newEngine(t.Context(), w, question(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

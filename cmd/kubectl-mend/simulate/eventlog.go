@@ -44,12 +44,12 @@ type eventLog struct {
 
 	mu      sync.Mutex
 	entries []Entry
-	// said is what was written at which moment about which object: an event that several objects have is one entry. Trouble is written once.
+	// said is what was written at which moment about which object: an event that several objects have is one entry. A failure is written once.
 	said map[string]bool
 }
 
 // Eventf implements events.EventRecorder.
-func (d *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, note string, args ...any) {
+func (l *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, note string, args ...any) {
 	obj, ok := regarding.(client.Object)
 	if !ok {
 		return
@@ -59,38 +59,38 @@ func (d *eventLog) Eventf(regarding, related runtime.Object, kind, reason, _, no
 	if other, is := related.(client.Object); is {
 		key = other.GetNamespace() + "/" + other.GetName()
 	}
-	d.write(key, Entry{
+	l.write(key, Entry{
 		Object: about, Reason: reason, Text: strings.TrimPrefix(fmt.Sprintf(note, args...), nhcv1.EventPrefix), Warning: kind == corev1.EventTypeWarning,
 	})
 }
 
-// assumed writes down what somebody else does.
-func (d *eventLog) assumed(about explain.Ref, reason, text string, args ...any) {
-	d.write(about.String(), Entry{Object: about, Reason: reason, Text: fmt.Sprintf(text, args...), Assumed: true})
+// assumed logs what somebody else does.
+func (l *eventLog) assumed(about explain.Ref, reason, text string, args ...any) {
+	l.write(about.String(), Entry{Object: about, Reason: reason, Text: fmt.Sprintf(text, args...), Assumed: true})
 }
 
-// trouble writes down why a pass did not get through, once.
-func (d *eventLog) trouble(about explain.Ref, err error) {
-	d.mu.Lock()
+// failure logs why a reconcile failed, once.
+func (l *eventLog) failure(about explain.Ref, err error) {
+	l.mu.Lock()
 	key := about.String() + "\x00" + err.Error()
-	said := d.said[key]
-	d.said[key] = true
-	d.mu.Unlock()
+	said := l.said[key]
+	l.said[key] = true
+	l.mu.Unlock()
 	if !said {
-		d.write(about.String(), Entry{Object: about, Reason: "PassFailed", Text: err.Error(), Warning: true})
+		l.write(about.String(), Entry{Object: about, Reason: "ReconcileFailed", Text: err.Error(), Warning: true})
 	}
 }
 
 // write writes e down, unless the same was written at this moment by the same key.
-func (d *eventLog) write(key string, e Entry) {
-	e.At = d.clock.Now()
-	e.After = e.At.Sub(d.begin).String()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (l *eventLog) write(key string, e Entry) {
+	e.At = l.clock.Now()
+	e.After = e.At.Sub(l.begin).String()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	key += "\x00" + e.After + "\x00" + e.Reason + "\x00" + e.Text
-	if !d.said[key] {
-		d.said[key] = true
-		d.entries = append(d.entries, e)
+	if !l.said[key] {
+		l.said[key] = true
+		l.entries = append(l.entries, e)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l errorLog) Error(err error, message string, _ ...any) {
 	if err == nil {
 		err = fmt.Errorf("%s", message)
 	}
-	l.trouble(l.about, err)
+	l.failure(l.about, err)
 }
 
 // WithValues implements logr.LogSink.

@@ -71,7 +71,7 @@ func (o *environment) failing(ctx context.Context, fail string) ([]place, error)
 }
 
 // failingLabels are the nodes of the machines that a selector selects, and the nodes of the management cluster that it selects. Labels of nodes of
-// workload clusters are not looked at.
+// workload clusters do not count.
 func (o *environment) failingLabels(selector labels.Selector, machines []clusterv1.Machine, nodes []corev1.Node) ([]place, error) {
 	var found []place
 	var hidden error
@@ -94,7 +94,7 @@ func (o *environment) failingLabels(selector labels.Selector, machines []cluster
 	case len(found) > 0:
 		return found, nil
 	case hidden != nil:
-		return nil, fmt.Errorf("it selects no machine whose node can be seen: %w", hidden)
+		return nil, fmt.Errorf("it selects no machine whose node is known: %w", hidden)
 	}
 	return nil, errors.New("it selects no machine that has a node, and no node of the management cluster")
 }
@@ -138,7 +138,7 @@ func (o *environment) nodeOf(m *clusterv1.Machine) (place, error) {
 		return place{}, fmt.Errorf("machine %s has no node", m.Name)
 	}
 	if why, _, unseen := o.world.Unseen(p.cluster); unseen {
-		return place{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are out of sight: %s", p.cluster, m.Name, why)
+		return place{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are unknown: %s", p.cluster, m.Name, why)
 	}
 	if o.world.Node(p.cluster, p.name) == nil {
 		return place{}, fmt.Errorf("the node %s of machine %s is not there", p.name, m.Name)
@@ -170,7 +170,7 @@ func (o *environment) nodeNamed(name string, nodes []corev1.Node) (place, error)
 	case len(found) > 1:
 		return place{}, fmt.Errorf("there are several nodes called %s: say which by its machine/NAME, or by a label: %s", name, strings.Join(where, ", "))
 	case len(hidden) > 0:
-		return place{}, fmt.Errorf("there is no node called %s in sight: those of cluster %s are not", name, strings.Join(hidden, ", "))
+		return place{}, fmt.Errorf("there is no node called %s where nodes are known: those of cluster %s are not", name, strings.Join(hidden, ", "))
 	}
 	return place{}, fmt.Errorf("there is no node called %s", name)
 }

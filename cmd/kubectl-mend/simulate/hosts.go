@@ -42,7 +42,7 @@ func asked(h *bmov1alpha1.BareMetalHost) bool {
 	return reboot || h.Status.PoweredOn != h.Spec.Online
 }
 
-// hosts makes the Bare Metal Operator look at what it is asked.
+// hosts has the Bare Metal Operator look at the hosts of which anything is asked.
 func (o *environment) hosts(ctx context.Context) error {
 	if len(o.kindsOnMetal()) == 0 {
 		return nil
@@ -102,8 +102,8 @@ func (o *environment) dueHosts(ctx context.Context) error {
 	return nil
 }
 
-// operate lets happen what is due of a host, and has the Bare Metal Operator look at it, if it would. It obeys nobody with a host that it leaves
-// alone or cannot manage.
+// operate lets happen what is due of a host, and has the Bare Metal Operator look at it, if it would. A host whose
+// power it does not manage, or cannot, stays as it is.
 func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) error {
 	now := o.clock.Now()
 	b.model.Advance(now)

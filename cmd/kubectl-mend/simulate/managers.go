@@ -39,8 +39,8 @@ func (s *engine) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	by := s.played.managers[0]
-	for _, m := range s.played.managers {
+	by := s.managers.all[0]
+	for _, m := range s.managers.all {
 		s.managed = append(s.managed, manager{m, s.machineController(*m.Announcement), s.hostControllers(m, kinds)})
 		if m.Unserved(crdgate.NodeCheckCRD) == nil && by.Unserved(crdgate.NodeCheckCRD) != nil {
 			by = m
@@ -55,7 +55,7 @@ func (s *engine) build(ctx context.Context) error {
 	return nil
 }
 
-// machineController is that for the MachineHealthChecks of a manager that says this of itself.
+// machineController is that for the MachineHealthChecks of a manager with these settings.
 func (s *engine) machineController(says managerlease.Announcement) *machinehealthcheck.Reconciler {
 	w, c := s.world, s.client
 	return &machinehealthcheck.Reconciler{
@@ -65,14 +65,14 @@ func (s *engine) machineController(says managerlease.Announcement) *machinehealt
 	}
 }
 
-// hostKinds are the kinds of remediations of hosts that can be played; none where there are no hosts.
+// hostKinds are the kinds of remediations of hosts that can be simulated; none where there are no hosts.
 func (s *engine) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) {
 	hosts := &bmov1alpha1.BareMetalHostList{}
 	if err := s.client.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("list BareMetalHosts: %w", err)
 	}
 	if len(hosts.Items) == 0 {
-		return nil, nil // nobody can be played who has no host
+		return nil, nil // nothing can be power-cycled
 	}
 	kinds, err := hostremediation.InstalledKinds(s.world.RESTMapper())
 	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool { return k.New == nil }), err
@@ -97,7 +97,7 @@ func (s *engine) hostControllers(m managerlease.Manager, kinds []hostremediation
 	return all
 }
 
-// kindsOnMetal are the kinds of remediations of hosts that somebody acts on, each once.
+// kindsOnMetal are the kinds of remediations of hosts that kubemend carries out, each once.
 func (s *engine) kindsOnMetal() []hostremediation.Kind {
 	var kinds []hostremediation.Kind
 	for i := range s.managed {
@@ -110,7 +110,7 @@ func (s *engine) kindsOnMetal() []hostremediation.Kind {
 	return kinds
 }
 
-// managerOf is that of the manager that looks at a check; nil if none does.
+// managerOf is the manager that reconciles a check; nil if none does.
 func (s *engine) managerOf(check *clusterv1.MachineHealthCheck) *manager {
 	for i := range s.managed {
 		if c := &s.managed[i]; c.Covers(check) && c.Manager.Unserved(crdgate.MachineCheckCRD) == nil {
@@ -120,8 +120,8 @@ func (s *engine) managerOf(check *clusterv1.MachineHealthCheck) *manager {
 	return nil
 }
 
-// controllers are those that make passes over an object.
-func (s *engine) controllers(ctx context.Context, a actor) ([]reconcile.Reconciler, error) {
+// reconcilersOf are those of an object.
+func (s *engine) reconcilersOf(ctx context.Context, a object) ([]reconcile.Reconciler, error) {
 	var all []reconcile.Reconciler
 	switch a.kind {
 	case "MachineHealthCheck":
@@ -130,11 +130,11 @@ func (s *engine) controllers(ctx context.Context, a actor) ([]reconcile.Reconcil
 		if err != nil {
 			return nil, client.IgnoreNotFound(err)
 		}
-		if of := s.managerOf(check); of != nil && s.question.plays(check) {
+		if of := s.managerOf(check); of != nil && s.question.simulates(check) {
 			all = append(all, of.machines)
 		}
 	case "NodeHealthCheck":
-		if s.played.unserved(crdgate.NodeCheckCRD) == "" {
+		if s.managers.unserved(crdgate.NodeCheckCRD) == "" {
 			all = append(all, s.nodes)
 		}
 	default:

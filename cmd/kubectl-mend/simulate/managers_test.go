@@ -18,7 +18,7 @@ import (
 )
 
 // definition adds a CustomResourceDefinition of which no more is known than its labels.
-func (s *scene) definition(name string, labels map[string]string) *scene {
+func (s *fixture) definition(name string, labels map[string]string) *fixture {
 	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	s.objs = append(s.objs, crd)
@@ -40,13 +40,13 @@ func metal3Check() string {
 		"{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: Metal3RemediationTemplate", 1)
 }
 
-func TestTheManagersThatAreThereArePlayed(t *testing.T) {
-	machines := func(s *scene) *scene { return s.workers(5) }
-	metal := func(s *scene) *scene { return s.workers(3).onMetal() }
-	nodes := func(s *scene) *scene { return s.nodesHere(3) }
+func TestTheManagersThatRunAreSimulated(t *testing.T) {
+	machines := func(s *fixture) *fixture { return s.workers(5) }
+	metal := func(s *fixture) *fixture { return s.workers(3).onMetal() }
+	nodes := func(s *fixture) *fixture { return s.nodesHere(3) }
 	unclaimed := strings.Replace(workersCheck, "  annotations: {cluster.x-k8s.io/paused: kubemend}\n", "", 1)
 	for name, tc := range map[string]struct {
-		scene          func(*scene) *scene
+		fixture        func(*fixture) *fixture
 		managers       map[string]string // by namespace
 		manifest       string
 		fail           string
@@ -62,17 +62,17 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 			machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "The manager has the settings of the one in namespace a", 1, "", "", explain.Acting,
 		},
 		"one that says nothing": {
-			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not say which settings it has", 1, "", "", explain.Acting,
+			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not announce its settings", 1, "", "", explain.Acting,
 		},
 		"one that leaves": {
-			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is leaving: another one", 1, "", "", explain.Acting,
+			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is being uninstalled: another one", 1, "", "", explain.Acting,
 		},
 		"one of another namespace": {
 			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
-			"No manager looks at these MachineHealthChecks, which are not played: default/workers", 0, "", "MachineMarkedUnhealthy", explain.Nobody,
+			"No manager reconciles these MachineHealthChecks, which are not simulated: default/workers", 0, "", "MachineMarkedUnhealthy", explain.Nobody,
 		},
 		"one that wants a label": {
-			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not played: default/workers", 0,
+			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "are not simulated: default/workers", 0,
 			"", "MachineMarkedUnhealthy", explain.Nobody,
 		},
 		"one that wants a label which is there": {
@@ -85,26 +85,26 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 		},
 		"one that does not act on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
-			ladder, "node/n1", "kubemend does not act on NodeHealthChecks, which are not played: it is switched off by a flag", 0, "", "", "",
+			ladder, "node/n1", "kubemend does not act on NodeHealthChecks, which are not simulated: it is switched off by a flag", 0, "", "", "",
 		},
 		"two, of which one acts on NodeHealthChecks": {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off"}]}`, "b": `{}`},
 			ladder, "node/n1", "", 2, "", "", explain.Acting,
 		},
 		"nobody, where another operator has brought NodeHealthChecks along": {
-			func(s *scene) *scene {
+			func(s *fixture) *fixture {
 				return nodes(s).definition("nodehealthchecks.remediation.medik8s.io", map[string]string{"olm.managed": "true"})
 			}, nil, ladder, "node/n1", "its CustomResourceDefinition belongs to", 0, "", "", "",
 		},
 		"one that carries out requests": {
-			metal, map[string]string{"a": `{}`}, metal3Check(), "machine/w2", "is off after 30s", 1, "PoweredOff", "", explain.Acting,
+			metal, map[string]string{"a": `{}`}, metal3Check(), "machine/w2", "is off 30s after", 1, "PoweredOff", "", explain.Acting,
 		},
 		"one that leaves requests to CAPM3": {
 			metal, map[string]string{"a": `{"kinds":[{"crd":"metal3remediations.infrastructure.cluster.x-k8s.io","reason":"Foreign","because":"it is CAPM3's"}]}`},
 			metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation: it is CAPM3's", 1, "", "PoweredOff", explain.Acting,
 		},
 		"nobody, where CAPM3 has brought its remediations along": {
-			func(s *scene) *scene {
+			func(s *fixture) *fixture {
 				return metal(s).definition("metal3remediations.infrastructure.cluster.x-k8s.io", map[string]string{clusterv1.ProviderNameLabel: "infrastructure-metal3"})
 			}, nil, metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation", 1, "", "PoweredOff", explain.Acting,
 		},
@@ -113,18 +113,18 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 			strings.Replace(powerCycle, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w2", "", 1, "", "PoweredOff", explain.Acting,
 		},
 		"one that acts on what is not claimed": {
-			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1, "", "", explain.Acting,
+			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1, "", "", explain.Acting,
 		},
 		"one that does not": {
-			func(s *scene) *scene { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"observe"}`}, "", "machine/w1", "", 0, "", "", explain.Observing,
+			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"observe"}`}, "", "machine/w1", "", 0, "", "", explain.Observing,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := tc.scene(aScene(t))
+			s := tc.fixture(newFixture(t))
 			for namespace, says := range tc.managers {
 				s.manager(namespace, says)
 			}
-			a := s.run(tc.manifest, ask1(fails(tc.fail)))
+			a := s.run(tc.manifest, question(fails(tc.fail)))
 			if assumed := strings.Join(a.Assumptions, "\n"); !strings.Contains(assumed, tc.says) {
 				t.Errorf("%q is not among what is assumed:\n%s", tc.says, assumed)
 			}
@@ -150,10 +150,10 @@ func TestTheManagersThatAreThereArePlayed(t *testing.T) {
 	}
 }
 
-func TestChecksOfOtherNamespacesAreNotPlayed(t *testing.T) {
+func TestChecksOfOtherNamespacesAreNotSimulated(t *testing.T) {
 	for namespace, begin := range map[string]int{"default": 0, "other": 1, "": 1} {
-		s := aScene(t)
-		for _, obj := range aScene(t).workers(5).existing(workersCheck).objs {
+		s := newFixture(t)
+		for _, obj := range newFixture(t).workers(5).existing(workersCheck).objs {
 			if c, is := obj.(*clusterv1.Cluster); is {
 				c.UID = "another c1"
 			}
@@ -161,21 +161,21 @@ func TestChecksOfOtherNamespacesAreNotPlayed(t *testing.T) {
 			s.objs = append(s.objs, obj)
 		}
 		w := s.world()
-		inner := aScene(t).workers(5).silent(time.Hour, "w2").nodes
+		inner := newFixture(t).workers(5).silent(time.Hour, "w2").nodes
 		w.SetNodes(client.ObjectKey{Namespace: "other", Name: "c1"}, inner)
-		a, err := Run(t.Context(), w, ask1(func(q *Question) { q.Namespace = namespace }))
+		a, err := Run(t.Context(), w, question(func(q *Question) { q.Namespace = namespace }))
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces are not played (-A)")
+		said := strings.Contains(strings.Join(a.Assumptions, "\n"), "MachineHealthChecks of other namespaces are not simulated (-A)")
 		if a.Summary.Begun != begin || said != (begin == 0) {
 			t.Errorf("-n %q: %d remediations begin, want %d; assumed are %q", namespace, a.Summary.Begun, begin, a.Assumptions)
 		}
 	}
 }
 
-func TestRemediationsThatCouldNotBeReadAreNotPlayed(t *testing.T) {
-	w := aScene(t).nodesHere(3).world()
+func TestRemediationsThatCouldNotBeReadAreNotSimulated(t *testing.T) {
+	w := newFixture(t).nodesHere(3).world()
 	for _, kind := range []string{"Reboot", "RebootTemplate"} {
 		gvk := schema.GroupVersionKind{Group: "remedy.example.org", Version: "v1", Kind: kind}
 		w.Forbid(gvk, strings.ToLower(kind)+"s", true, "", errors.New("nobody may read it"))
@@ -185,18 +185,18 @@ func TestRemediationsThatCouldNotBeReadAreNotPlayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := Run(t.Context(), w, ask1(func(q *Question) { q.Fail, q.Manifest = "node/n2", m }))
+	a, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Manifest = "node/n2", m }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "Reboots and their templates are not made and not played, since they could not be read: nobody may read it"
+	const want = "Reboots are neither requested nor simulated, since they or their templates could not be read: nobody may read it"
 	if a.Summary.Begun != 0 || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 		t.Errorf("%d remediations begin, want none; assumed are %q", a.Summary.Begun, a.Assumptions)
 	}
 }
 
 func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
-	s := aScene(t).nodesHere(3)
+	s := newFixture(t).nodesHere(3)
 	for _, obj := range s.objs {
 		if obj.GetName() == "n1" {
 			obj.SetAnnotations(map[string]string{clusterv1.ClusterNamespaceAnnotation: "mgmt", clusterv1.MachineAnnotation: "m1"})
@@ -209,7 +209,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := Run(t.Context(), w, ask1(func(q *Question) { q.Fail, q.Manifest = fail, m }))
+		a, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Manifest = fail, m }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,12 +224,12 @@ func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
 	first := managerlease.Manager{Namespace: "a", Alive: true, Announcement: &managerlease.Announcement{
 		Namespace: "a", Kinds: []managerlease.Kind{{CRD: crdgate.NodeCheckCRD, Reason: "Off", Because: "it is switched off"}},
 	}}
-	p := playedOf(t.Context(), aScene(t).world(), inspect.Managers{All: []managerlease.Manager{first}, Unknown: "leases were not read in all namespaces"})
-	if len(p.managers) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to look at all else: leases were not read") {
-		t.Errorf("%d managers are played: %s", len(p.managers), p.whose)
+	p := simulatedManagers(t.Context(), newFixture(t).world(), inspect.Managers{All: []managerlease.Manager{first}, Unknown: "leases were not read in all namespaces"})
+	if len(p.all) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to reconcile all else: leases were not read") {
+		t.Errorf("%d managers are simulated: %s", len(p.all), p.whose)
 	}
 	s := &engine{}
-	for _, m := range p.managers {
+	for _, m := range p.all {
 		s.managed = append(s.managed, manager{Manager: m})
 	}
 	for namespace, want := range map[string]string{"a": "a", "b": ""} {

@@ -54,7 +54,7 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 }
 
 func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
-	s := aScene(t).workers(1).existing(olderCheck)
+	s := newFixture(t).workers(1).existing(olderCheck)
 	s.objs[len(s.objs)-1].SetLabels(map[string]string{"team": "a"})
 	w := s.world()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
@@ -115,15 +115,15 @@ spec:
 	}{
 		"a pause":             {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, "", "It is paused by its annotation", 0, 0},
 		"a claim":             {claimed, "", "It keeps annotations that the manifest does not mention: cluster.x-k8s.io/paused: kubemend", 3, 3},
-		"no claim":            {nil, "", "It is played as if it were claimed", 3, 3},
+		"no claim":            {nil, "", "It is simulated as if it were claimed", 3, 3},
 		"a limit":             {map[string]string{mendv1.MaxInFlightAnnotation: "1"}, "", "kubemend.io/max-in-flight: 1", 3, 1},
 		"one that is changed": {map[string]string{mendv1.MaxInFlightAnnotation: "1"}, `, annotations: {kubemend.io/max-in-flight: "2"}`, "as if", 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := aScene(t).workers(5).existing(fmt.Sprintf(bare, ""))
+			s := newFixture(t).workers(5).existing(fmt.Sprintf(bare, ""))
 			is := s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck)
 			is.Annotations = tc.there
-			a := s.run(fmt.Sprintf(bare, tc.manifest), ask1(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
+			a := s.run(fmt.Sprintf(bare, tc.manifest), question(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
 			if notes := strings.Join(a.Manifest, "\n"); !strings.Contains(notes, tc.notes) || strings.Contains(notes, "as if it were claimed") && tc.there[clusterv1.PausedAnnotation] != "" {
 				t.Errorf("of the manifest it is said: %s; want %q", notes, tc.notes)
 			}
@@ -160,7 +160,7 @@ func TestRefusals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, refused, err := m.apply(t.Context(), aScene(t).workers(1).nodesHere(1).world(), noon)
+			_, refused, err := m.apply(t.Context(), newFixture(t).workers(1).nodesHere(1).world(), noon)
 			if err != nil || !strings.Contains(strings.Join(refused, "\n"), tc.want) {
 				t.Errorf("refused because of %q, %v; want %q", refused, err, tc.want)
 			}
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestWhatFails(t *testing.T) {
-	crowded := aScene(t).workers(2).nodesHere(1)
+	crowded := newFixture(t).workers(2).nodesHere(1)
 	twin := crowded.objs[1].DeepCopyObject().(*clusterv1.Machine) // w1, in a namespace of its own
 	twin.Namespace = "other"
 	crowded.objs = append(crowded.objs, twin)
@@ -181,18 +181,18 @@ func TestWhatFails(t *testing.T) {
 	in := func(namespace, fail string) error {
 		w := crowded.world()
 		w.SetUnseen(client.ObjectKey{Namespace: "default", Name: "c2"}, "nobody knows the way", noon)
-		_, err := Run(t.Context(), w, ask1(func(q *Question) { q.Fail, q.Namespace = fail, namespace }))
+		_, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Namespace = fail, namespace }))
 		return err
 	}
 	for fail, want := range map[string]string{
 		"machine/w9":            "--fail machine/w9: there is no machine called w9",
-		"machine/w1,node/n9":    "there is no node called n9 in sight: those of cluster default/c2 are not",
+		"machine/w1,node/n9":    "there is no node called n9 where nodes are known: those of cluster default/c2 are not",
 		"machine/w2,node/w2":    "", // which are two different things
 		"machine/w1,node/w1":    "there is no node called w1",
 		"machine/young":         "machine young has no node",
 		"machine/bereft":        "the node node-that-was of machine bereft is not there",
-		"machine/hidden":        "the nodes of cluster default/c2, which machine hidden is of, are out of sight: nobody knows the way",
-		"name=hidden":           "it selects no machine whose node can be seen: the nodes of cluster default/c2",
+		"machine/hidden":        "the nodes of cluster default/c2, which machine hidden is of, are unknown: nobody knows the way",
+		"name=hidden":           "it selects no machine whose node is known: the nodes of cluster default/c2",
 		"name in (hidden,w1)":   "",
 		"node/n1":               "there are several nodes called n1: say which by its machine/NAME, or by a label: of cluster default/c1, of the management cluster",
 		"pool=nobody":           "it selects no machine that has a node, and no node of the management cluster",

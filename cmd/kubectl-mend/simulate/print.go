@@ -111,28 +111,28 @@ func conditionOf(c *explain.Check, kind string) *metav1.Condition {
 	return nil
 }
 
-// mostNames is how many of those that are well are named; the JSON has all.
+// mostNames is how many of those that are healthy are named; the JSON has all.
 const mostNames = 20
 
 // targets are a line each for those of which there is something to say, and the names of the others.
 func (p *report) targets(c *explain.Check) {
-	var well []string
+	var healthy []string
 	var rows [][]string
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		if t.State == health.Healthy && t.Left == "" && !t.InFlight && len(t.Blockers) == 0 {
-			well = append(well, t.Name)
+			healthy = append(healthy, t.Name)
 			continue
 		}
 		rows = append(rows, []string{short(t.Ref), cmp.Or(t.Node, "-"), t.Verdict, p.would(c, t)})
 	}
 	p.rows("  ", rows)
-	if len(well) > 0 {
+	if len(healthy) > 0 {
 		more := ""
-		if n := len(well) - mostNames; n > 0 {
-			well, more = well[:mostNames], fmt.Sprintf(" and %d more", n)
+		if n := len(healthy) - mostNames; n > 0 {
+			healthy, more = healthy[:mostNames], fmt.Sprintf(" and %d more", n)
 		}
-		p.line("  ", p.paint.Good(string(budget.Healthy))+": "+strings.Join(well, ", ")+more+".")
+		p.line("  ", p.paint.Good(string(budget.Healthy))+": "+strings.Join(healthy, ", ")+more+".")
 	}
 }
 
@@ -154,7 +154,7 @@ func (p *report) would(c *explain.Check, t *explain.Target) string {
 	case t.InFlight:
 		parts = append(parts, "Its remediation is under way"+cmp.Or(since(t.UnderwaySince, p.At), ""))
 	case len(t.Blockers) > 0:
-		parts = append(parts, holds(c, t)...)
+		parts = append(parts, blockers(c, t)...)
 	case !t.Next.At.IsZero():
 		parts = append(parts, text.Moment(t.Next.At, p.At)+": "+t.Next.Text)
 	case t.Next.Text != "":
@@ -163,8 +163,8 @@ func (p *report) would(c *explain.Check, t *explain.Target) string {
 	return strings.Join(parts, ". ") + "."
 }
 
-// holds are what keeps a remediation from beginning, but for what was said before: by a finding, or of the whole check.
-func holds(c *explain.Check, t *explain.Target) []string {
+// blockers are the sentences about what blocks a target, but for those that stand on the page already: as a finding, or of the whole check.
+func blockers(c *explain.Check, t *explain.Target) []string {
 	var parts []string
 	for _, h := range t.Blockers {
 		switch {
@@ -297,12 +297,12 @@ func (p *report) summary() {
 	for _, group := range p.moments() {
 		p.line("  "+group.at+"  ", names(group.of, called)+".")
 	}
-	for _, h := range s.Held {
+	for _, h := range s.Blocked {
 		until := "to the end"
 		if h.Until != "" {
 			until = "to " + stamp(parsed(h.Until))
 		}
-		p.line("  ", fmt.Sprintf("%s allows no %s from %s %s: %s.", short(h.Check), p.heldBack(h), stamp(parsed(h.From)), until, p.paint.Waits(h.Reason)))
+		p.line("  ", fmt.Sprintf("%s allows no %s from %s %s: %s.", short(h.Check), p.blockedSince(h), stamp(parsed(h.From)), until, p.paint.Waits(h.Reason)))
 	}
 	if len(s.Unhealthy) == 0 {
 		p.line("  ", p.paint.Good("All are healthy at the end")+".")
@@ -321,8 +321,8 @@ func (p *report) summary() {
 	}
 }
 
-// heldBack is what is not allowed while h lasts: what has begun by then goes on.
-func (p *report) heldBack(h Held) string {
+// blockedSince is what is not allowed while h lasts: what has begun by then goes on.
+func (p *report) blockedSince(h Blocked) string {
 	if slices.ContainsFunc(p.Remediations, func(r Remediation) bool { return parsed(r.After) <= parsed(h.From) }) {
 		return "further remediation"
 	}

@@ -85,7 +85,7 @@ func TestNoLimitIsExceededAtAnyMoment(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(rt, "machines")
 		l := limits{most: rapid.IntRange(0, n).Draw(rt, "may be bad"), atOnce: rapid.IntRange(0, 3).Draw(rt, "at once")}
-		q := ask1(func(q *Question) {
+		q := question(func(q *Question) {
 			q.Horizon = 2 * time.Hour
 			q.FailAt = minutes(rt, "fail at", 30)
 			q.For = minutes(rt, "for", 40)
@@ -99,13 +99,13 @@ func TestNoLimitIsExceededAtAnyMoment(t *testing.T) {
 			}
 		}
 		q.Fail = strings.Join(names, ",")
-		s := aScene(t).workers(n)
+		s := newFixture(t).workers(n)
 		for i := 1; i <= n; i++ {
 			if rapid.IntRange(0, 4).Draw(rt, fmt.Sprintf("w%d is silent", i)) == 0 {
 				s.silent(minutes(rt, "silent for", 10), fmt.Sprintf("w%d", i))
 			}
 		}
-		r := playCounted(t, s, limitedCheck(l), q, l)
+		r := simulateCounted(t, s, limitedCheck(l), q, l)
 		if len(r.against) > 0 {
 			rt.Fatalf("%s", strings.Join(r.against, "\n"))
 		}
@@ -125,10 +125,10 @@ func limitedCheck(l limits) string {
 	return check
 }
 
-// playCounted is Run, but for the looks and with somebody who counts.
-func playCounted(t *testing.T, scene *scene, manifest string, q Question, l limits) *recount {
+// simulateCounted is Run, but for the looks and with somebody who counts.
+func simulateCounted(t *testing.T, fixture *fixture, manifest string, q Question, l limits) *recount {
 	t.Helper()
-	ctx, w := t.Context(), scene.world()
+	ctx, w := t.Context(), fixture.world()
 	m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func playCounted(t *testing.T, scene *scene, manifest string, q Question, l limi
 		t.Fatal(err)
 	}
 	r := &recount{limits: l, engine: s}
-	p := &play{engine: s, environment: o, counters: newCounters(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
+	p := &simulation{engine: s, environment: o, counters: newCounters(s, o.kinds), end: q.From.Add(q.Horizon), watch: r.count}
 	if err := p.run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -157,12 +157,12 @@ func playCounted(t *testing.T, scene *scene, manifest string, q Question, l limi
 
 func TestTheRecountWouldSeeIt(t *testing.T) {
 	l := limits{most: 1, atOnce: 1}
-	r := playCounted(t, aScene(t).workers(4), workersCheck, ask1(fails("machine/w1,machine/w2")), limits{most: 4, atOnce: 0})
+	r := simulateCounted(t, newFixture(t).workers(4), workersCheck, question(fails("machine/w1,machine/w2")), limits{most: 4, atOnce: 0})
 	if len(r.against) > 0 {
 		t.Fatalf("nothing is limited, and yet: %v", r.against)
 	}
 	unlimited := strings.Replace(workersCheck, "40%", "100%", 1)
-	if r := playCounted(t, aScene(t).workers(4), unlimited, ask1(fails("machine/w1,machine/w2")), l); len(r.against) != 2 {
+	if r := simulateCounted(t, newFixture(t).workers(4), unlimited, question(fails("machine/w1,machine/w2")), l); len(r.against) != 2 {
 		t.Errorf("two begin at once where one may, and one may be bad: %v", r.against)
 	}
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/kubemend/kubemend/partners/remediator"
 )
 
-// requestKind is a kind of requests, and whether those who carry it out are played by their controller.
+// requestKind is a kind of requests, and whether those who carry it out are simulated by their controller.
 type requestKind struct {
 	schema.GroupVersionKind
 
-	played bool
+	ours bool
 }
 
 // crdOf is the name of the CustomResourceDefinition of a kind, as those are called that kubemend may act on.
@@ -42,8 +42,8 @@ func (s *engine) requestKinds(ctx context.Context) ([]requestKind, error) {
 			return
 		}
 		k := requestKind{GroupVersionKind: gvk}
-		for _, played := range s.kindsOnMetal() {
-			k.played = k.played || played.GroupKind() == gvk.GroupKind()
+		for _, ours := range s.kindsOnMetal() {
+			k.ours = k.ours || ours.GroupKind() == gvk.GroupKind()
 		}
 		kinds = append(kinds, k)
 	}
@@ -69,11 +69,11 @@ func (s *engine) requestKinds(ctx context.Context) ([]requestKind, error) {
 	return kinds, nil
 }
 
-// unplayed names the kinds of requests whose remediators are not played; empty if there are none.
-func (o *environment) unplayed() string {
+// not simulated names the kinds of requests whose remediators are not simulated; empty if there are none.
+func (o *environment) others() string {
 	var names []string
 	for _, k := range o.kinds {
-		if !k.played {
+		if !k.ours {
 			names = append(names, k.Kind)
 		}
 	}
@@ -90,10 +90,10 @@ func (s *engine) requests(ctx context.Context, kind requestKind) ([]metav1.Parti
 	return list.Items, nil
 }
 
-// remediators makes those that are not played by their controller work on what they are asked for, and release what is deleted.
+// remediators makes those that are not simulated by their controller work on what they are asked for, and release what is deleted.
 func (o *environment) remediators(ctx context.Context) error {
 	for _, kind := range o.kinds {
-		if kind.played {
+		if kind.ours {
 			continue
 		}
 		requests, err := o.requests(ctx, kind)

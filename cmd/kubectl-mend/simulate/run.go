@@ -8,27 +8,26 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// play is an engine with its environment.
-type play struct {
+// simulation is an engine with its environment.
+type simulation struct {
 	*engine
 
 	environment *environment
 	counters    *counters
 	end         time.Time
-	// watch is shown the world each time that the controllers have come to rest; nil if nobody looks.
+	// watch is called each time that the controllers have nothing more to do; nil for nothing.
 	watch func(context.Context)
 }
 
 const (
-	// mostRounds is after how many rounds at one moment the controllers are said not to come to rest: a power cycle has a dozen steps, and each
-	// may be followed by something that others do at once.
+	// mostRounds is how many rounds one moment may have: a power cycle has a dozen steps, and others may answer each of them at once.
 	mostRounds = 200
-	// mostMoments is how many moments a play may have. A pass that fails is repeated once a minute, and nothing waits for less for long.
+	// mostMoments is how many moments a simulation may have. A reconcile that fails is repeated once a minute, and nothing waits for less for long.
 	mostMoments = 50_000
 )
 
-// run plays one moment after the other until the end. It jumps from each to the next at which anything is due, and never waits.
-func (p *play) run(ctx context.Context) error {
+// run goes from one moment to the next at which anything is due, until the end, and never waits.
+func (p *simulation) run(ctx context.Context) error {
 	if err := p.moment(ctx, true); err != nil {
 		return err
 	}
@@ -48,13 +47,13 @@ func (p *play) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%d moments have come, and the last one is %s after the beginning: a shorter --horizon may do",
+	return fmt.Errorf("after %d moments, at %s after the beginning, the end is not reached: choose a shorter --horizon",
 		mostMoments, p.clock.Now().Sub(p.eventLog.begin))
 }
 
-// moment plays what happens at one moment: the world changes, the controllers see it until they have nothing more to do, the others answer at
-// once, and so on until nobody does anything. all says that all objects are looked at, whether anything has changed or not.
-func (p *play) moment(ctx context.Context, all bool) error {
+// moment is what happens at one moment: the environment changes, the controllers reconcile until they have nothing more to do, the others answer
+// at once, and so on until nothing changes. all says that all objects are reconciled, whether anything has changed or not.
+func (p *simulation) moment(ctx context.Context, all bool) error {
 	before := p.state.Changes()
 	if err := p.environment.happen(ctx); err != nil {
 		return err
@@ -79,26 +78,26 @@ func (p *play) moment(ctx context.Context, all bool) error {
 		}
 		all = true
 	}
-	return fmt.Errorf("at %s after the beginning there is no end of it: what the controllers do and what is assumed of others go round in circles",
+	return fmt.Errorf("at %s after the beginning the controllers and what is assumed of others answer each other without end",
 		p.clock.Now().Sub(p.eventLog.begin))
 }
 
-// settle makes passes until none changes anything: over what is due, and, as soon as anything has changed, over everything.
-func (p *play) settle(ctx context.Context, all bool) error {
+// settle reconciles until nothing changes: what is due, and, as soon as anything has changed, everything.
+func (p *simulation) settle(ctx context.Context, all bool) error {
 	for range mostRounds {
-		actors := p.dueNow()
+		objects := p.dueNow()
 		if all {
 			var err error
-			if actors, err = p.actors(ctx); err != nil {
+			if objects, err = p.objects(ctx); err != nil {
 				return err
 			}
 		}
 		before := p.state.Changes()
-		p.passes(ctx, actors)
+		p.reconcileAll(ctx, objects)
 		if p.state.Changes() == before {
 			return nil
 		}
 		all = true
 	}
-	return fmt.Errorf("at %s after the beginning the controllers do not come to rest", p.clock.Now().Sub(p.eventLog.begin))
+	return fmt.Errorf("at %s after the beginning the controllers reconcile without end", p.clock.Now().Sub(p.eventLog.begin))
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// played are the managers that are played, of which there is at least one.
-type played struct {
-	managers []managerlease.Manager
-	// whose says whose settings they have, as a sentence without a full stop.
+// managers are those that are simulated, at least one.
+type managers struct {
+	all []managerlease.Manager
+	// whose is whose settings they have, as a sentence without a full stop.
 	whose string
 }
 
-// playedOf are the managers that run and stay, each with its settings, or one with defaults if there is none.
-func playedOf(ctx context.Context, w *snapshot.World, known inspect.Managers) played {
-	var p played
+// simulatedManagers are the managers that run and stay, each with its settings, or one with defaults if there is none.
+func simulatedManagers(ctx context.Context, w *snapshot.World, known inspect.Managers) managers {
+	var p managers
 	var namespaces, silent []string
 	leaving := ""
 	for _, m := range known.All {
@@ -31,11 +31,11 @@ func playedOf(ctx context.Context, w *snapshot.World, known inspect.Managers) pl
 		case !m.Alive:
 		case a == nil:
 			m.Announcement, m.Trouble = defaults(ctx, w), ""
-			p.managers, silent = append(p.managers, m), append(silent, m.Namespace)
+			p.all, silent = append(p.all, m), append(silent, m.Namespace)
 		case a.Leaving:
 			leaving = m.Namespace
 		default:
-			p.managers, namespaces = append(p.managers, m), append(namespaces, m.Namespace)
+			p.all, namespaces = append(p.all, m), append(namespaces, m.Namespace)
 		}
 	}
 	var whose []string
@@ -47,33 +47,33 @@ func playedOf(ctx context.Context, w *snapshot.World, known inspect.Managers) pl
 		whose = append(whose, "The managers have the settings of those in the namespaces "+strings.Join(namespaces, ", "))
 	}
 	if len(silent) > 0 {
-		whose = append(whose, fmt.Sprintf("The manager in namespace %s does not say which settings it has: default ones are assumed",
+		whose = append(whose, fmt.Sprintf("The manager in namespace %s does not announce its settings: default ones are assumed",
 			strings.Join(silent, ", ")))
 	}
-	if len(p.managers) == 0 {
-		p.managers = []managerlease.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
+	if len(p.all) == 0 {
+		p.all = []managerlease.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
 		whose = []string{"No manager of kubemend runs there: one with default settings is assumed"}
 		if leaving != "" {
-			whose[0] = fmt.Sprintf("The manager in namespace %s is leaving: another one with default settings is assumed", leaving)
+			whose[0] = fmt.Sprintf("The manager in namespace %s is being uninstalled: another one with default settings is assumed", leaving)
 		}
 		if known.Unknown != "" {
 			whose[0] = "Which manager runs there is not known, one with default settings is assumed: " + known.Unknown
 		}
 	}
 	if known.Unknown != "" && len(known.All) > 0 {
-		whose = append(whose, "There may be another one, which is assumed to look at all else: "+known.Unknown)
-		p.managers = append(p.managers, managerlease.Manager{Alive: true, Announcement: &managerlease.Announcement{Kinds: p.managers[0].Announcement.Kinds}})
+		whose = append(whose, "There may be another one, which is assumed to reconcile all else: "+known.Unknown)
+		p.all = append(p.all, managerlease.Manager{Alive: true, Announcement: &managerlease.Announcement{Kinds: p.all[0].Announcement.Kinds}})
 	}
 	p.whose = strings.Join(whose, ". ")
 	return p
 }
 
-// defaults are what a manager would say of itself that was told nothing: it serves what nobody else does.
+// defaults are the settings of a manager without flags: it serves what nobody else does.
 func defaults(ctx context.Context, w *snapshot.World) *managerlease.Announcement {
 	a := &managerlease.Announcement{}
 	definitions := &crdgate.Reconciler{Client: w.ReadOnly()}
 	for _, s := range []*crdgate.Service{crdgate.NodeHealthChecks(crdgate.Auto), crdgate.Metal3Remediations(crdgate.Auto)} {
-		// Whether a kind is installed the world itself knows, also if the user may not read definitions.
+		// Whether a kind is installed the snapshot knows, also if the user may not read definitions.
 		if why, because, err := definitions.Why(ctx, s); err == nil && why == crdgate.ForeignReason {
 			a.Kinds = append(a.Kinds, managerlease.Kind{CRD: s.CRD, Reason: why, Because: because})
 		}
@@ -90,10 +90,10 @@ func leases(m managerlease.Manager) string {
 	return cmp.Or(m.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace)
 }
 
-// unserved says why nobody who is played acts on a kind; empty if somebody does.
-func (p played) unserved(crd string) string {
+// unserved says why nobody acts on a kind; empty if somebody does.
+func (p managers) unserved(crd string) string {
 	because := ""
-	for _, m := range p.managers {
+	for _, m := range p.all {
 		not := m.Unserved(crd)
 		if not == nil {
 			return ""

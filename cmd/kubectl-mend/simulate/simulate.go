@@ -1,7 +1,7 @@
-// Package simulate plays what checks would do: at this moment, and later on a virtual clock, while something fails.
+// Package simulate shows what checks would do: now, and later on a virtual clock, while nodes fail.
 //
-// What decides is the controllers themselves, which act on a world in memory. The package plays the others: nodes that fail, owners that replace
-// machines, hosts that obey. What it assumes of them it says, and each assumption is a flag.
+// It is a loop: the controllers decide and change a state in memory, models of everybody else (package partners) change it as well, and the clock
+// jumps to the next moment at which anything is due. What is assumed of the others is part of the answer, and each assumption is a flag.
 package simulate
 
 import (
@@ -15,26 +15,26 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Question is what is to be played.
+// Question is what to simulate.
 type Question struct {
 	Environment
 
 	// Manifest is applied before anything else; nil for none.
 	Manifest *Manifest
-	// Namespace is that of the machines that fail, and of the MachineHealthChecks that are played besides those of the manifest; all if it is empty.
+	// Namespace is that of the machines that fail, and of the MachineHealthChecks that are simulated besides those of the manifest; all if it is empty.
 	Namespace string
-	// From is when the play begins, in whole seconds, and Horizon how long it is.
+	// From is when the simulation begins, in whole seconds, and Horizon how long it is.
 	From    time.Time
 	Horizon time.Duration
 }
 
-// Answer is what comes of it.
+// Answer is what happens.
 type Answer struct {
-	// At is when the play begins.
+	// At is when the simulation begins.
 	At time.Time `json:"at"`
-	// Assumptions are what the play takes for granted of everybody but the controllers.
+	// Assumptions are those about everybody but the controllers.
 	Assumptions []string `json:"assumptions"`
-	// Manifest is what there is to say of the manifest. Refused is why the API server would not take it.
+	// Manifest are notes about the manifest. Refused is why the API server would refuse it.
 	Manifest []string `json:"manifest,omitempty"`
 	Refused  []string `json:"refused,omitempty"`
 	// Now is how the checks of the manifest stand once it is applied, or all checks if there is none.
@@ -51,12 +51,12 @@ type Entry struct {
 	After  string      `json:"after"`
 	At     time.Time   `json:"at"`
 	Object explain.Ref `json:"object"`
-	// Reason is that of the event that tells of it.
+	// Reason is that of the event.
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
 	// Warning says that the event is one.
 	Warning bool `json:"warning,omitempty"`
-	// Assumed says that it is no controller of kubemend that did it: it is what is assumed of others.
+	// Assumed says that kubemend did not do it: it is assumed of others.
 	Assumed bool `json:"assumed,omitempty"`
 }
 
@@ -70,21 +70,21 @@ type Remediation struct {
 	Request *explain.Ref `json:"request,omitempty"`
 }
 
-// Summary is what it all comes to.
+// Summary is the sum of what happens.
 type Summary struct {
 	// Begun counts the remediations, AtOnce is how many of them, and of those that were under way before, were so at most at the same time.
 	Begun  int `json:"begun"`
 	AtOnce int `json:"atOnce"`
-	// Held are the times in which checks did not allow remediation.
-	Held []Held `json:"held,omitempty"`
+	// Blocked are the times in which checks allowed no remediation.
+	Blocked []Blocked `json:"blocked,omitempty"`
 	// Unhealthy are those that are not healthy at the end.
-	Unhealthy []Unwell `json:"unhealthy,omitempty"`
-	// Horizon is how long was played.
+	Unhealthy []Unhealthy `json:"unhealthy,omitempty"`
+	// Horizon is how long the simulation is.
 	Horizon string `json:"horizon"`
 }
 
-// Held is a time in which a check did not allow remediation.
-type Held struct {
+// Blocked is a time in which a check allowed no remediation.
+type Blocked struct {
 	Check  explain.Ref `json:"check"`
 	Reason string      `json:"reason"`
 	// From is when it began, and Until when it was over; Until is empty if it was not.
@@ -92,14 +92,14 @@ type Held struct {
 	Until string `json:"until,omitempty"`
 }
 
-// Unwell is a machine or node that is not healthy.
-type Unwell struct {
+// Unhealthy is a machine or node that is not healthy.
+type Unhealthy struct {
 	explain.Ref
 
 	Verdict string `json:"verdict"`
 }
 
-// Run plays what is asked for. The world is changed by that: it is not to be used for anything else afterwards.
+// Run answers q. It changes w, which is not to be used for anything else afterwards.
 func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 	q.From = q.From.UTC().Truncate(time.Second)
 	s, err := newEngine(ctx, w, q)
@@ -123,30 +123,30 @@ func Run(ctx context.Context, w *snapshot.World, q Question) (*Answer, error) {
 		return nil, err
 	}
 	a.Assumptions = append(a.Assumptions, o.assumptions()...)
-	if a.Now, err = s.looks(ctx, q.wanted); err != nil {
+	if a.Now, err = s.explanations(ctx, q.concerns); err != nil {
 		return nil, err
 	}
 	t := newCounters(s, o.kinds)
 	if err := t.before(ctx); err != nil {
 		return nil, err
 	}
-	p := &play{engine: s, environment: o, counters: t, end: q.From.Add(q.Horizon)}
+	p := &simulation{engine: s, environment: o, counters: t, end: q.From.Add(q.Horizon)}
 	if err := p.run(ctx); err != nil {
-		return nil, fmt.Errorf("play what happens: %w", err)
+		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	a.Timeline, a.Remediations = s.eventLog.entries, t.begun
 	a.Summary, err = t.summary(ctx, q.Horizon)
 	return a, err
 }
 
-// plays reports whether a check is played, if there is a manager for it: a world may have more in it than was asked for.
-func (q Question) plays(check *clusterv1.MachineHealthCheck) bool {
+// simulates reports whether a check is simulated, if there is a manager for it: a record may have more in it than was asked for.
+func (q Question) simulates(check *clusterv1.MachineHealthCheck) bool {
 	return q.Namespace == "" || check.Namespace == q.Namespace ||
 		q.Manifest != nil && q.Manifest.has(explain.Ref{Kind: "MachineHealthCheck", Namespace: check.Namespace, Name: check.Name})
 }
 
-// wanted reports whether a check is one of those that are asked about.
-func (q Question) wanted(check explain.Ref) bool {
+// concerns reports whether the question is about a check.
+func (q Question) concerns(check explain.Ref) bool {
 	if q.Manifest != nil && q.Manifest.hasChecks() {
 		return q.Manifest.has(check)
 	}

@@ -147,9 +147,9 @@ spec:
     - {type: Ready, status: Unknown, timeoutSeconds: 300}
 `
 
-// story is a scene, what is applied to it, and what is asked.
+// story is a fixture, what is applied to it, and what is asked.
 type story struct {
-	scene    func(*scene) *scene
+	fixture  func(*fixture) *fixture
 	manifest string
 	question func(*Question)
 }
@@ -158,49 +158,49 @@ func fails(what string) func(*Question) { return func(q *Question) { q.Fail = wh
 
 var stories = map[string]story{
 	"one machine fails and is replaced": {
-		scene: func(s *scene) *scene { return s.workers(5) }, manifest: workersCheck, question: fails("machine/w2"),
+		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck, question: fails("machine/w2"),
 	},
 	"three of five fail and nothing is done about it until they are back": {
-		scene: func(s *scene) *scene { return s.workers(5) }, manifest: workersCheck,
+		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck,
 		question: func(q *Question) { q.Fail, q.For = "name in (w1,w2,w3)", 20*time.Minute },
 	},
 	"three fail and are replaced one at a time": {
-		scene: func(s *scene) *scene { return s.workers(5) }, manifest: oneAtATime,
+		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: oneAtATime,
 		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1,node/node-w2,machine/w3", 2*time.Hour },
 	},
 	"two checks overlap": {
-		scene: func(s *scene) *scene { return s.workers(3).existing(olderCheck) }, manifest: workersCheck, question: fails("machine/w2"),
+		fixture: func(s *fixture) *fixture { return s.workers(3).existing(olderCheck) }, manifest: workersCheck, question: fails("machine/w2"),
 	},
 	"a manifest of the old version": {
-		scene: func(s *scene) *scene { return s.workers(3).silent(10*time.Minute, "w1").silent(time.Minute, "w2") }, manifest: oldVersion,
+		fixture: func(s *fixture) *fixture { return s.workers(3).silent(10*time.Minute, "w1").silent(time.Minute, "w2") }, manifest: oldVersion,
 	},
 	"a host is power-cycled": {
-		scene: func(s *scene) *scene { return s.workers(3).onMetal() }, manifest: powerCycle, question: fails("machine/w2"),
+		fixture: func(s *fixture) *fixture { return s.workers(3).onMetal() }, manifest: powerCycle, question: fails("machine/w2"),
 	},
 	"a host is power-cycled twice in vain and its machine replaced": {
-		scene: func(s *scene) *scene { return s.workers(3).onMetal() }, manifest: powerCycle,
+		fixture: func(s *fixture) *fixture { return s.workers(3).onMetal() }, manifest: powerCycle,
 		question: func(q *Question) { q.Fail, q.Hard, q.Horizon = "machine/w2", true, 2*time.Hour },
 	},
 	"a ladder is climbed": {
-		scene: func(s *scene) *scene { return s.nodesHere(5) }, manifest: ladder, question: fails("name=n2"),
+		fixture: func(s *fixture) *fixture { return s.nodesHere(5) }, manifest: ladder, question: fails("name=n2"),
 	},
 	"a storm passes": {
-		scene: func(s *scene) *scene { return s.nodesHere(5) }, manifest: ladder,
+		fixture: func(s *fixture) *fixture { return s.nodesHere(5) }, manifest: ladder,
 		question: func(q *Question) { q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute },
 	},
-	"a remediator that is not played brings the node back": {
-		scene: func(s *scene) *scene { return s.nodesHere(3) }, manifest: ladder,
+	"a remediator of others brings the node back": {
+		fixture: func(s *fixture) *fixture { return s.nodesHere(3) }, manifest: ladder,
 		question: func(q *Question) { q.Fail, q.RemediationTakes = "node/n1", 4*time.Minute },
 	},
-	"a selector that is empty": {scene: func(s *scene) *scene { return s.workers(2) }, manifest: emptySelector},
+	"a selector that is empty": {fixture: func(s *fixture) *fixture { return s.workers(2) }, manifest: emptySelector},
 	"a check that is paused": {
-		scene: func(s *scene) *scene { return s.workers(2).silent(10*time.Minute, "w1") }, manifest: pausedCheck,
+		fixture: func(s *fixture) *fixture { return s.workers(2).silent(10*time.Minute, "w1") }, manifest: pausedCheck,
 	},
 	"the checks that are there": {
-		scene: func(s *scene) *scene { return s.workers(3).existing(workersCheck) }, question: fails("machine/w3"),
+		fixture: func(s *fixture) *fixture { return s.workers(3).existing(workersCheck) }, question: fails("machine/w3"),
 	},
 	"a control plane is replaced one machine at a time": {
-		scene: func(s *scene) *scene {
+		fixture: func(s *fixture) *fixture {
 			for _, name := range []string{"cp1", "cp2", "cp3"} {
 				s.machine(name, "KubeadmControlPlane", "cp", controlPlane)
 			}
@@ -209,22 +209,22 @@ var stories = map[string]story{
 		question: fails("machine/cp1,machine/cp2"),
 	},
 	"a replacement takes longer than a start may": {
-		scene: func(s *scene) *scene { return s.workers(5) }, manifest: workersCheck,
+		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck,
 		question: func(q *Question) { q.Fail, q.ReplacementTakes = "machine/w2", 25*time.Minute },
 	},
 }
 
 func TestStories(t *testing.T) {
 	golden.Stories(t, stories, func(t *testing.T, s story) string {
-		return printed(t, s.scene(aScene(t)).run(s.manifest, ask1(s.question)))
+		return printed(t, s.fixture(newFixture(t)).run(s.manifest, question(s.question)))
 	})
 }
 
 func TestTheSameInputGivesTheSameAnswer(t *testing.T) {
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {
-			first := printed(t, s.scene(aScene(t)).run(s.manifest, ask1(s.question)))
-			if again := printed(t, s.scene(aScene(t)).run(s.manifest, ask1(s.question))); again != first {
+			first := printed(t, s.fixture(newFixture(t)).run(s.manifest, question(s.question)))
+			if again := printed(t, s.fixture(newFixture(t)).run(s.manifest, question(s.question))); again != first {
 				t.Errorf("first:\n%s\nthen:\n%s", first, again)
 			}
 		})
@@ -233,7 +233,7 @@ func TestTheSameInputGivesTheSameAnswer(t *testing.T) {
 
 func TestAnAnswerIsJSON(t *testing.T) {
 	s := stories["one machine fails and is replaced"]
-	data, err := json.MarshalIndent(s.scene(aScene(t)).run(s.manifest, ask1(s.question)), "", "  ")
+	data, err := json.MarshalIndent(s.fixture(newFixture(t)).run(s.manifest, question(s.question)), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,15 +27,15 @@ func at(ago time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-ago)) }
 
 var inC1 = client.ObjectKey{Namespace: "default", Name: "c1"}
 
-// scene is a management cluster with a cluster c1, to which a story adds what it needs.
-type scene struct {
+// fixture is a management cluster with a cluster c1, to which a story adds what it needs.
+type fixture struct {
 	t    testing.TB
 	objs []client.Object
 	// nodes are those of c1.
 	nodes []corev1.Node
 }
 
-func aScene(t testing.TB) *scene {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "c1"}}
 	for _, is := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
@@ -43,11 +43,11 @@ func aScene(t testing.TB) *scene {
 			Type: is, Status: metav1.ConditionTrue, LastTransitionTime: at(20 * time.Hour),
 		})
 	}
-	return &scene{t: t, objs: []client.Object{cluster}}
+	return &fixture{t: t, objs: []client.Object{cluster}}
 }
 
 // workers adds machines w1, w2 and so on that are well.
-func (s *scene) workers(n int, edits ...func(*clusterv1.Machine)) *scene {
+func (s *fixture) workers(n int, edits ...func(*clusterv1.Machine)) *fixture {
 	for i := 1; i <= n; i++ {
 		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0", append([]func(*clusterv1.Machine){func(m *clusterv1.Machine) {
 			if i%10 == 0 {
@@ -59,7 +59,7 @@ func (s *scene) workers(n int, edits ...func(*clusterv1.Machine)) *scene {
 }
 
 // machine adds one that is well.
-func (s *scene) machine(name, kind, owner string, edits ...func(*clusterv1.Machine)) {
+func (s *fixture) machine(name, kind, owner string, edits ...func(*clusterv1.Machine)) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at(10 * time.Hour), Finalizers: []string{"machine.cluster.x-k8s.io"},
 		Labels: map[string]string{"pool": owner, "name": name, clusterv1.ClusterNameLabel: "c1"},
@@ -89,7 +89,7 @@ func aNode(name string, labels map[string]string) *corev1.Node {
 }
 
 // silent makes the node of a worker silent for that long.
-func (s *scene) silent(ago time.Duration, names ...string) *scene {
+func (s *fixture) silent(ago time.Duration, names ...string) *fixture {
 	for i := range s.nodes {
 		for _, name := range names {
 			if s.nodes[i].Name == "node-"+name {
@@ -103,7 +103,7 @@ func (s *scene) silent(ago time.Duration, names ...string) *scene {
 }
 
 // onMetal puts all machines on hosts.
-func (s *scene) onMetal() *scene {
+func (s *fixture) onMetal() *fixture {
 	for _, obj := range s.objs {
 		m, is := obj.(*clusterv1.Machine)
 		if !is {
@@ -126,7 +126,7 @@ func (s *scene) onMetal() *scene {
 }
 
 // nodesHere adds nodes of the management cluster that no Machine is known of.
-func (s *scene) nodesHere(n int) *scene {
+func (s *fixture) nodesHere(n int) *fixture {
 	for i := 1; i <= n; i++ {
 		s.objs = append(s.objs, aNode(fmt.Sprintf("n%d", i), map[string]string{"rack": "a", "name": fmt.Sprintf("n%d", i)}))
 	}
@@ -134,7 +134,7 @@ func (s *scene) nodesHere(n int) *scene {
 }
 
 // existing adds the objects of a manifest as they are.
-func (s *scene) existing(documents string) *scene {
+func (s *fixture) existing(documents string) *fixture {
 	m, err := Read(strings.NewReader(documents), "existing", "default")
 	if err != nil {
 		s.t.Fatal(err)
@@ -146,7 +146,7 @@ func (s *scene) existing(documents string) *scene {
 	return s
 }
 
-func (s *scene) world() *snapshot.World {
+func (s *fixture) world() *snapshot.World {
 	s.t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
@@ -163,7 +163,7 @@ func (s *scene) world() *snapshot.World {
 }
 
 // asked is the question of a story, with the defaults of the flags.
-func ask1(edit func(*Question)) Question {
+func question(edit func(*Question)) Question {
 	q := Question{Namespace: "default", From: noon, Horizon: time.Hour}
 	q.Environment = Environment{DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
 	if edit != nil {
@@ -172,8 +172,8 @@ func ask1(edit func(*Question)) Question {
 	return q
 }
 
-// run plays a manifest in the scene.
-func (s *scene) run(manifest string, q Question) *Answer {
+// run plays a manifest in the fixture.
+func (s *fixture) run(manifest string, q Question) *Answer {
 	s.t.Helper()
 	if manifest != "" {
 		m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
