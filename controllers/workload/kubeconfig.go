@@ -74,11 +74,15 @@ func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 	case err == nil:
 		return nil
 	case config.Insecure && len(config.CAData) > 0:
-		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.insecure-skip-tls-verify"), Why: "cannot be set with certificate-authority-data"}
+		return &RefusedError{
+			Entry: entryOf("clusters", current.Cluster, "cluster.insecure-skip-tls-verify"), Why: "cannot be set with certificate-authority-data",
+		}
 	case len(config.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(config.CAData):
 		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.certificate-authority-data"), Why: "has no certificate in PEM"}
 	}
-	return &RefusedError{Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"), Why: "and client-key-data are no certificate with its key, in PEM"}
+	return &RefusedError{
+		Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"), Why: "and client-key-data are no certificate with its key, in PEM",
+	}
 }
 
 // entryOf is the path of an entry. Who writes a kubeconfig names its users and clusters, and the path goes into conditions and events: the API server
