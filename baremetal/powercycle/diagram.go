@@ -32,6 +32,21 @@ func Diagram() string {
 	return b.String()
 }
 
+// Steps are all steps that the table has, each with the state in which it is taken: for those who have a sentence for each.
+func Steps() []Step {
+	var all []Step
+	for _, s := range order {
+		for _, r := range rowsOf[s] {
+			do := r.do
+			if do == waitForPerson {
+				do = AskPerson
+			}
+			all = append(all, Step{Do: do, From: s, Next: r.next, Reason: r.reason, Detail: r.detail()})
+		}
+	}
+	return all
+}
+
 func arrow(b *strings.Builder, from State, r row) {
 	switch {
 	case (r.do == Wait || r.do == waitForPerson) && r.next == from:

@@ -30,14 +30,14 @@ func TestReasonsAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := map[string]bool{"StateUnknown": true}
+	reasons := map[Reason]bool{StateUnknownReason: true, NoOwnerReason: true}
 	for _, s := range order {
 		for _, r := range rowsOf[s] {
 			reasons[r.reason] = true
 		}
 	}
 	for reason := range reasons {
-		if !strings.Contains(string(content), "`"+reason+"`") {
+		if !strings.Contains(string(content), "`"+string(reason)+"`") {
 			t.Errorf("%s does not explain %s", path, reason)
 		}
 	}

@@ -13,7 +13,7 @@ func TestForesee(t *testing.T) {
 		after  time.Duration // zero: never
 		do     Action
 		next   State
-		reason string
+		reason Reason
 	}{
 		"a host that does not go off fails its attempt, and the next begins": {in(PoweringOff, hasFailed), 9 * time.Minute, BeginAttempt, Preparing, "PowerOffTimedOut"},
 		"after the last attempt the machine is handed over":                  {in(PoweringOff, second, hasFailed), 9 * time.Minute, Advance, HandingOver, "PowerOffTimedOut"},
@@ -128,31 +128,4 @@ func foresees(t *rapid.T, f Facts) (timed, waits int) {
 		}
 	}
 	return timed, 1
-}
-
-func TestACauseLeadsBackToItsReason(t *testing.T) {
-	sentences := map[string]string{}
-	for state, rows := range rowsOf {
-		for _, r := range rows {
-			if r.next == state || !r.next.Final() && r.next != HandingOver {
-				continue
-			}
-			if other, known := sentences[r.why]; known && other != r.reason {
-				t.Errorf("%q is said for %s and for %s", r.why, r.reason, other)
-			}
-			sentences[r.why] = r.reason
-		}
-	}
-	for why, reason := range sentences {
-		for _, cause := range []string{why, why + " (annotation a; no route to host)"} {
-			if got := Causes(cause); got != reason {
-				t.Errorf("%q leads to %q, want %q", cause, got, reason)
-			}
-		}
-	}
-	for _, cause := range []string{"", "metadata.annotations[kubemend.io/power-cycle]: expected what kubemend wrote there"} {
-		if got := Causes(cause); got != "" {
-			t.Errorf("%q leads to %q, want nothing", cause, got)
-		}
-	}
 }

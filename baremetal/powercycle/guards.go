@@ -8,6 +8,14 @@ type guard struct {
 	holds func(situation) bool
 	// until is when the answer changes although nothing happens; nil if it does not.
 	until func(situation) time.Time
+	// detail is what it tells of a step, besides the reason of that.
+	detail Detail
+}
+
+// tells is g with that detail.
+func (g guard) tells(d Detail) guard {
+	g.detail = d
+	return g
 }
 
 // situation is all that a guard may look at.
@@ -163,16 +171,16 @@ var (
 		name: "host was off when asked, not settled", until: situation.settledAt,
 		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
 	}
-	unprovable      = is("host was off when asked, receipts not to be believed", func(s situation) bool { return s.needsReceipt() && !s.Provable })
+	unprovable      = is("host was off when asked, receipts not to be believed", func(s situation) bool { return s.needsReceipt() && !s.Provable }).tells(NoReceipts)
 	receiptNotAsked = is("no receipt asked for", func(s situation) bool { return s.needsReceipt() && !s.ReceiptAsked })
-	receiptLate     = timed("receipt overdue", situation.receiptDue, situation.awaitsReceipt)
+	receiptLate     = timed("receipt overdue", situation.receiptDue, situation.awaitsReceipt).tells(ReceiptLate)
 	receiptPending  = is("no receipt", situation.awaitsReceipt)
 	receiptNotNoted = is("receipt not noted", func(s situation) bool { return s.needsReceipt() && s.Receipt.IsZero() })
 	receiptNew      = guard{
 		name: "receipt in doubt", until: situation.believed,
 		holds: func(s situation) bool { return s.needsReceipt() && !s.past(s.believed()) },
 	}
-	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && !s.Sound })
+	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && !s.Sound }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
@@ -187,12 +195,12 @@ var (
 			return !s.Fenced && s.WasOff && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
 		},
 	}
-	up = is("node booted", func(s situation) bool { return s.Up })
+	up = is("node booted", func(s situation) bool { return s.Up }).tells(NodeBooted)
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
 	heldBefore = is("host held off by who began the remediation", func(s situation) bool {
 		return s.Held && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff
-	})
+	}).tells(HeldAlready)
 	litter    = is("host marked by us", func(s situation) bool { return s.Litter })
 	notMarked = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
 
@@ -234,12 +242,12 @@ var (
 	pausedFenced  = is("paused, node fenced by us", func(s situation) bool { return s.Paused && s.fencedHere() })
 	pausedNow     = is("paused", func(s situation) bool { return s.Paused })
 
-	nodeAbsent      = is("node gone", func(s situation) bool { return s.Node == NodeAbsent })
+	nodeAbsent      = is("node gone", func(s situation) bool { return s.Node == NodeAbsent }).tells(NodeIsGone)
 	nodeAbsentEmpty = is("node gone, nothing left of it", func(s situation) bool { return s.Node == NodeAbsent && s.Drained })
 	nodeUnseen      = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
 	blindTooLong    = timed("workload cluster out of reach, control-plane host", situation.blindAt,
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
-	inherited     = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited })
+	inherited     = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
 	anotherNode   = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
 	deafNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced     = is("node not fenced", func(s situation) bool { return !s.Fenced })
@@ -253,7 +261,7 @@ var (
 	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineLeaving
-	})
+	}).tells(FenceUnseen)
 	lateStillFenced = timed("workload cluster back after all, node still fenced by us", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane && s.fencedHere() })
 	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (!s.Acts || s.Serviced) && s.fencedHere() })

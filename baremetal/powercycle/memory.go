@@ -69,12 +69,12 @@ func (f Facts) changed(step Step) Facts {
 
 // causeOf is why a remediation ends, or is handed over, as far as it is known after step. The first cause counts: of a machine that is
 // handed over it is what the last attempt failed for.
-func causeOf(f Facts, step Step) string {
+func causeOf(f Facts, step Step) Cause {
 	switch over := step.Next.Final() || step.Next == HandingOver; {
 	case !over:
-		return ""
-	case f.Cause == "" && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
-		return step.Why
+		return Cause{}
+	case f.Cause == Cause{} && f.State != step.Next || step.Next == Succeeded && f.State != Succeeded:
+		return Cause{Reason: step.Reason, Detail: step.Detail, Do: step.Do, From: step.From, Next: step.Next}
 	}
 	return f.Cause
 }
@@ -110,7 +110,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.PowerFails && step.Next == f.State {
 		m.Faulted = true
 	}
-	if step.Reason == signOfLife && step.Do == Advance {
+	if step.Reason == SignOfLifeReason && step.Do == Advance {
 		m.Asked, m.WasOff, m.Receipt = now, true, time.Time{}
 	}
 	return m.withSign(f, step, now)

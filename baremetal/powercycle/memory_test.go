@@ -1,6 +1,7 @@
 package powercycle
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 )
@@ -105,7 +106,7 @@ func TestWhyTheWorkloadWasWaitedForNoLongerIsRemembered(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts
 		step  Step
-		want  string
+		want  Reason
 	}{
 		"it has moved":                {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
 		"it has not moved in time":    {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
@@ -153,24 +154,45 @@ func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
 }
 
 func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
-	caused := func(f *Facts) { f.Cause = "first" }
+	caused := func(f *Facts) { f.Cause = Cause{Reason: "First"} }
 	for name, tc := range map[string]struct {
 		given Facts
 		next  State
-		want  string
+		want  Reason
 	}{
 		"before the end there is none":             {in(Booting, caused), PoweringOn, ""},
-		"the step that ends it is the cause":       {in(Booting), Failed, "now"},
-		"so is the step that hands it over":        {in(Booting), HandingOver, "now"},
-		"that a hand-over failed is not the cause": {in(HandingOver, caused), Failed, "first"},
-		"while it is handed over the cause stays":  {in(HandingOver, caused), HandingOver, "first"},
-		"success needs no older cause":             {in(HandingOver, caused), Succeeded, "now"},
-		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "first"},
+		"the step that ends it is the cause":       {in(Booting), Failed, "Now"},
+		"so is the step that hands it over":        {in(Booting), HandingOver, "Now"},
+		"that a hand-over failed is not the cause": {in(HandingOver, caused), Failed, "First"},
+		"while it is handed over the cause stays":  {in(HandingOver, caused), HandingOver, "First"},
+		"success needs no older cause":             {in(HandingOver, caused), Succeeded, "Now"},
+		"after the end the cause stays":            {in(Succeeded, caused), Succeeded, "First"},
 		"an end without a cause gets none later":   {in(Failed), Failed, ""},
 	} {
-		if got := causeOf(tc.given, Step{Next: tc.next, Why: "now"}); got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		if got := causeOf(tc.given, Step{Next: tc.next, Reason: "Now"}); got.Reason != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got.Reason, tc.want)
 		}
+	}
+}
+
+func TestACauseIsReadAsItWasStored(t *testing.T) {
+	is := Cause{Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: HandingOver, Said: "no route"}
+	stored, err := json.Marshal(Memory{State: HandedOver, Cause: is})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]Cause{
+		string(stored): is,
+		`{"state":"HandedOver","cause":"The host was not seen off in time"}`: {Said: "The host was not seen off in time"},
+		`{"state":"Pending"}`: {},
+	} {
+		var m Memory
+		if err := json.Unmarshal([]byte(content), &m); err != nil || m.Cause != want {
+			t.Errorf("%s is read as %+v (%v), want %+v", content, m.Cause, err, want)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"cause":7}`), &Memory{}); err == nil {
+		t.Error("a number is no cause")
 	}
 }
 

@@ -185,7 +185,7 @@ type Memory struct {
 	// Missing is since when the host cannot be found; zero if it can.
 	Missing time.Time `json:"missing,omitzero"`
 	// Person is the reason for which a person was asked in this state; empty if none was.
-	Person string `json:"person,omitempty"`
+	Person Reason `json:"person,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
 	// StartedBad says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
@@ -196,14 +196,14 @@ type Memory struct {
 	// Unseen is since when the workload cluster cannot be asked, while the workload is to move.
 	Unseen time.Time `json:"unseen,omitzero"`
 	// Moved is the reason for which the workload was not waited for any longer; empty while it is.
-	Moved string `json:"moved,omitempty"`
+	Moved Reason `json:"moved,omitempty"`
 	// Marked says that we marked the host as unhealthy.
 	Marked bool `json:"marked,omitempty"`
 	// TakenOver says that somebody else had begun the remediation before any attempt of it was counted, CAPM3's controller or a kubemend whose memory
 	// is lost: the host may be held off for it already, and its node be fenced.
 	TakenOver bool `json:"takenOver,omitempty"`
-	// Cause is the sentence of the step that led to the end, or to the hand-over; empty before.
-	Cause string `json:"cause,omitempty"`
+	// Cause is the step that led to the end, or to the request for owner remediation; empty before.
+	Cause Cause `json:"cause,omitzero"`
 	// Paused is since when the remediation is paused; zero if it is not. All clocks stand still from then on.
 	Paused time.Time `json:"paused,omitzero"`
 }
@@ -319,12 +319,14 @@ type Policy struct {
 // Attempts is how many attempts there may be.
 func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }
 
-// Step is the answer: do this one thing, then be in that state.
+// Step is the answer: do this one thing, then be in that state. Package explain has the sentence.
 type Step struct {
 	Do   Action
 	Next State
-	// Reason is a word for conditions and events, Why a stable sentence.
-	Reason, Why string
+	// From is the state in which it is taken.
+	From   State
+	Reason Reason
+	Detail Detail
 	// Again is when to look again if nothing else is heard; zero if only an event can change anything.
 	Again time.Time
 }
@@ -351,7 +353,7 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	s := situation{f, p, now}
 	for _, row := range rowsOf[f.State] {
 		if row.when.holds(s) {
-			return Step{Do: row.action(f), Next: row.next, Reason: row.reason, Why: row.why, Again: s.again(row)}
+			return Step{Do: row.action(f), From: f.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.again(row)}
 		}
 	}
 	// A state of a later version. To begin anew repeats nothing harmful: what holds the host is seen on the host. The attempt was
@@ -360,5 +362,5 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	if f.Attempt == 0 {
 		anew = Pending
 	}
-	return Step{Do: Advance, Next: anew, Reason: "StateUnknown", Why: "The stored state is not known; beginning anew", Again: now}
+	return Step{Do: Advance, From: f.State, Next: anew, Reason: StateUnknownReason, Again: now}
 }

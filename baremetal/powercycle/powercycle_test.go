@@ -62,7 +62,7 @@ func resumed(f *Facts)         { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)   { f.HeldByOthers = true }
 func failing(f *Facts)         { f.PowerFails = true }
 func hasFailed(f *Facts)       { f.Faulted = true }
-func toldPerson(reason string) func(*Facts) {
+func toldPerson(reason Reason) func(*Facts) {
 	return func(f *Facts) { f.Person = reason }
 }
 func beingServiced(f *Facts) { f.Serviced = true }
@@ -135,7 +135,7 @@ func TestNext(t *testing.T) {
 		given  Facts
 		do     Action
 		next   State
-		reason string
+		reason Reason
 	}{
 		"a remediation counts its attempt before it does anything":       {in(Pending), BeginAttempt, Preparing, "AttemptBegan"},
 		"one without a state is new":                                     {in("", free), BeginAttempt, Preparing, "AttemptBegan"},

@@ -220,13 +220,13 @@ func (m Memory) MayQueue() bool {
 	}
 }
 
-// Begins reports whether s, taken in state from, begins something that of several remediations in a queue only one may begin at a time.
-func (s Step) Begins(from State) bool {
+// Begins reports whether s begins something that of several remediations in a queue only one may begin at a time.
+func (s Step) Begins() bool {
 	switch {
 	case s.Do == HoldOff || s.Do == Reboot:
 		return true
-	case from == "" || from == Pending:
+	case s.From == Pending:
 		return s.Do == BeginAttempt
 	}
-	return from == Preparing && (s.Next == PoweringOff || s.Next == Rebooting)
+	return s.From == Preparing && (s.Next == PoweringOff || s.Next == Rebooting)
 }

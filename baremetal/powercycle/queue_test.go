@@ -138,23 +138,22 @@ func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
 
 func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 	for name, tc := range map[string]struct {
-		from State
 		step Step
 		want bool
 	}{
-		"the first attempt":           {"", Step{Do: BeginAttempt, Next: Preparing}, true},
-		"also of one that has waited": {Pending, Step{Do: BeginAttempt, Next: Preparing}, true},
-		"not to wait":                 {Pending, Step{Do: Wait, Next: Pending}, false},
-		"not to give up":              {Pending, Step{Do: Advance, Next: Failed}, false},
-		"to power the host off":       {Preparing, Step{Do: Advance, Next: PoweringOff}, true},
-		"or to reboot it":             {Preparing, Step{Do: Advance, Next: Rebooting}, true},
-		"to ask for it":               {PoweringOff, Step{Do: HoldOff, Next: PoweringOff}, true},
-		"or for the reboot":           {Rebooting, Step{Do: Reboot, Next: Rebooting}, true},
-		"not the next attempt, which asks again later": {PoweringOn, Step{Do: BeginAttempt, Next: Preparing}, false},
-		"not to go on":                  {PoweringOff, Step{Do: Advance, Next: MovingWorkload}, false},
-		"not to power it off once more": {MovingWorkload, Step{Do: Advance, Next: PoweringOff}, false},
+		"the first attempt":           {Step{Do: BeginAttempt, From: Pending, Next: Preparing}, true},
+		"also of one that has waited": {Step{Do: BeginAttempt, From: Pending, Next: Preparing}, true},
+		"not to wait":                 {Step{Do: Wait, From: Pending, Next: Pending}, false},
+		"not to give up":              {Step{Do: Advance, From: Pending, Next: Failed}, false},
+		"to power the host off":       {Step{Do: Advance, From: Preparing, Next: PoweringOff}, true},
+		"or to reboot it":             {Step{Do: Advance, From: Preparing, Next: Rebooting}, true},
+		"to ask for it":               {Step{Do: HoldOff, From: PoweringOff, Next: PoweringOff}, true},
+		"or for the reboot":           {Step{Do: Reboot, From: Rebooting, Next: Rebooting}, true},
+		"not the next attempt, which asks again later": {Step{Do: BeginAttempt, From: PoweringOn, Next: Preparing}, false},
+		"not to go on":                  {Step{Do: Advance, From: PoweringOff, Next: MovingWorkload}, false},
+		"not to power it off once more": {Step{Do: Advance, From: MovingWorkload, Next: PoweringOff}, false},
 	} {
-		if got := tc.step.Begins(tc.from); got != tc.want {
+		if got := tc.step.Begins(); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

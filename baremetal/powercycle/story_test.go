@@ -62,7 +62,7 @@ func play(t *testing.T, c *cast) (Facts, string) {
 	for now := noon; now.Before(noon.Add(6 * time.Hour)); {
 		c.happen(now)
 		step := Next(c.f, policy, now)
-		if line := fmt.Sprintf("%-14s  %-22s  %s", step.Next, step.Do, step.Why); line != told {
+		if line := fmt.Sprintf("%-14s  %-22s  %s", step.Next, step.Do, strings.TrimSpace(fmt.Sprintf("%s %s", step.Reason, step.Detail))); line != told {
 			fmt.Fprintf(&story, "%8s  %s\n", now.Sub(noon), line)
 			told = line
 		}

@@ -1,14 +1,16 @@
 package powercycle
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // row is one line of the table: when its guard holds, do that, and be in that state afterwards.
 type row struct {
 	when   guard
 	do     Action
 	next   State
-	reason string
-	why    string
+	reason Reason
 }
 
 // action is what r does: a person is asked once.
@@ -20,6 +22,14 @@ func (r row) action(f Facts) Action {
 		return Wait
 	}
 	return AskPerson
+}
+
+// detail is what tells r from other rows of its reason.
+func (r row) detail() Detail {
+	if r.do == waitForPerson {
+		return cmp.Or(r.when.detail, AsksPerson)
+	}
+	return r.when.detail
 }
 
 // rowsOf are the rows that apply in a state, in order: those of the table, after those that every state has.
@@ -46,12 +56,11 @@ func pauses(s State) []row {
 	if s == PoweringOff || s == MovingWorkload || s == Rebooting {
 		back = Preparing
 	}
-	const reason, why = "Paused", "The remediation is paused"
 	return []row{
-		{pausedHolding, Release, back, reason, why + "; the host is let go"},
-		{pausedLitter, Release, s, reason, why + "; the host is let go"},
-		{pausedFenced, Unfence, s, reason, why + "; the fence is taken off the node"},
-		{pausedNow, Wait, s, reason, why},
+		{pausedHolding, Release, back, PausedReason},
+		{pausedLitter, Release, s, PausedReason},
+		{pausedFenced, Unfence, s, PausedReason},
+		{pausedNow, Wait, s, PausedReason},
 	}
 }
 
@@ -63,52 +72,15 @@ func pauses(s State) []row {
 //
 // When kubemend is removed a workload that is on its way is waited for, as in a pause. (docs/adr/0023-leaving-is-a-mode.md)
 var endings = []row{
-	{deletedWell, Advance, Succeeded, "MachineHealthy", "The machine is well"},
-	{deletedBooting, Advance, Ended, "NoLongerNeeded", "The remediation is being deleted after its host was power-cycled"},
-	{deleted, Advance, Ended, "Cancelled", "The remediation is being deleted"},
-	{machineGone, Advance, Ended, "MachineGone", "The machine does not exist any more"},
-	{machineLeaving, Advance, Ended, "MachineDeleting", "The machine is being deleted"},
-	{stoppedWell, Advance, Succeeded, "MachineHealthy", "The machine is well"},
-	{stopped, Advance, Stopped, "TimedOutByCheck", toldToStop},
-	{leaving, Advance, Ended, "Leaving", "kubemend is being removed, or power cycles are switched off"},
+	{deletedWell, Advance, Succeeded, MachineHealthyReason},
+	{deletedBooting, Advance, Ended, NoLongerNeededReason},
+	{deleted, Advance, Ended, CancelledReason},
+	{machineGone, Advance, Ended, MachineGoneReason},
+	{machineLeaving, Advance, Ended, MachineDeletingReason},
+	{stoppedWell, Advance, Succeeded, MachineHealthyReason},
+	{stopped, Advance, Stopped, TimedOutByCheckReason},
+	{leaving, Advance, Ended, LeavingReason},
 }
-
-// The reasons that decide something elsewhere.
-const (
-	fencingImpossible = "FencingImpossible"
-	signOfLife        = "SignOfLife"
-)
-
-const (
-	hostNotFound    = "The host of the machine cannot be found; waiting for it to come back"
-	isServiced      = "The firmware of the host is being written, which powers it on; waiting for the end of that"
-	servicedTooLong = "The firmware of the host has been written for too long"
-	notReady        = "Waiting for the host to be in a state in which its power is managed"
-	neverReady      = "The power of the host has not been managed for too long"
-	lives           = "The node shows life although its host shows off: the host is not proven off"
-)
-
-// Where nothing says that a host is at fault, nobody is handed over.
-const (
-	noFault      = ", and nothing says that this is its fault; waiting for its operator to do as it is asked"
-	silentOff    = "The host was not seen off in time" + noFault
-	silentOn     = "The host was not seen on in time" + noFault
-	silentReboot = "The host was not rebooted in time" + noFault
-	stuckFenced  = "The workload did not move in time; the fence is taken off the node before its host is powered on"
-	noSigns      = "The host was off before it was asked, and its operator does not report what would prove that it still is"
-	rebootTaken  = "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted"
-)
-
-const toldToStop = "The remediation was told to stop: the health check that asked for it waits for it no longer"
-
-const fenceStays = "The fence could not be taken off the node in time; nothing waits for that any longer, and it may have to be done by hand"
-
-const (
-	waitingForTurn  = "Waiting for its turn"
-	managerRunsHere = "kubemend itself runs on this host, and would be switched off with it"
-	// To wait for others says nothing of this host, so nobody is asked to replace its machine.
-	turnTimedOut = "It has waited for its turn for too long, and goes on waiting"
-)
 
 // table is the whole machine. Within a state the first row that holds wins.
 //
@@ -117,219 +89,218 @@ const (
 // from there when the workload has moved or when the deadline has passed; every other way out is an end, and every end lets go.
 var table = map[State][]row{
 	Pending: {
-		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{queuedTooLong, waitForPerson, Pending, "TurnTimedOut", turnTimedOut},
-		{managerHere, Wait, Pending, "ManagerRunsHere", managerRunsHere},
-		{hostMissing, Wait, Pending, "HostGone", hostNotFound},
-		{notOurTurn, Wait, Pending, "WaitingForTurn", waitingForTurn},
-		{always, BeginAttempt, Preparing, "AttemptBegan", "An attempt has begun"},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{heldByOthers, Advance, Failed, HostHeldOffReason},
+		{queuedTooLong, waitForPerson, Pending, TurnTimedOutReason},
+		{managerHere, Wait, Pending, ManagerRunsHereReason},
+		{hostMissing, Wait, Pending, HostGoneReason},
+		{notOurTurn, Wait, Pending, WaitingForTurnReason},
+		{always, BeginAttempt, Preparing, AttemptBeganReason},
 	},
 	Preparing: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{hostLost, Advance, HandingOver, "HostGone", "The machine has no host that could be power-cycled"},
-		{foreignTooLong, Advance, Failed, "HostMismatch", "The host does not belong to the machine"},
-		{heldBefore, Advance, PoweringOff, "PowerOffRequested", "The host is held off already for this remediation; the attempt goes on from there"},
-		{litter, Release, Preparing, "AttemptBegan", "An attempt has begun; what the last one asked for is taken back first"},
-		{unfenceableQueued, Unfence, Preparing, "Unfenced", "An attempt has begun; the fence of the last one is taken off the node first"},
-		{hostMissing, Wait, Preparing, "HostGone", hostNotFound},
-		{hostForeign, Wait, Preparing, "HostMismatch", "The host does not belong to the machine"},
-		{recovered, Advance, Succeeded, "Recovered", "The machine became well; its host is not touched"},
-		{queuedTooLong, waitForPerson, Preparing, "TurnTimedOut", turnTimedOut},
-		{managerHere, Wait, Preparing, "ManagerRunsHere", managerRunsHere},
-		{notOurTurn, Wait, Preparing, "WaitingForTurn", waitingForTurn},
-		{noFinalizer, AddFinalizer, Preparing, "AttemptBegan", "An attempt has begun"},
-		{unmanagedFenced, Unfence, Preparing, "Unfenced", "The fence of the last attempt is taken off the node"},
-		{servicedLong, waitForPerson, Preparing, "HostServiced", servicedTooLong},
-		{serviced, Wait, Preparing, "HostServiced", isServiced},
-		{deafLong, waitForPerson, Preparing, "HostNotReady", neverReady},
-		{deaf, Wait, Preparing, "HostNotReady", notReady},
-		{noPowerOff, Advance, Rebooting, "PowerOffDisabled", "The host cannot be held off; it is rebooted, and its node is not fenced"},
-		{always, Advance, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{heldByOthers, Advance, Failed, HostHeldOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{foreignTooLong, Advance, Failed, HostMismatchReason},
+		{heldBefore, Advance, PoweringOff, PowerOffRequestedReason},
+		{litter, Release, Preparing, AttemptBeganReason},
+		{unfenceableQueued, Unfence, Preparing, UnfencedReason},
+		{hostMissing, Wait, Preparing, HostGoneReason},
+		{hostForeign, Wait, Preparing, HostMismatchReason},
+		{recovered, Advance, Succeeded, RecoveredReason},
+		{queuedTooLong, waitForPerson, Preparing, TurnTimedOutReason},
+		{managerHere, Wait, Preparing, ManagerRunsHereReason},
+		{notOurTurn, Wait, Preparing, WaitingForTurnReason},
+		{noFinalizer, AddFinalizer, Preparing, AttemptBeganReason},
+		{unmanagedFenced, Unfence, Preparing, UnfencedReason},
+		{servicedLong, waitForPerson, Preparing, HostServicedReason},
+		{serviced, Wait, Preparing, HostServicedReason},
+		{deafLong, waitForPerson, Preparing, HostNotReadyReason},
+		{deaf, Wait, Preparing, HostNotReadyReason},
+		{noPowerOff, Advance, Rebooting, PowerOffDisabledReason},
+		{always, Advance, PoweringOff, PowerOffRequestedReason},
 	},
 	PoweringOff: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{heldByOthers, Advance, Failed, "HostHeldOff", "Somebody else keeps the host off"},
-		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
-		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{hostMissing, Wait, PoweringOff, "HostGone", hostNotFound},
-		{serviced, Advance, Servicing, "HostServiced", isServiced},
-		{notHeldNotOurTurn, Advance, Preparing, "WaitingForTurn", waitingForTurn},
-		{lastOverdueFaulty, Advance, HandingOver, "PowerOffTimedOut", "The host was not seen off in time"},
-		{overdueFaulty, BeginAttempt, Preparing, "PowerOffTimedOut", "The host was not seen off in time; one more attempt has begun"},
-		{overdueOff, Advance, PoweringOn, fencingImpossible, "The host could not be proven off in time; it is powered on, and its node is not fenced"},
-		{noPowerOff, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
-		{onAndFenced, Unfence, PoweringOff, "Unfenced", "The host came on while its node was fenced; the fence is taken off until it is off again"},
-		{aliveFenced, Unfence, PoweringOff, signOfLife, lives},
-		{notHeld, HoldOff, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
-		{notNoted, NoteAsked, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
-		{seenOn, NoteOn, PoweringOff, "PowerOffRequested", "The host is asked to power off"},
-		{onStillFenced, Unfence, PoweringOff, "Unfenced", "The host is on while its node is fenced; the fence is taken off until it is off again"},
-		{deafLong, waitForPerson, PoweringOff, "HostNotReady", neverReady},
-		{deaf, Wait, PoweringOff, "HostNotReady", notReady},
-		{powerFails, Wait, PoweringOff, "PowerOffFailed", "The host could not be powered off so far"},
-		{overdue, waitForPerson, PoweringOff, "OperatorSilent", silentOff},
-		{poweredOn, Wait, PoweringOff, "PoweringOff", "Waiting for the host to be off"},
-		{unsettled, Wait, PoweringOff, "PowerSettling", "The host was off before it was asked; waiting until it cannot have been about to power on"},
-		{unprovable, waitForPerson, PoweringOff, fencingImpossible, noSigns},
-		{receiptNotAsked, AskReceipt, PoweringOff, "ReceiptRequested", "The host was off before it was asked; its operator is asked to read the hardware"},
-		{receiptLate, waitForPerson, PoweringOff, fencingImpossible, "The host was off before it was asked, and its operator has not read the hardware since"},
-		{receiptPending, Wait, PoweringOff, "AwaitingReceipt", "The host was off before it was asked; waiting for its operator to read the hardware"},
-		{receiptNotNoted, NoteReceipt, PoweringOff, "ReceiptGiven", "The operator of the host has read the hardware"},
-		{receiptNew, Wait, PoweringOff, "ReceiptGiven", "The operator of the host has read the hardware; waiting for what may speak against it"},
-		{receiptUnsound, waitForPerson, PoweringOff, fencingImpossible, "The operator of the host has read the hardware, and reports what speaks against that"},
-		{always, Advance, MovingWorkload, "PoweredOff", "The host is off"},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{heldByOthers, Advance, Failed, HostHeldOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
+		{hostMissing, Wait, PoweringOff, HostGoneReason},
+		{serviced, Advance, Servicing, HostServicedReason},
+		{notHeldNotOurTurn, Advance, Preparing, WaitingForTurnReason},
+		{lastOverdueFaulty, Advance, HandingOver, PowerOffTimedOutReason},
+		{overdueFaulty, BeginAttempt, Preparing, PowerOffTimedOutReason},
+		{overdueOff, Advance, PoweringOn, FencingImpossibleReason},
+		{noPowerOff, Release, Preparing, PowerOffDisabledReason},
+		{onAndFenced, Unfence, PoweringOff, UnfencedReason},
+		{aliveFenced, Unfence, PoweringOff, SignOfLifeReason},
+		{notHeld, HoldOff, PoweringOff, PowerOffRequestedReason},
+		{notNoted, NoteAsked, PoweringOff, PowerOffRequestedReason},
+		{seenOn, NoteOn, PoweringOff, PowerOffRequestedReason},
+		{onStillFenced, Unfence, PoweringOff, UnfencedReason},
+		{deafLong, waitForPerson, PoweringOff, HostNotReadyReason},
+		{deaf, Wait, PoweringOff, HostNotReadyReason},
+		{powerFails, Wait, PoweringOff, PowerOffFailedReason},
+		{overdue, waitForPerson, PoweringOff, OperatorSilentReason},
+		{poweredOn, Wait, PoweringOff, PoweringOffReason},
+		{unsettled, Wait, PoweringOff, PowerSettlingReason},
+		{unprovable, waitForPerson, PoweringOff, FencingImpossibleReason},
+		{receiptNotAsked, AskReceipt, PoweringOff, ReceiptRequestedReason},
+		{receiptLate, waitForPerson, PoweringOff, FencingImpossibleReason},
+		{receiptPending, Wait, PoweringOff, AwaitingReceiptReason},
+		{receiptNotNoted, NoteReceipt, PoweringOff, ReceiptGivenReason},
+		{receiptNew, Wait, PoweringOff, ReceiptGivenReason},
+		{receiptUnsound, waitForPerson, PoweringOff, FencingImpossibleReason},
+		{always, Advance, MovingWorkload, PoweredOffReason},
 	},
 	MovingWorkload: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
-		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{overdueStuck, Unfence, MovingWorkload, "WorkloadStuck", stuckFenced},
-		{overdue, Advance, PoweringOn, "WorkloadStuck", "The workload did not move in time; the host is powered on all the same"},
-		{hostMissing, Wait, MovingWorkload, "HostGone", hostNotFound},
-		{servicedFenced, Unfence, MovingWorkload, "HostServiced", isServiced},
-		{serviced, Advance, Servicing, "HostServiced", isServiced},
-		{notHeld, Advance, PoweringOff, "PowerOffRequested", "Somebody took back what keeps the host off; it is asked once more"},
-		{poweredOn, Advance, PoweringOff, "PoweredOnAgain", "The host came on before the workload had moved"},
-		{aliveFenced, Unfence, MovingWorkload, signOfLife, lives},
-		{alive, Advance, PoweringOff, signOfLife, lives},
-		{noPowerOffStill, Release, Preparing, "PowerOffDisabled", "The host cannot be held off any more; it is let go, to be rebooted"},
-		{nodeAbsentEmpty, Advance, PoweringOn, "NodeGone", "There is no node any more, and nothing is left of its workload"},
-		{nodeAbsent, Wait, MovingWorkload, "WorkloadMoving", "The node is gone; waiting for its workload to go as well"},
-		{blindTooLong, Advance, PoweringOn, "ClusterUnreachable",
-			"The workload cluster cannot be asked while this control-plane host is off; it is powered on, and its node was not fenced"},
-		{nodeUnseen, Wait, MovingWorkload, "ClusterUnreachable", "Waiting for the workload cluster to be reachable"},
-		{anotherNode, Advance, PoweringOn, "NodeMismatch", "Another node has the name of the machine's node; it is not fenced, and the host is powered on"},
-		{deafNotFenced, Wait, MovingWorkload, "HostNotReady", notReady},
-		{mayLive, Wait, MovingWorkload, "WatchingForLife", "The node was heard of after its host was proven off; watching whether it is again"},
-		{notFenced, Fence, MovingWorkload, "Fenced", "The node is fenced, so that its workload can start elsewhere"},
-		{inherited, Fence, MovingWorkload, "Fenced", "The node is fenced already, by a remediation that is gone; the fence is taken over"},
-		{notDrained, Wait, MovingWorkload, "WorkloadMoving", "Waiting for the workload to leave the node"},
-		{always, Advance, PoweringOn, "WorkloadMoved", "The workload has moved"},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
+		{overdueStuck, Unfence, MovingWorkload, WorkloadStuckReason},
+		{overdue, Advance, PoweringOn, WorkloadStuckReason},
+		{hostMissing, Wait, MovingWorkload, HostGoneReason},
+		{servicedFenced, Unfence, MovingWorkload, HostServicedReason},
+		{serviced, Advance, Servicing, HostServicedReason},
+		{notHeld, Advance, PoweringOff, PowerOffRequestedReason},
+		{poweredOn, Advance, PoweringOff, PoweredOnAgainReason},
+		{aliveFenced, Unfence, MovingWorkload, SignOfLifeReason},
+		{alive, Advance, PoweringOff, SignOfLifeReason},
+		{noPowerOffStill, Release, Preparing, PowerOffDisabledReason},
+		{nodeAbsentEmpty, Advance, PoweringOn, NodeGoneReason},
+		{nodeAbsent, Wait, MovingWorkload, WorkloadMovingReason},
+		{blindTooLong, Advance, PoweringOn, ClusterUnreachableReason},
+		{nodeUnseen, Wait, MovingWorkload, ClusterUnreachableReason},
+		{anotherNode, Advance, PoweringOn, NodeMismatchReason},
+		{deafNotFenced, Wait, MovingWorkload, HostNotReadyReason},
+		{mayLive, Wait, MovingWorkload, WatchingForLifeReason},
+		{notFenced, Fence, MovingWorkload, FencedReason},
+		{inherited, Fence, MovingWorkload, FencedReason},
+		{notDrained, Wait, MovingWorkload, WorkloadMovingReason},
+		{always, Advance, PoweringOn, WorkloadMovedReason},
 	},
 	PoweringOn: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
-		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{litter, Release, PoweringOn, "PowerOnRequested", "The host is asked to power on"},
-		{up, Advance, Booting, "PoweredOn", "The node has booted: the host is on"},
-		{hostMissing, Wait, PoweringOn, "HostGone", hostNotFound},
-		{serviced, Advance, Servicing, "HostServiced", isServiced},
-		{poweredOn, Advance, Booting, "PoweredOn", "The host is on"},
-		{heldByOthersLate, Advance, Failed, "HostHeldOff", "Somebody else has kept the host off for too long"},
-		{heldByOthers, Wait, PoweringOn, "HostHeldOff", "Somebody else keeps the host off"},
-		{lastLateFaulty, Advance, HandingOver, "PowerOnTimedOut", "The host was not seen on in time"},
-		{lateFaulty, BeginAttempt, Preparing, "PowerOnTimedOut", "The host was not seen on in time; one more attempt has begun"},
-		{deafLong, waitForPerson, PoweringOn, "HostNotReady", neverReady},
-		{late, waitForPerson, PoweringOn, "OperatorSilent", silentOn},
-		{powerFails, Wait, PoweringOn, "PowerOnFailed", "The host could not be powered on so far"},
-		{always, Wait, PoweringOn, "PoweringOn", "Waiting for the host to be on"},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
+		{litter, Release, PoweringOn, PowerOnRequestedReason},
+		{up, Advance, Booting, PoweredOnReason},
+		{hostMissing, Wait, PoweringOn, HostGoneReason},
+		{serviced, Advance, Servicing, HostServicedReason},
+		{poweredOn, Advance, Booting, PoweredOnReason},
+		{heldByOthersLate, Advance, Failed, HostHeldOffReason},
+		{heldByOthers, Wait, PoweringOn, HostHeldOffReason},
+		{lastLateFaulty, Advance, HandingOver, PowerOnTimedOutReason},
+		{lateFaulty, BeginAttempt, Preparing, PowerOnTimedOutReason},
+		{deafLong, waitForPerson, PoweringOn, HostNotReadyReason},
+		{late, waitForPerson, PoweringOn, OperatorSilentReason},
+		{powerFails, Wait, PoweringOn, PowerOnFailedReason},
+		{always, Wait, PoweringOn, PoweringOnReason},
 	},
 	Rebooting: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
-		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{rebootNotAskedNotOurTurn, Advance, Preparing, "WaitingForTurn", waitingForTurn},
-		{hostMissing, Wait, Rebooting, "HostGone", hostNotFound},
-		{serviced, Advance, Servicing, "HostServiced", isServiced},
-		{lastOverdueFaulty, Advance, HandingOver, "RebootTimedOut", "The host did not reboot in time"},
-		{overdueFaulty, BeginAttempt, Preparing, "RebootTimedOut", "The host did not reboot in time; one more attempt has begun"},
-		{unfenceable, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},
-		{bootUnread, Wait, Rebooting, "PowerOffDisabled", "Waiting to see under which boot the node is, so that it will be known when it has booted"},
-		{rebootNotAsked, Reboot, Rebooting, "RebootRequested", "The host is asked to reboot"},
-		{stillFenced, Unfence, Rebooting, "Unfenced", "The fence is taken off the node"},
-		{overduePending, waitForPerson, Rebooting, "OperatorSilent", silentReboot},
-		{rebootPending, Wait, Rebooting, "Rebooting", "Waiting for the reboot to be carried out"},
-		{always, Advance, Booting, "RebootAccepted", rebootTaken},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
+		{rebootNotAskedNotOurTurn, Advance, Preparing, WaitingForTurnReason},
+		{hostMissing, Wait, Rebooting, HostGoneReason},
+		{serviced, Advance, Servicing, HostServicedReason},
+		{lastOverdueFaulty, Advance, HandingOver, RebootTimedOutReason},
+		{overdueFaulty, BeginAttempt, Preparing, RebootTimedOutReason},
+		{unfenceable, Unfence, Rebooting, UnfencedReason},
+		{bootUnread, Wait, Rebooting, PowerOffDisabledReason},
+		{rebootNotAsked, Reboot, Rebooting, RebootRequestedReason},
+		{stillFenced, Unfence, Rebooting, UnfencedReason},
+		{overduePending, waitForPerson, Rebooting, OperatorSilentReason},
+		{rebootPending, Wait, Rebooting, RebootingReason},
+		{always, Advance, Booting, RebootAcceptedReason},
 	},
 	Servicing: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
-		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{litter, Release, Servicing, "HostServiced", isServiced + "; it is let go, since it boots after that"},
-		{unfenceable, Unfence, Servicing, "Unfenced", "The fence is taken off the node"},
-		{hostMissing, Wait, Servicing, "HostGone", hostNotFound},
-		{stillFenced, Unfence, Servicing, "Unfenced", "The fence is taken off the node"},
-		{servicedLong, waitForPerson, Servicing, "HostServiced", servicedTooLong},
-		{serviced, Wait, Servicing, "HostServiced", isServiced},
-		{always, Advance, Booting, "Serviced", "The firmware of the host was written, and the host boots"},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
+		{litter, Release, Servicing, HostServicedReason},
+		{unfenceable, Unfence, Servicing, UnfencedReason},
+		{hostMissing, Wait, Servicing, HostGoneReason},
+		{stillFenced, Unfence, Servicing, UnfencedReason},
+		{servicedLong, waitForPerson, Servicing, HostServicedReason},
+		{serviced, Wait, Servicing, HostServicedReason},
+		{always, Advance, Booting, ServicedReason},
 	},
 	Booting: {
-		{unwanted, Advance, Failed, "HostSwitchedOff", "The host is switched off by its owner"},
-		{hostLost, Advance, HandingOver, "HostGone", "The host does not exist any more"},
-		{hostForeign, Advance, Failed, "HostMismatch", "The host does not belong to the machine any more"},
-		{litter, Release, Booting, "PoweredOn", "The host is on"},
-		{unfenceable, Unfence, Booting, "Unfenced", "The fence is taken off the node"},
-		{well, Advance, Succeeded, "MachineHealthy", "The machine is well"},
-		{hostMissing, Wait, Booting, "HostGone", hostNotFound},
-		{serviced, Advance, Servicing, "HostServiced", isServiced},
-		{heldByOthersLate, Advance, Failed, "HostHeldOff", "Somebody else has kept the host off for too long"},
-		{lateStillFenced, Unfence, Booting, "Unfenced", "The fence is taken off the node"},
-		{lateBlind, waitForPerson, Booting, "ClusterUnreachable", "The workload cluster cannot be asked whether the machine is well"},
-		{lastLate, Advance, HandingOver, "NodeStillUnhealthy", "The machine did not become well after the last attempt"},
-		{late, BeginAttempt, Preparing, "NodeStillUnhealthy", "The machine did not become well in time; one more attempt has begun"},
-		{always, Wait, Booting, "Booting", "Waiting for the machine to be well"},
+		{unwanted, Advance, Failed, HostSwitchedOffReason},
+		{hostLost, Advance, HandingOver, HostGoneReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
+		{litter, Release, Booting, PoweredOnReason},
+		{unfenceable, Unfence, Booting, UnfencedReason},
+		{well, Advance, Succeeded, MachineHealthyReason},
+		{hostMissing, Wait, Booting, HostGoneReason},
+		{serviced, Advance, Servicing, HostServicedReason},
+		{heldByOthersLate, Advance, Failed, HostHeldOffReason},
+		{lateStillFenced, Unfence, Booting, UnfencedReason},
+		{lateBlind, waitForPerson, Booting, ClusterUnreachableReason},
+		{lastLate, Advance, HandingOver, NodeStillUnhealthyReason},
+		{late, BeginAttempt, Preparing, NodeStillUnhealthyReason},
+		{always, Wait, Booting, BootingReason},
 	},
 	HandingOver: {
-		{litter, Release, HandingOver, "HandingOver", "Letting go of the host before the machine is handed over"},
-		{unfenceable, Unfence, HandingOver, "Unfenced", "Taking the fence off the node before the machine is handed over"},
-		{well, Advance, Succeeded, "MachineHealthy", "The machine is well after all, and is not handed over"},
-		{hostAway, Wait, HandingOver, "HostGone", hostNotFound},
-		{notMarked, MarkHost, HandingOver, "HandingOver", "The host is marked, so that no machine is put on it"},
-		{notAskedOwner, HandOver, HandedOver, "HandedOver", "The owner of the machine is asked to replace it"},
-		{always, Advance, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+		{litter, Release, HandingOver, HandingOverReason},
+		{unfenceable, Unfence, HandingOver, UnfencedReason},
+		{well, Advance, Succeeded, MachineHealthyReason},
+		{hostAway, Wait, HandingOver, HostGoneReason},
+		{notMarked, MarkHost, HandingOver, HandingOverReason},
+		{notAskedOwner, HandOver, HandedOver, HandedOverReason},
+		{always, Advance, HandedOver, HandedOverReason},
 	},
 
 	Succeeded: {
-		{litter, Release, Succeeded, "MachineHealthy", "The machine is well; letting go of the host"},
-		{unfenceable, Unfence, Succeeded, "Unfenced", "The machine is well; taking the fence off the node"},
-		{wellAfterAll, TakeBack, Succeeded, "MachineHealthy", "The machine is well after all; its host is not marked any more"},
-		{fenceToBeSeen, Wait, Succeeded, "MachineHealthy", "The machine is well; waiting for its node, to take the fence away"},
-		{finalizerFenced, DropFinalizer, Succeeded, "UnfenceTimedOut", fenceStays},
-		{finalizer, DropFinalizer, Succeeded, "MachineHealthy", "The machine is well"},
-		{stillFenced, Unfence, Succeeded, "Unfenced", "The machine is well; taking the fence off the node"},
-		{always, Wait, Succeeded, "MachineHealthy", "The machine is well"},
+		{litter, Release, Succeeded, MachineHealthyReason},
+		{unfenceable, Unfence, Succeeded, UnfencedReason},
+		{wellAfterAll, TakeBack, Succeeded, MachineHealthyReason},
+		{fenceToBeSeen, Wait, Succeeded, MachineHealthyReason},
+		{finalizerFenced, DropFinalizer, Succeeded, UnfenceTimedOutReason},
+		{finalizer, DropFinalizer, Succeeded, MachineHealthyReason},
+		{stillFenced, Unfence, Succeeded, UnfencedReason},
+		{always, Wait, Succeeded, MachineHealthyReason},
 	},
 	HandedOver: {
-		{litter, Release, HandedOver, "HandedOver", "The owner of the machine was asked to replace it; letting go of the host"},
-		{unfenceable, Unfence, HandedOver, "Unfenced", "The owner of the machine was asked to replace it; taking the fence off the node"},
-		{wellAfterAll, TakeBack, Succeeded, "MachineHealthy", "The machine is well after all; its owner is not asked any more"},
-		{fenceToBeSeen, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it; waiting for the node, to take the fence away"},
-		{finalizerFenced, DropFinalizer, HandedOver, "UnfenceTimedOut", fenceStays},
-		{finalizer, DropFinalizer, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
-		{stillFenced, Unfence, HandedOver, "Unfenced", "The owner of the machine was asked to replace it; taking the fence off the node"},
-		{always, Wait, HandedOver, "HandedOver", "The owner of the machine was asked to replace it"},
+		{litter, Release, HandedOver, HandedOverReason},
+		{unfenceable, Unfence, HandedOver, UnfencedReason},
+		{wellAfterAll, TakeBack, Succeeded, MachineHealthyReason},
+		{fenceToBeSeen, Wait, HandedOver, HandedOverReason},
+		{finalizerFenced, DropFinalizer, HandedOver, UnfenceTimedOutReason},
+		{finalizer, DropFinalizer, HandedOver, HandedOverReason},
+		{stillFenced, Unfence, HandedOver, UnfencedReason},
+		{always, Wait, HandedOver, HandedOverReason},
 	},
 	Failed: {
-		{litter, Release, Failed, "Failed", "The remediation has failed; letting go of the host"},
-		{unfenceable, Unfence, Failed, "Unfenced", "The remediation has failed; taking the fence off the node"},
-		{fenceToBeSeen, Wait, Failed, "Failed", "The remediation has failed; waiting for the node, to take the fence away"},
-		{finalizerFenced, DropFinalizer, Failed, "UnfenceTimedOut", fenceStays},
-		{finalizer, DropFinalizer, Failed, "Failed", "The remediation has failed"},
-		{stillFenced, Unfence, Failed, "Unfenced", "The remediation has failed; taking the fence off the node"},
-		{always, Wait, Failed, "Failed", "The remediation has failed"},
+		{litter, Release, Failed, FailedReason},
+		{unfenceable, Unfence, Failed, UnfencedReason},
+		{fenceToBeSeen, Wait, Failed, FailedReason},
+		{finalizerFenced, DropFinalizer, Failed, UnfenceTimedOutReason},
+		{finalizer, DropFinalizer, Failed, FailedReason},
+		{stillFenced, Unfence, Failed, UnfencedReason},
+		{always, Wait, Failed, FailedReason},
 	},
 	Ended: {
-		{litter, Release, Ended, "Releasing", "Letting go of the host"},
-		{unfenceable, Unfence, Ended, "Unfenced", "Taking the fence off the node"},
-		{wellAfterAll, TakeBack, Ended, "Releasing", "The machine is well after all; its owner is not asked any more"},
-		{fenceToBeSeen, Wait, Ended, "Releasing", "Waiting for the node, to take the fence away"},
-		{finalizerFenced, DropFinalizer, Ended, "UnfenceTimedOut", fenceStays},
-		{finalizer, DropFinalizer, Ended, "Ended", "The remediation has ended"},
-		{stillFenced, Unfence, Ended, "Unfenced", "The remediation has ended; taking the fence off the node"},
-		{always, Wait, Ended, "Ended", "The remediation has ended"},
+		{litter, Release, Ended, ReleasingReason},
+		{unfenceable, Unfence, Ended, UnfencedReason},
+		{wellAfterAll, TakeBack, Ended, ReleasingReason},
+		{fenceToBeSeen, Wait, Ended, ReleasingReason},
+		{finalizerFenced, DropFinalizer, Ended, UnfenceTimedOutReason},
+		{finalizer, DropFinalizer, Ended, EndedReason},
+		{stillFenced, Unfence, Ended, UnfencedReason},
+		{always, Wait, Ended, EndedReason},
 	},
 	Stopped: {
-		{litter, Release, Stopped, "TimedOutByCheck", "The remediation stops; letting go of the host"},
-		{unfenceable, Unfence, Stopped, "Unfenced", "The remediation stops; taking the fence off the node"},
-		{wellAfterAll, TakeBack, Stopped, "TimedOutByCheck", "The machine is well after all; its host is not marked any more"},
-		{fenceToBeSeen, Wait, Stopped, "TimedOutByCheck", "The remediation stops; waiting for the node, to take the fence away"},
-		{finalizerFenced, DropFinalizer, Stopped, "UnfenceTimedOut", fenceStays},
-		{finalizer, DropFinalizer, Stopped, "TimedOutByCheck", toldToStop},
-		{stillFenced, Unfence, Stopped, "Unfenced", "The remediation has stopped; taking the fence off the node"},
-		{always, Wait, Stopped, "TimedOutByCheck", toldToStop},
+		{litter, Release, Stopped, TimedOutByCheckReason},
+		{unfenceable, Unfence, Stopped, UnfencedReason},
+		{wellAfterAll, TakeBack, Stopped, TimedOutByCheckReason},
+		{fenceToBeSeen, Wait, Stopped, TimedOutByCheckReason},
+		{finalizerFenced, DropFinalizer, Stopped, UnfenceTimedOutReason},
+		{finalizer, DropFinalizer, Stopped, TimedOutByCheckReason},
+		{stillFenced, Unfence, Stopped, UnfencedReason},
+		{always, Wait, Stopped, TimedOutByCheckReason},
 	},
 }
 

@@ -2,10 +2,226 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
+
+// PowerCycle is what a remediation of a host is decided on, with the names and texts that a person needs besides. All are plain values.
+type PowerCycle struct {
+	Facts  powercycle.Facts
+	Policy powercycle.Policy
+	Now    time.Time
+	// After is what the remediation remembers after the step that is explained.
+	After powercycle.Memory
+
+	// Ownerless says that it names no machine, and that nothing was done for it.
+	Ownerless bool
+	// Asked says that the remediation asks for something, Deleted that it is being deleted. Finalizer is its finalizer.
+	Asked, Deleted bool
+	Finalizer      string
+	// Pause is what pauses it; empty if nothing does. Cluster is its Cluster; empty if there is none.
+	Pause   Pause
+	Cluster string
+	// Owner is the machine that it names, Machine the one of these that exists; empty if there is none.
+	Owner, Machine string
+	// MachineUnhealthy is the reason for which a health check calls the machine unhealthy; empty if none does.
+	MachineUnhealthy string
+
+	Host HostDetails
+	Node NodeDetails
+	// Ahead is what goes first in the queue, Unasked what could not be asked.
+	Ahead   []powercycle.Ahead
+	Unasked bool
+}
+
+// Pause is what pauses a remediation.
+type Pause string
+
+// What may pause a remediation.
+const (
+	PausedByMove      Pause = "Moved"
+	PausedByItself    Pause = "Annotation"
+	PausedWithCluster Pause = "Cluster"
+)
+
+// HostDetails are what is known of a host besides the facts.
+type HostDetails struct {
+	Known           bool
+	Namespace, Name string
+	// Mismatch is what does not match, or is missing; Consumer who has the host, such as "Metal3Machine m".
+	Mismatch, Consumer string
+	Unhealthy          bool
+	// Unmanaged is why its power is not managed now, Trouble the error that it has, Doubt what its operator reports against a receipt.
+	Unmanaged, Trouble, Doubt string
+	// KeptOffBy is the annotation by which somebody who is no remediation keeps it powered off, KeptOffFor another remediation that does, KeptOffAs the
+	// UID by which this one does.
+	KeptOffBy, KeptOffFor, KeptOffAs string
+}
+
+// NodeDetails are what is known of a node besides the facts.
+type NodeDetails struct {
+	Name string
+	// Unseen is why it cannot be seen; empty if it can.
+	Unseen string
+	// Ready is its condition Ready as the cache has it; empty if the cache has no such node. Unhealthy is what a NodeHealthCheck finds wrong with it.
+	Ready, Unhealthy string
+	// BootID is that of now, Before that of before the power cycle.
+	BootID, Before string
+	// Looked says that the workload cluster itself was asked and shows the node; Answered, that it has answered at all.
+	Looked, Answered bool
+	// Leaving, ProviderID, UID, OutOfService and Fence are what it shows then: Fence is whose the taint is.
+	Leaving         bool
+	ProviderID, UID string
+	OutOfService    bool
+	Fence           string
+	Ours            bool
+	Left            []string
+	Count           int
+	Drained         bool
+}
+
+// maxMessage is how long a message may be; the field holds more, and an error may be added.
+const maxMessage = 4096
+
+// Message is what a condition or event says of a step, after what led to it: the sentence, with the attempt and what is known of its cause.
+func (p *PowerCycle) Message(before string, step powercycle.Step) string {
+	text := p.attempt(p.After.State) + JoinedSteps(before, p.Sentence(step))
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	}
+	return text
+}
+
+func (p *PowerCycle) attempt(in powercycle.State) string {
+	if p.After.Attempt == 0 || in.Final() {
+		return ""
+	}
+	return fmt.Sprintf("Attempt %d of %d: ", p.After.Attempt, p.Policy.Attempts())
+}
+
+// JoinedSteps is one sentence of two, of which either may be empty.
+func JoinedSteps(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "; " + lowered(second)
+}
+
+// Sentence is why a step is taken, whichever attempt it is part of.
+func (p *PowerCycle) Sentence(step powercycle.Step) string {
+	text, details := HostStep(step), p.details(step.Reason)
+	if p.After.State.Final() {
+		details = append(details, p.cause(text))
+	}
+	if step.Reason != powercycle.FencingImpossibleReason {
+		details = append(details, p.Host.Trouble)
+	}
+	return inBrackets(text, details)
+}
+
+// CauseSaid is what is known of a cause besides the sentence of its step, to be remembered with it.
+func (p *PowerCycle) CauseSaid(step powercycle.Step) string {
+	return strings.Join(written(append(p.details(step.Reason), p.Host.Trouble)), "; ")
+}
+
+// cause is the sentence of what led to the end; empty if that is said already.
+func (p *PowerCycle) cause(said string) string {
+	c := p.After.Cause
+	if c.Reason == "" {
+		return c.Said
+	}
+	text := HostStep(c.Step())
+	if strings.HasPrefix(said, text) {
+		return ""
+	}
+	return p.attempt(c.Next) + inBrackets(text, []string{c.Said})
+}
+
+func inBrackets(text string, details []string) string {
+	if details = written(details); len(details) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(details, "; ") + ")"
+}
+
+func written(texts []string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+}
+
+// details are what belongs to a reason; some may be empty.
+func (p *PowerCycle) details(reason powercycle.Reason) []string {
+	switch reason {
+	case powercycle.WaitingForTurnReason, powercycle.ManagerRunsHereReason:
+		return []string{Queue(p.Ahead)}
+	case powercycle.TurnTimedOutReason:
+		return []string{Queue(p.Ahead), persons[powercycle.TurnTimedOutReason]}
+	case powercycle.HostHeldOffReason:
+		return []string{"annotation " + p.Host.KeptOffBy}
+	case powercycle.HostMismatchReason, powercycle.HostGoneReason:
+		return []string{p.Host.Mismatch}
+	case powercycle.PausedReason:
+		return []string{p.pausedBy()}
+	case powercycle.HostNotReadyReason:
+		return []string{p.Host.Unmanaged}
+	case powercycle.FencingImpossibleReason:
+		return []string{p.unproven()}
+	case powercycle.SignOfLifeReason:
+		return []string{p.signOfLife()}
+	case powercycle.ClusterUnreachableReason:
+		return []string{p.Node.Unseen}
+	case powercycle.WorkloadMovingReason, powercycle.WorkloadStuckReason:
+		return []string{p.left()}
+	}
+	return nil
+}
+
+// pausedBy says what pauses the remediation; empty if nothing does.
+func (p *PowerCycle) pausedBy() string {
+	switch p.Pause {
+	case PausedByMove: // all other annotations are gone, and with them what is remembered
+		return "because clusterctl has moved it to another management cluster, and deletes it here"
+	case PausedByItself:
+		return "by its annotation " + clusterv1.PausedAnnotation
+	case PausedWithCluster:
+		return "with Cluster " + p.Cluster
+	}
+	return ""
+}
+
+// unproven says what is missing to prove that the host is off.
+func (p *PowerCycle) unproven() string {
+	switch {
+	case !p.Facts.Provable:
+		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
+			"before that, only that it switches the host off is proof"
+	case p.Host.Doubt != "":
+		return p.Host.Doubt
+	}
+	return "its annotation " + infrav1.RebootAnnotation + " is still there"
+}
+
+// signOfLife says which sign of life the node has given.
+func (p *PowerCycle) signOfLife() string {
+	if p.Facts.NewBoot {
+		return "it has booted"
+	}
+	return "its kubelet reports"
+}
+
+// left says what is left on the node.
+func (p *PowerCycle) left() string {
+	text := strings.Join(p.Node.Left, ", ")
+	if more := p.Node.Count - len(p.Node.Left); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
 
 // Queue says what a remediation waits for in its queue.
 func Queue(ahead []powercycle.Ahead) string {

@@ -1,9 +1,6 @@
 package hostremediation
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +43,7 @@ const (
 func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycle.Step, message string) (metav1.Condition, bool) {
 	kind, awaited := milestones[i].kind, rank[milestones[i].state]
 	at, live := rank[m.State]
-	waiting := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: step.Reason, Message: message}
+	waiting := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(step.Reason), Message: message}
 	switch {
 	case !live: // an end: what was reached stays reached
 		if m.State == powercycle.Succeeded {
@@ -68,32 +65,13 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 	case noPowerOff && (kind == infrav1.PoweredOffCondition || kind == infrav1.WorkloadMovedCondition):
 		c.Status, c.Reason = metav1.ConditionFalse, notProvenReason
 		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
-	case kind == infrav1.PoweredOffCondition && (m.Moved == fencingImpossible || m.Moved == hostServiced):
-		c.Status, c.Reason = metav1.ConditionFalse, m.Moved
-	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != workloadMoved && m.Moved != nodeGone:
-		c.Status, c.Reason = metav1.ConditionFalse, m.Moved
+	case kind == infrav1.PoweredOffCondition && (m.Moved == powercycle.FencingImpossibleReason || m.Moved == powercycle.HostServicedReason):
+		c.Status, c.Reason = metav1.ConditionFalse, string(m.Moved)
+	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != powercycle.WorkloadMovedReason && m.Moved != powercycle.NodeGoneReason:
+		c.Status, c.Reason = metav1.ConditionFalse, string(m.Moved)
 	}
 	return c
 }
-
-// The reasons of steps after which the workload counts as moved.
-const (
-	workloadMoved = "WorkloadMoved"
-	nodeGone      = "NodeGone"
-)
-
-// The reasons of steps after which a host goes on without having been proven off.
-const (
-	fencingImpossible = "FencingImpossible"
-	hostServiced      = "HostServiced"
-)
-
-const (
-	// signOfLife is the reason of steps that are taken because a node lives whose host shows off.
-	signOfLife = "SignOfLife"
-	// turnTimedOut is the reason of a wait for a turn that a person is asked to see to.
-	turnTimedOut = "TurnTimedOut"
-)
 
 // sayConditions brings the conditions of rem up to date. f are the facts after step, if it was done.
 func sayConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
@@ -121,8 +99,8 @@ func outcome(state powercycle.State, marked bool, step powercycle.Step, message 
 		succeeded = metav1.ConditionTrue
 	}
 	return []metav1.Condition{
-		{Type: nhcv1.ProcessingCondition, Status: processing, Reason: step.Reason, Message: message},
-		{Type: nhcv1.SucceededCondition, Status: succeeded, Reason: step.Reason, Message: message},
+		{Type: nhcv1.ProcessingCondition, Status: processing, Reason: string(step.Reason), Message: message},
+		{Type: nhcv1.SucceededCondition, Status: succeeded, Reason: string(step.Reason), Message: message},
 	}
 }
 
@@ -171,85 +149,4 @@ func moment(t time.Time) *metav1.Time {
 		return nil
 	}
 	return &metav1.Time{Time: t.Truncate(time.Second)}
-}
-
-// maxMessage is how long a message may be; the field holds more, and an error may be added.
-const maxMessage = 4096
-
-// explain is the sentence of a step, with what is known of its cause.
-func textOf(w *observed, step powercycle.Step) string { return w.text("", step) }
-
-// text is the sentence of a step, after what led to it.
-func (w *observed) text(before string, step powercycle.Step) string {
-	text := joined(before, sentence(w, step))
-	if w.record.Attempt > 0 && !w.record.State.Final() {
-		text = fmt.Sprintf("Attempt %d of %d: %s", w.record.Attempt, w.policy.Attempts(), text)
-	}
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
-	}
-	return text
-}
-
-// sentence is why a step is taken, whichever attempt it is part of.
-func sentence(w *observed, step powercycle.Step) string {
-	details := w.details(step.Reason)
-	if cause := w.record.Cause; w.record.State.Final() && !strings.HasPrefix(cause, step.Why) {
-		details = append(details, cause)
-	}
-	if step.Reason != fencingImpossible {
-		details = append(details, w.power.Trouble)
-	}
-	details = slices.DeleteFunc(details, func(text string) bool { return text == "" })
-	if len(details) == 0 {
-		return step.Why
-	}
-	return step.Why + " (" + strings.Join(details, "; ") + ")"
-}
-
-// details are what belongs to a reason; some may be empty.
-func (w *observed) details(reason string) []string {
-	switch reason {
-	case "WaitingForTurn", managerHere:
-		return []string{w.ahead}
-	case turnTimedOut:
-		return []string{w.ahead, persons[turnTimedOut]}
-	case "HostHeldOff":
-		return []string{"annotation " + w.power.HeldBy}
-	case "HostMismatch", "HostGone":
-		return []string{w.found.Why}
-	case "Paused":
-		return []string{w.pausedBy()}
-	case "HostNotReady":
-		return []string{w.power.Deaf}
-	case fencingImpossible:
-		return []string{w.unproven()}
-	case signOfLife:
-		return []string{w.lives()}
-	case "ClusterUnreachable":
-		return []string{w.blindness}
-	case "WorkloadMoving", "WorkloadStuck":
-		return []string{w.left()}
-	}
-	return nil
-}
-
-// unproven says what is missing to prove that the host is off.
-func (w *observed) unproven() string {
-	switch {
-	case !w.facts.Provable:
-		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
-			"before that, only that it switches the host off is proof"
-	case w.power.Doubt != "":
-		return w.power.Doubt
-	}
-	return "its annotation " + infrav1.RebootAnnotation + " is still there"
-}
-
-// lives says which sign of life the node has given.
-func (w *observed) lives() string {
-	if w.facts.NewBoot {
-		return "it has booted"
-	}
-	return "its kubelet reports"
 }

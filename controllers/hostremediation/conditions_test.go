@@ -18,9 +18,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -47,11 +46,11 @@ func marks(all []metav1.Condition) string {
 }
 
 func TestConditionsGoThroughAnAttempt(t *testing.T) {
-	in := func(state powercycle.State, moved string) powercycle.Memory {
+	in := func(state powercycle.State, moved powercycle.Reason) powercycle.Memory {
 		return powercycle.Memory{State: state, Attempt: 1, Moved: moved}
 	}
-	because := func(reason string) powercycle.Step {
-		return powercycle.Step{Do: powercycle.Wait, Reason: reason, Why: "why"}
+	because := func(reason powercycle.Reason) powercycle.Step {
+		return powercycle.Step{Do: powercycle.Wait, Reason: reason}
 	}
 	rem := Own.New()
 	for _, now := range []struct {
@@ -103,7 +102,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		"one that cannot begin is not under way, and never was": {"", powercycle.Facts{}, powercycle.Wait, "False, False"},
 	} {
 		rem := Own.New()
-		step := powercycle.Step{Do: tc.do, Reason: "Because", Why: "why"}
+		step := powercycle.Step{Do: tc.do, Reason: "Because"}
 		sayConditions(rem, powercycle.Memory{State: tc.state}, tc.facts, step, "why", noon)
 		processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
 		if got := fmt.Sprintf("%s, %s", processing.Status, succeeded.Status); got != tc.want {
@@ -147,42 +146,20 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 	}
 }
 
-func TestTheMessageNamesTheCause(t *testing.T) {
-	w := &observed{
-		policy: powercycle.Policy{Retries: 1},
-		found:  host.Found{Why: "the host is another's"}, power: host.Power{Deaf: "the host is paused", Trouble: "power management error: timeout"},
-		sight:  sight{ahead: "HostRemediation b is under way", blindness: "no route", seen: fence.Seen{Left: []string{"Pod a/b"}, Count: 3}},
-		record: record{Memory: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1}},
-	}
-	for reason, want := range map[string]string{
-		"PoweringOff":        "Attempt 1 of 2: Waiting (power management error: timeout)",
-		"WaitingForTurn":     "Attempt 1 of 2: Waiting (HostRemediation b is under way; power management error: timeout)",
-		"HostMismatch":       "Attempt 1 of 2: Waiting (the host is another's; power management error: timeout)",
-		"HostNotReady":       "Attempt 1 of 2: Waiting (the host is paused; power management error: timeout)",
-		"ClusterUnreachable": "Attempt 1 of 2: Waiting (no route; power management error: timeout)",
-		"WorkloadStuck":      "Attempt 1 of 2: Waiting (Pod a/b and 2 more; power management error: timeout)",
-	} {
-		if got := textOf(w, powercycle.Step{Reason: reason, Why: "Waiting"}); got != want {
-			t.Errorf("%s: %q, want %q", reason, got, want)
-		}
-	}
-}
-
 func TestWhoPausesARemediationIsSaid(t *testing.T) {
-	const byItself, withCluster = "by its annotation cluster.x-k8s.io/paused", "with Cluster c"
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		cluster     *clusterv1.Cluster
-		want        string
+		want        explain.Pause
 	}{
 		"nobody":                      {nil, &clusterv1.Cluster{}, ""},
-		"it is paused itself":         {map[string]string{"cluster.x-k8s.io/paused": ""}, nil, byItself},
-		"its Cluster is":              {nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}, withCluster},
-		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, nil, "because clusterctl has moved it to another management cluster, and deletes it here"},
+		"it is paused itself":         {map[string]string{"cluster.x-k8s.io/paused": ""}, nil, explain.PausedByItself},
+		"its Cluster is":              {nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}, explain.PausedWithCluster},
+		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, nil, explain.PausedByMove},
 	} {
 		rem := Own.New()
 		rem.SetAnnotations(tc.annotations)
-		if got := (&observed{rem: rem, cluster: tc.cluster}).pausedBy(); got != tc.want {
+		if got := (&observed{rem: rem, cluster: tc.cluster}).pause(); got != tc.want {
 			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -124,8 +123,7 @@ func (r *Reconciler) Serve(does bool) {
 
 // noOwner is what is said of a remediation that names no machine. Who made it may be about to add that.
 var noOwner = powercycle.Step{
-	Do: powercycle.Wait, Next: powercycle.Pending, Reason: "NoOwner",
-	Why: "Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group,
+	Do: powercycle.Wait, Next: powercycle.Pending, Reason: powercycle.NoOwnerReason,
 }
 
 // Reconcile makes one reconcile of the remediation called req. It takes all steps that are only remembered, and the one after them, which acts on the
@@ -149,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case w == nil || w.ownerless:
 		return ctrl.Result{}, nil
 	}
-	if step.Reason == managerHere {
+	if step.Reason == powercycle.ManagerRunsHereReason {
 		r.Self.makeWay(ctx)
 	}
 	return r.next(w, step, done), nil
@@ -305,7 +303,7 @@ func (r *Reconciler) took(w *observed, step powercycle.Step) error {
 func (w *observed) remember(step powercycle.Step) {
 	w.record.Memory = powercycle.After(w.facts, step, w.now)
 	if w.record.Cause != w.facts.Cause {
-		w.record.Cause = textOf(w, step)
+		w.record.Cause.Said = w.about().CauseSaid(step)
 	}
 }
 

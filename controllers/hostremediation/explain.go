@@ -60,9 +60,10 @@ func (r *Reconciler) seen(w *observed) *explain.Remediation {
 	}
 	is := r.standing(w, step)
 	is.Trouble = trouble
-	is.Reason, is.Acts, is.Text = step.Reason, step.Do != powercycle.Wait, cmp.Or(said, w.foretold(step))
-	is.Evidence, is.Blockers = evidenceOf(w, r.Kind.Finalizer), holdsOf(w, step)
-	is.Next = nextOf(w, step, is.Blockers)
+	is.Reason, is.Acts, is.Text = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(said, w.foretold(step))
+	about := w.about()
+	is.Evidence, is.Blockers = about.Evidence(), about.Blockers(step)
+	is.Next = about.Next(step, is.Blockers)
 	return is
 }
 
@@ -72,7 +73,7 @@ func (w *observed) foretold(step powercycle.Step) string {
 	if !w.ownerless {
 		after.remember(step)
 	}
-	return textOf(&after, step)
+	return after.about().Message("", step)
 }
 
 // standing is how the remediation stands before the step is taken.
@@ -144,7 +145,7 @@ func (w *observed) possible() []powercycle.Facts {
 			all = append(all, f)
 		}
 	}
-	if w.ahead != "" {
+	if len(w.ahead) > 0 {
 		vary(func(f *powercycle.Facts) { f.First = true })
 	}
 	blind := w.facts.Node == powercycle.NodeUnseen && errors.Is(errors.Join(w.unasked...), ErrUnasked)
@@ -189,7 +190,7 @@ func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 		return step, ""
 	}
 	for _, f := range w.possible() {
-		if s := powercycle.Next(f, w.policy, w.now); s.Do == powercycle.Wait && s.Reason == last.Reason {
+		if s := powercycle.Next(f, w.policy, w.now); s.Do == powercycle.Wait && string(s.Reason) == last.Reason {
 			w.facts = f
 			return s, last.Message
 		}

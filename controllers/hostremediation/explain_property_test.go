@@ -54,7 +54,7 @@ func (d draws) record() record {
 		rec.UID = "before"
 	}
 	if rec.State.Final() {
-		rec.Cause = "The host is switched off by its owner"
+		rec.Cause = powercycle.Cause{Reason: powercycle.HostSwitchedOffReason, Do: powercycle.Advance, From: powercycle.Booting, Next: rec.State}
 	}
 	return rec
 }
@@ -199,7 +199,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		}
 		reason, text := stands(rem)[2], rem.Status.Message
 		if first != nil && is.Acts {
-			reason, text = first.step.Reason, textOf(&first.observed, first.step)
+			reason, text = string(first.step.Reason), first.about().Message("", first.step)
 		}
 		if text != is.Text || reason != is.Reason {
 			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Text, reason, text, told(is))

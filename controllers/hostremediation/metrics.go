@@ -67,13 +67,13 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 		stateDuration.WithLabelValues(string(was)).Observe(w.now.Sub(w.facts.Since).Seconds())
 	}
 	if step.Next.Final() && !was.Final() {
-		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), step.Reason).Inc()
+		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), string(step.Reason)).Inc()
 	}
 	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
 	if reason := unfencedFor(w, step, fenced); reason != "" {
 		unfenced.WithLabelValues(namespace, kind, reason).Inc()
 	}
-	if step.Reason == fenceStays {
+	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
 	}
 	held := holds(w, step)
@@ -81,7 +81,7 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 		r.UnderWay.forget(kind, key)
 		return
 	}
-	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w), person: w.record.Person}
+	is := standing{state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
 	if held {
 		is.held, is.since = true, w.record.Asked
 	}
@@ -96,14 +96,14 @@ func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	case was == powercycle.Preparing:
 		given = step.Next == powercycle.Rebooting
 	case was == powercycle.PoweringOff:
-		given = step.Reason == "PowerOffTimedOut" || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
+		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
 	case was == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
 		given = !fenced && w.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {
 		return ""
 	}
-	return step.Reason
+	return string(step.Reason)
 }
 
 // measureHost exports whether the BareMetalHost called key is marked as unhealthy. h is nil if it is gone.

@@ -82,7 +82,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 }
 
 func TestWhyANodeWasNotFencedIsToldOnceItsAttemptIsPastThat(t *testing.T) {
-	past := func(next powercycle.State, reason string) powercycle.Step {
+	past := func(next powercycle.State, reason powercycle.Reason) powercycle.Step {
 		return powercycle.Step{Do: powercycle.Advance, Next: next, Reason: reason}
 	}
 	for name, tc := range map[string]struct {

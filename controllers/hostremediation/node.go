@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -259,13 +257,4 @@ func (w *observed) lookAgain(d time.Duration) {
 	if at := w.now.Add(d); w.recheck.IsZero() || at.Before(w.recheck) {
 		w.recheck = at
 	}
-}
-
-// left says what is left on the node.
-func (w *observed) left() string {
-	text := strings.Join(w.seen.Left, ", ")
-	if more := w.seen.Count - len(w.seen.Left); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

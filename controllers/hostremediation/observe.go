@@ -26,6 +26,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // observed is everything that one reconcile decides on, read once.
@@ -77,7 +78,7 @@ type sight struct {
 	// predecessor is the remediation that is gone and whose fence is on the node; empty if there is none.
 	predecessor types.UID
 	// ahead is what goes first; empty if the remediation does.
-	ahead string
+	ahead []powercycle.Ahead
 	// unhealthy is what the NodeHealthCheck that asked finds wrong with the node still; empty if that is nothing.
 	unhealthy string
 	// blindness is why the node cannot be seen.
@@ -185,15 +186,15 @@ func (r *Reconciler) untouched(w *observed) bool {
 	return w.record.State == "" && (r.Off && r.Kind.signsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
-// pausedBy says what pauses the remediation; empty if nothing does.
-func (w *observed) pausedBy() string {
+// pause is what pauses the remediation; empty if nothing does.
+func (w *observed) pause() explain.Pause {
 	switch {
-	case w.moved(): // all other annotations are gone, and with them what is remembered
-		return "because clusterctl has moved it to another management cluster, and deletes it here"
+	case w.moved():
+		return explain.PausedByMove
 	case annotations.HasPaused(w.rem):
-		return "by its annotation " + clusterv1.PausedAnnotation
+		return explain.PausedByItself
 	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
-		return "with Cluster " + w.cluster.Name
+		return explain.PausedWithCluster
 	}
 	return ""
 }
@@ -335,7 +336,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pausedBy() != "" && !r.Leaving, // who leaves has no later
+		Paused:    w.pause() != "" && !r.Leaving, // who leaves has no later
 		Leaving:   r.Leaving,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,

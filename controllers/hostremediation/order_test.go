@@ -23,6 +23,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func TestPowerComesBeforeTheTaintDrainedBeforePowerAndTheMarkBeforeTheHandOver(t *testing.T) {
@@ -226,7 +227,7 @@ func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
 	k := fixtureOf(t)
 	var owners []metav1.OwnerReference
 	k.edit(func(rem *mendv1.HostRemediation) { owners, rem.OwnerReferences = rem.OwnerReferences, nil })
-	if status := k.pass(); status.Message != noOwner.Why || len(k.remediation().Annotations) != 0 {
+	if status := k.pass(); status.Message != explain.HostStep(noOwner) || len(k.remediation().Annotations) != 0 {
 		t.Errorf("it says %q", status.Message)
 	}
 	if got, want := stands(k.remediation()), [3]string{"False", "False", "NoOwner"}; got != want {
@@ -314,7 +315,7 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 		{func() {}, []string{"Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off", "Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off"}},
 		{off, []string{"Normal Fenced Attempt 1 of 2: The host is off; the node is fenced, so that its workload can start elsewhere"}},
 		{func() { k.seen.Drained = true }, []string{"Normal PowerOnRequested Attempt 1 of 2: The workload has moved; the host is asked to power on"}},
-		{on, []string{"Normal PoweredOn Attempt 1 of 2: The host is on; the fence is taken off the node"}},
+		{on, []string{"Normal PoweredOn Attempt 1 of 2: The host is on; the fence is removed from the node"}},
 	} {
 		step.before()
 		k.pass()

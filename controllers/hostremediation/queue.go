@@ -51,7 +51,7 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 		return
 	}
 	w.facts.First, w.facts.ManagerHere = false, ahead[0].Reason == powercycle.ManagerOnHost
-	w.ahead = explain.Queue(ahead)
+	w.ahead = ahead
 	if w.queueErr != nil {
 		w.unasked = append(w.unasked, w.queueErr)
 	}
@@ -314,11 +314,11 @@ func (w *observed) begins(step powercycle.Step) bool {
 		return false
 	}
 	for i := range w.taken {
-		if w.taken[i].step.Begins(w.taken[i].facts.State) {
+		if w.taken[i].step.Begins() {
 			return true
 		}
 	}
-	return step.Begins(w.facts.State)
+	return step.Begins()
 }
 
 // unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the API server is

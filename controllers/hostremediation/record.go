@@ -48,7 +48,7 @@ func recordOf(rem client.Object) (record, error) {
 	var r record
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
 		err = fmt.Errorf("metadata.annotations[%s]: expected what kubemend wrote there: %w", mendv1.PowerCycleAnnotation, err)
-		return record{Memory: powercycle.Memory{State: powercycle.Failed, Fencing: true, Cause: err.Error()}}, err
+		return record{Memory: powercycle.Memory{State: powercycle.Failed, Fencing: true, Cause: powercycle.Cause{Said: err.Error()}}}, err
 	}
 	return r, nil
 }

@@ -27,7 +27,7 @@ func FuzzRecord(f *testing.F) {
 		rem.UID, rem.Annotations = types.UID(uid), map[string]string{mendv1.PowerCycleAnnotation: value}
 		r, err := recordOf(rem)
 		if err != nil {
-			if r.State != powercycle.Failed || !strings.Contains(r.Cause, mendv1.PowerCycleAnnotation) ||
+			if r.State != powercycle.Failed || !strings.Contains(r.Cause.Said, mendv1.PowerCycleAnnotation) ||
 				r.UID != "" || r.Host != "" || r.HostUID != "" || r.Node != "" || r.Cluster != "" || r.Machine != "" {
 				t.Errorf("recordOf(%q) = %+v, %v; want a failure that names the annotation and nobody else", value, r, err)
 			}

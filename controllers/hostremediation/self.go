@@ -7,10 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
-
-// managerHere is the reason of the wait of a remediation on whose host the manager runs.
-const managerHere = "ManagerRunsHere"
 
 // Self is where the manager runs, and what it does about it when that is to be switched off. The zero value runs nowhere.
 type Self struct {
@@ -23,12 +21,14 @@ type Self struct {
 }
 
 // on reports whether the manager runs on the host of w. Who only looks cannot know that, and takes the word of who did.
-func (s Self) on(w *observed) bool { return w.looks && saidLast(w.rem) == managerHere || s.isOn(w) }
+func (s Self) on(w *observed) bool {
+	return w.looks && saidLast(w.rem) == powercycle.ManagerRunsHereReason || s.isOn(w)
+}
 
 // saidLast is the reason that a remediation gave last for what is done about it; empty if it has said nothing.
-func saidLast(rem Object) string {
+func saidLast(rem Object) powercycle.Reason {
 	if c := conditions.Get(rem, nhcv1.ProcessingCondition); c != nil {
-		return c.Reason
+		return powercycle.Reason(c.Reason)
 	}
 	return ""
 }

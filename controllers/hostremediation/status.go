@@ -17,7 +17,7 @@ func (r *Reconciler) say(ctx context.Context, w *observed, step powercycle.Step,
 	if step.Do == powercycle.DropFinalizer && w.facts.Deleting && failure == nil {
 		return nil // there is nothing left to say it of
 	}
-	message := textOf(w, step)
+	message := w.about().Message("", step)
 	if failure != nil {
 		message = fmt.Sprintf("%s: %.4096s", message, explain.Plain(failure))
 	}

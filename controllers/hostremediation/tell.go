@@ -13,6 +13,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -54,11 +55,11 @@ func notesOf(took []taken) []recorder.Event {
 			next = took[i+1].step
 		}
 		switch {
-		case acts && t.step.Do == powercycle.BeginAttempt && t.step.Reason == "AttemptBegan":
+		case acts && t.step.Do == powercycle.BeginAttempt && t.step.Reason == powercycle.AttemptBeganReason:
 		case acts && leadsTo[t.step.Reason]:
-			before = joined(before, sentence(&t.observed, t.step))
-		case t.step.Reason == "PoweredOn" && next.Reason == "Unfenced":
-			notes = append(notes, t.notes(before, next.Why)...)
+			before = explain.JoinedSteps(before, t.about().Sentence(t.step))
+		case t.step.Reason == powercycle.PoweredOnReason && next.Reason == powercycle.UnfencedReason:
+			notes = append(notes, t.notes(before, explain.HostStep(next))...)
 			return append(notes, notesOf(took[i+2:])...)
 		default:
 			notes = append(notes, t.notes(before, "")...)
@@ -68,16 +69,8 @@ func notesOf(took []taken) []recorder.Event {
 	return notes
 }
 
-// joined is one sentence of two, of which either may be empty.
-func joined(first, second string) string {
-	if first == "" || second == "" {
-		return first + second
-	}
-	return first + "; " + lowered(second)
-}
-
 // leadsTo are the reasons of steps of which the action after them tells.
-var leadsTo = map[string]bool{"PoweredOff": true, "WorkloadMoved": true}
+var leadsTo = map[powercycle.Reason]bool{powercycle.PoweredOffReason: true, powercycle.WorkloadMovedReason: true}
 
 // quiet are the actions that nobody needs to hear of: they only remember.
 var quiet = map[powercycle.Action]bool{
@@ -85,18 +78,18 @@ var quiet = map[powercycle.Action]bool{
 	powercycle.DropFinalizer: true,
 }
 
-// fenceStays is the reason of the one end at which something of ours is left behind: that is told of what else would be quiet.
-const fenceStays = "UnfenceTimedOut"
-
 // onHost and onMachine are the reasons that are told on the host and on the machine as well.
 var (
-	onHost = map[string]bool{
-		"PowerOffRequested": true, "RebootRequested": true, "HandedOver": true, "Cancelled": true, "Paused": true,
-		"TimedOutByCheck": true, signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true,
+	onHost = map[powercycle.Reason]bool{
+		powercycle.PowerOffRequestedReason: true, powercycle.RebootRequestedReason: true, powercycle.HandedOverReason: true,
+		powercycle.CancelledReason: true, powercycle.PausedReason: true, powercycle.TimedOutByCheckReason: true, powercycle.SignOfLifeReason: true,
+		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
 	}
-	onMachine = map[string]bool{
-		"HandedOver": true, "HostMismatch": true, "HostSwitchedOff": true, "HostHeldOff": true, fenceStays: true,
-		signOfLife: true, fencingImpossible: true, "OperatorSilent": true, "HostNotReady": true, hostServiced: true, turnTimedOut: true,
+	onMachine = map[powercycle.Reason]bool{
+		powercycle.HandedOverReason: true, powercycle.HostMismatchReason: true, powercycle.HostSwitchedOffReason: true,
+		powercycle.HostHeldOffReason: true, powercycle.UnfenceTimedOutReason: true, powercycle.SignOfLifeReason: true,
+		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
+		powercycle.HostServicedReason: true, powercycle.TurnTimedOutReason: true,
 	}
 )
 
@@ -106,7 +99,7 @@ var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopp
 // warns reports whether somebody may have to do something about a step, or will.
 func warns(w *observed, step powercycle.Step) bool {
 	switch step.Reason {
-	case signOfLife, fencingImpossible, fenceStays:
+	case powercycle.SignOfLifeReason, powercycle.FencingImpossibleReason, powercycle.UnfenceTimedOutReason:
 		return true
 	}
 	switch step.Do {
@@ -122,16 +115,16 @@ func warns(w *observed, step powercycle.Step) bool {
 // led to it, after what came of it.
 func (t *taken) notes(before, after string) []recorder.Event {
 	step := t.step
-	if quiet[step.Do] && step.Reason != fenceStays || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
+	if quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // PoweringOff is entered to ask, and that is told when it was done
 	}
-	kind, text := corev1.EventTypeNormal, joined(t.text(before, step), after)
+	kind, text := corev1.EventTypeNormal, explain.JoinedSteps(t.about().Message(before, step), after)
 	if warns(&t.observed, step) {
 		kind = corev1.EventTypeWarning
 	}
 	var notes []recorder.Event
 	add := func(about client.Object) {
-		notes = append(notes, recorder.Event{About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: step.Reason, Action: "Remediate", Text: text})
+		notes = append(notes, recorder.Event{About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: string(step.Reason), Action: "Remediate", Text: text})
 	}
 	add(t.rem.Unwrapped())
 	if t.found.Host != nil && onHost[step.Reason] {

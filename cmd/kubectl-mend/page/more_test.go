@@ -50,7 +50,7 @@ func moreHosts() map[string]story {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
 		remembers(r, powercycle.Memory{State: powercycle.HandedOver, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedBad: true,
-			Marked: true, Cause: "The node did not become healthy in time"})
+			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.HandingOver}})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Status.Conditions = []metav1.Condition{{Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: "WorkloadMoving",

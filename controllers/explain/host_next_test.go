@@ -1,4 +1,4 @@
-package hostremediation
+package explain
 
 import (
 	"maps"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
@@ -48,7 +47,11 @@ func documented(t *testing.T) map[string]string {
 }
 
 func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
-	if diff := cmp.Diff(documented(t), persons); diff != "" {
+	is := map[string]string{}
+	for reason, text := range persons {
+		is[string(reason)] = text
+	}
+	if diff := cmp.Diff(documented(t), is); diff != "" {
 		t.Errorf("docs/conditions-and-events.md (-) and the program (+) tell people to do other things:\n%s", diff)
 	}
 }
@@ -62,30 +65,30 @@ func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
 		change(&f)
 		return f
 	}
-	h := &bmov1alpha1.BareMetalHost{}
+	const h, none = true, false
+	switchedOff := powercycle.Cause{Reason: powercycle.HostSwitchedOffReason}
 	for name, tc := range map[string]struct {
 		facts powercycle.Facts
-		host  *bmov1alpha1.BareMetalHost
+		host  bool
 		want  string
 	}{
 		"nothing before the end":                  {with(func(f *powercycle.Facts) { f.State = powercycle.Booting }), h, ""},
-		"a node that may be fenced and is unseen": {unfenced, h, persons[fenceStays]},
+		"a node that may be fenced and is unseen": {unfenced, h, persons[powercycle.UnfenceTimedOutReason]},
 		"not one that can be seen":                {with(func(f *powercycle.Facts) { f.Node = powercycle.NodePresent }), h, ""},
 		"not that of a machine that is gone":      {with(func(f *powercycle.Facts) { f.Machine = powercycle.MachineGone }), h, ""},
 		"a host of a machine to be replaced": {
-			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, h, persons["HandedOver"]},
-		"nothing if that has no host": {powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, nil, ""},
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, h, persons[powercycle.HandedOverReason]},
+		"nothing if that has no host": {powercycle.Facts{Memory: powercycle.Memory{State: powercycle.HandedOver}}, none, ""},
 		"the cause of a failure, with a host or without": {
-			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.Failed, Cause: "The host is switched off by its owner"}}, nil,
-			persons[powercycle.Causes("The host is switched off by its owner")]},
+			powercycle.Facts{Memory: powercycle.Memory{State: powercycle.Failed, Cause: switchedOff}}, none,
+			persons[powercycle.HostSwitchedOffReason]},
 	} {
-		w := &observed{facts: tc.facts}
-		w.found.Host = tc.host
-		if got := w.afterwards(); got != tc.want {
+		p := &PowerCycle{Facts: tc.facts, Host: HostDetails{Known: tc.host}}
+		if got := p.afterwards(); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
-	if persons[powercycle.Causes("The host is switched off by its owner")] == "" {
+	if persons[powercycle.HostSwitchedOffReason] == "" {
 		t.Error("a person has nothing to do about a host that is switched off")
 	}
 }

@@ -1,0 +1,123 @@
+package powercycle
+
+import "encoding/json"
+
+// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/conditions-and-events.md explains each.
+type Reason string
+
+// The reasons of steps. NoOwnerReason is that of a remediation that names no machine: nothing is decided on it.
+const (
+	AttemptBeganReason       Reason = "AttemptBegan"
+	AwaitingReceiptReason    Reason = "AwaitingReceipt"
+	BootingReason            Reason = "Booting"
+	CancelledReason          Reason = "Cancelled"
+	ClusterUnreachableReason Reason = "ClusterUnreachable"
+	EndedReason              Reason = "Ended"
+	FailedReason             Reason = "Failed"
+	FencedReason             Reason = "Fenced"
+	FencingImpossibleReason  Reason = "FencingImpossible"
+	HandedOverReason         Reason = "HandedOver"
+	HandingOverReason        Reason = "HandingOver"
+	HostGoneReason           Reason = "HostGone"
+	HostHeldOffReason        Reason = "HostHeldOff"
+	HostMismatchReason       Reason = "HostMismatch"
+	HostNotReadyReason       Reason = "HostNotReady"
+	HostServicedReason       Reason = "HostServiced"
+	HostSwitchedOffReason    Reason = "HostSwitchedOff"
+	LeavingReason            Reason = "Leaving"
+	MachineDeletingReason    Reason = "MachineDeleting"
+	MachineGoneReason        Reason = "MachineGone"
+	MachineHealthyReason     Reason = "MachineHealthy"
+	ManagerRunsHereReason    Reason = "ManagerRunsHere"
+	NoLongerNeededReason     Reason = "NoLongerNeeded"
+	NoOwnerReason            Reason = "NoOwner"
+	NodeGoneReason           Reason = "NodeGone"
+	NodeMismatchReason       Reason = "NodeMismatch"
+	NodeStillUnhealthyReason Reason = "NodeStillUnhealthy"
+	OperatorSilentReason     Reason = "OperatorSilent"
+	PausedReason             Reason = "Paused"
+	PowerOffDisabledReason   Reason = "PowerOffDisabled"
+	PowerOffFailedReason     Reason = "PowerOffFailed"
+	PowerOffRequestedReason  Reason = "PowerOffRequested"
+	PowerOffTimedOutReason   Reason = "PowerOffTimedOut"
+	PowerOnFailedReason      Reason = "PowerOnFailed"
+	PowerOnRequestedReason   Reason = "PowerOnRequested"
+	PowerOnTimedOutReason    Reason = "PowerOnTimedOut"
+	PowerSettlingReason      Reason = "PowerSettling"
+	PoweredOffReason         Reason = "PoweredOff"
+	PoweredOnReason          Reason = "PoweredOn"
+	PoweredOnAgainReason     Reason = "PoweredOnAgain"
+	PoweringOffReason        Reason = "PoweringOff"
+	PoweringOnReason         Reason = "PoweringOn"
+	RebootAcceptedReason     Reason = "RebootAccepted"
+	RebootRequestedReason    Reason = "RebootRequested"
+	RebootTimedOutReason     Reason = "RebootTimedOut"
+	RebootingReason          Reason = "Rebooting"
+	ReceiptGivenReason       Reason = "ReceiptGiven"
+	ReceiptRequestedReason   Reason = "ReceiptRequested"
+	RecoveredReason          Reason = "Recovered"
+	ReleasingReason          Reason = "Releasing"
+	ServicedReason           Reason = "Serviced"
+	SignOfLifeReason         Reason = "SignOfLife"
+	StateUnknownReason       Reason = "StateUnknown"
+	TimedOutByCheckReason    Reason = "TimedOutByCheck"
+	TurnTimedOutReason       Reason = "TurnTimedOut"
+	UnfenceTimedOutReason    Reason = "UnfenceTimedOut"
+	UnfencedReason           Reason = "Unfenced"
+	WaitingForTurnReason     Reason = "WaitingForTurn"
+	WatchingForLifeReason    Reason = "WatchingForLife"
+	WorkloadMovedReason      Reason = "WorkloadMoved"
+	WorkloadMovingReason     Reason = "WorkloadMoving"
+	WorkloadStuckReason      Reason = "WorkloadStuck"
+)
+
+// Detail tells steps of one reason apart that mean something else. Most have none.
+type Detail string
+
+// The details of steps.
+const (
+	// HeldAlready means that whoever began the remediation keeps the host powered off already.
+	HeldAlready Detail = "HeldAlready"
+	// NoReceipts means that the operator of the host reports nothing by which a receipt could be believed.
+	NoReceipts Detail = "NoReceipts"
+	// ReceiptLate means that the operator has not given its receipt in time.
+	ReceiptLate Detail = "ReceiptLate"
+	// ReceiptContradicted means that the operator has given its receipt, and reports what speaks against it.
+	ReceiptContradicted Detail = "ReceiptContradicted"
+	// NodeIsGone means that there is no node any more.
+	NodeIsGone Detail = "NodeIsGone"
+	// FencedBefore means that a remediation that is gone has fenced the node.
+	FencedBefore Detail = "FencedBefore"
+	// NodeBooted means that it is the node that shows it.
+	NodeBooted Detail = "NodeBooted"
+	// FenceUnseen means that the node, which may be fenced, cannot be seen.
+	FenceUnseen Detail = "FenceUnseen"
+	// AsksPerson means that a person has to do something before the remediation goes on.
+	AsksPerson Detail = "AsksPerson"
+)
+
+// Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.
+type Cause struct {
+	Reason Reason `json:"reason,omitempty"`
+	Detail Detail `json:"detail,omitempty"`
+	// Do, From and Next are those of the step.
+	Do   Action `json:"do,omitempty"`
+	From State  `json:"from,omitempty"`
+	Next State  `json:"next,omitempty"`
+	// Said is what was known about it then besides, which nothing tells later; empty if that is nothing.
+	Said string `json:"said,omitempty"`
+}
+
+// Step is the step that c was.
+func (c Cause) Step() Step {
+	return Step{Do: c.Do, From: c.From, Next: c.Next, Reason: c.Reason, Detail: c.Detail}
+}
+
+// UnmarshalJSON reads a cause. One that was stored as a sentence, before it had a reason, stays that sentence.
+func (c *Cause) UnmarshalJSON(stored []byte) error {
+	if json.Unmarshal(stored, &c.Said) == nil {
+		return nil
+	}
+	type fields Cause
+	return json.Unmarshal(stored, (*fields)(c)) //nolint:wrapcheck // it is the error of the record that this is part of
+}

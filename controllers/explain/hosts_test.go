@@ -1,0 +1,148 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+)
+
+func TestTheFenceOfANodeHasAnAuthor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node NodeDetails
+		want string
+	}{
+		"this remediation":    {NodeDetails{Ours: true, Fence: "me"}, "of this remediation"},
+		"another remediation": {NodeDetails{Fence: "another"}, "of remediation another"},
+		"nobody known":        {NodeDetails{}, "put there by somebody else"},
+	} {
+		if got := tc.node.whoseFence(); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// A node that cannot be seen may have pods: nobody knows.
+func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
+	const drained, absent = "nothing is left on node n that would have to move", "node n does not exist"
+	for name, tc := range map[string]struct {
+		node NodeDetails
+		want []string
+	}{
+		"a node that is gone is drained":        {NodeDetails{Answered: true, Drained: true}, []string{absent, drained}},
+		"a node that is there may be":           {NodeDetails{Answered: true, Looked: true, Drained: true}, []string{drained}},
+		"a node that was not seen never is":     {NodeDetails{Drained: true, Unseen: "no route"}, nil},
+		"a node that still has pods is not yet": {NodeDetails{Answered: true, Looked: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.node.Name = "n"
+			var e evidence
+			e.ofNode(&PowerCycle{Node: tc.node})
+			var got []string
+			for _, line := range e {
+				if line == drained || line == absent {
+					got = append(got, line)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q, of %q", got, tc.want, e)
+			}
+		})
+	}
+}
+
+func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
+	for length, want := range map[int]int{maxMessage - 1: maxMessage - 1, maxMessage: maxMessage, maxMessage + 1: maxMessage + len("...")} {
+		text := (&PowerCycle{}).Message("", powercycle.Step{Reason: powercycle.Reason(strings.Repeat("x", length))})
+		if len(text) != want {
+			t.Errorf("a sentence of %d characters becomes one of %d, want %d", length, len(text), want)
+		}
+	}
+}
+
+func TestTheMessageNamesTheCause(t *testing.T) {
+	p := &PowerCycle{
+		Policy: powercycle.Policy{Retries: 1}, After: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1},
+		Host:  HostDetails{Mismatch: "the host is another's", Unmanaged: "the host is paused", Trouble: "power management error: timeout"},
+		Node:  NodeDetails{Unseen: "no route", Left: []string{"Pod a/b"}, Count: 3},
+		Ahead: []powercycle.Ahead{{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}},
+	}
+	for reason, want := range map[powercycle.Reason]string{
+		powercycle.PoweringOffReason:        "(power management error: timeout)",
+		powercycle.WaitingForTurnReason:     "(HostRemediation b is under way; power management error: timeout)",
+		powercycle.HostMismatchReason:       "(the host is another's; power management error: timeout)",
+		powercycle.HostNotReadyReason:       "(the host is paused; power management error: timeout)",
+		powercycle.ClusterUnreachableReason: "(no route; power management error: timeout)",
+		powercycle.WorkloadStuckReason:      "(Pod a/b and 2 more; power management error: timeout)",
+	} {
+		step := powercycle.Step{Do: powercycle.Wait, Reason: reason}
+		if got := p.Message("", step); got != "Attempt 1 of 2: "+HostStep(step)+" "+want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestTheEndNamesWhatLedToIt(t *testing.T) {
+	p := &PowerCycle{Policy: powercycle.Policy{Retries: 1}, After: powercycle.Memory{State: powercycle.HandedOver, Attempt: 2, Cause: powercycle.Cause{
+		Reason: powercycle.PowerOffTimedOutReason, Do: powercycle.Advance, From: powercycle.PoweringOff, Next: powercycle.HandingOver, Said: "no route to host",
+	}}}
+	step := powercycle.Step{Do: powercycle.Wait, From: powercycle.HandedOver, Next: powercycle.HandedOver, Reason: powercycle.HandedOverReason}
+	const want = "The owner of the machine was asked to replace it (Attempt 2 of 2: The host was not seen off in time (no route to host))"
+	if got := p.Message("", step); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	p.After.Cause = powercycle.Cause{Said: "what an older version stored"}
+	if got := p.Message("", step); got != "The owner of the machine was asked to replace it (what an older version stored)" {
+		t.Errorf("of a cause that was stored as a sentence it says %q", got)
+	}
+	p.After.State, p.After.Cause = powercycle.Ended, powercycle.Cause{Reason: powercycle.EndedReason, From: powercycle.Ended}
+	if got := p.Message("", powercycle.Step{From: powercycle.Ended, Reason: powercycle.EndedReason}); strings.Contains(got, "(") {
+		t.Errorf("the end is named twice: %q", got)
+	}
+}
+
+func TestWhatGoesFirstIsNamed(t *testing.T) {
+	objection := controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}
+	for _, tc := range []struct {
+		ahead powercycle.Ahead
+		want  string
+	}{
+		{powercycle.Ahead{Reason: powercycle.KeptOffForAnother, Name: "u"}, "the host is kept powered off for remediation u"},
+		{powercycle.Ahead{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}, "HostRemediation b is under way"},
+		{powercycle.Ahead{Reason: powercycle.PlaneForbids, Objection: objection}, "m1 goes first"},
+		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother, Name: "b"}, "b goes first"},
+		{powercycle.Ahead{Reason: powercycle.ManagerOnHost}, "no other replica is ready elsewhere, or it is about to take over"},
+		{powercycle.Ahead{Reason: powercycle.QueueUnknown, Name: "no answer in time"}, "no answer in time"},
+	} {
+		if got := Queue([]powercycle.Ahead{tc.ahead}); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.ahead.Reason, got, tc.want)
+		}
+	}
+}
+
+func TestEveryStepOfAPowerCycleHasASentence(t *testing.T) {
+	for _, step := range powercycle.Steps() {
+		if text := HostStep(step); text == "" || text == string(step.Reason) {
+			t.Errorf("%+v has no sentence", step)
+		}
+	}
+}
+
+func TestNoSentenceOfAPowerCycleIsForNothing(t *testing.T) {
+	said := map[string]bool{HostStep(powercycle.Step{Reason: powercycle.NoOwnerReason}): true, HostStep(powercycle.Step{Reason: powercycle.StateUnknownReason}): true}
+	for _, step := range powercycle.Steps() {
+		said[wordingOf(step)] = true
+		if step.From.Final() {
+			said[wordingOf(powercycle.Step{Reason: ends[step.From], From: step.From})] = true
+		}
+	}
+	for reason, all := range wordings {
+		for _, w := range all {
+			if !said[w.text] {
+				t.Errorf("%s: no step says %q", reason, w.text)
+			}
+		}
+	}
+}
