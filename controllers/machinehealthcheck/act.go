@@ -45,6 +45,8 @@ type applied struct {
 	// status is the check as it was saved; nil if it was not.
 	status *clusterv1.MachineHealthCheck
 	err    error // of that
+	// statusDue is when the status is written that was put off; zero if it was not.
+	statusDue time.Time
 }
 
 // result is what the check says about the outcomes.
@@ -70,6 +72,9 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
 		}
 	}
 	next := statusAfter(w, p, is)
+	if done.statusDue = putOff(w, next); !done.statusDue.IsZero() {
+		return done
+	}
 	if done.err = r.record(ctx, w, next); done.err == nil {
 		done.status = next
 	}

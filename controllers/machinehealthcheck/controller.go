@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -94,9 +95,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if w == nil || w.mode <= paused {
 		return r.standBack(ctx, req.NamespacedName, w)
 	}
+	if r.stale(w) {
+		return ctrl.Result{RequeueAfter: consistency.Lag}, nil
+	}
 	p := r.decide(ctx, w, func(d *machines.Decision) bool { return d.Tried })
 	done := r.apply(ctx, w, p)
 	return r.tell(ctx, w, p, done)
+}
+
+// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was requested of an
+// owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
+func (r *Reconciler) stale(w *observed) bool {
+	return slices.ContainsFunc(w.wrote, func(name string) bool {
+		place, known := w.sighting.places[name]
+		return known && r.written.saved.Stale(w.sighting.machines[place].machine)
+	})
 }
 
 // decide decides what w comes to. What matters only now and then is read if the decision so far depends on it: power cycles, if a machine on a host is

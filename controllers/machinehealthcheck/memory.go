@@ -36,6 +36,9 @@ type remembered struct {
 	decided  machines.Memory
 	sighting *sighting
 	warned   *string // see observed.warned
+	// wrote are the machines that the last reconcile has written, and statusAt is when the status of the check was written last.
+	wrote    []string
+	statusAt time.Time
 }
 
 // remember notes the remediations that a reconcile began, and those that it could not begin.
@@ -47,8 +50,13 @@ func (m *memory) remember(w *observed, outcomes []outcome) {
 		if o.attempted() && o.err != nil {
 			last.decided.Failed(string(o.target.machine.UID), w.now)
 		}
+		if o.said != nil {
+			last.wrote = append(last.wrote, o.said.Name)
+		}
 		if o.requested {
-			last.decided.Began(string(o.target.machine.UID), remediationKind(w), w.now)
+			if o.Step == machines.CreateRequest {
+				last.decided.Began(string(o.target.machine.UID), remediationKind(w), w.now)
+			}
 			if last.inFlight != nil {
 				last.inFlight[o.target.machine.UID] = remediationKind(w)
 			}
@@ -63,6 +71,7 @@ func (m *memory) recall(w *observed) {
 	w.remembers, w.wasUnread = true, maps.Clone(m.unread)
 	if last, found := m.checks[client.ObjectKeyFromObject(w.check)]; found {
 		w.warned, w.memory, w.before, w.reached = last.warned, last.decided, last.sighting, &last.reach
+		w.wrote, w.statusAt = last.wrote, last.statusAt
 	}
 }
 
@@ -95,7 +104,7 @@ func (m *memory) pass(w *observed, s plan) map[types.UID]string {
 	was, found := m.checks[key]
 	m.checks[key] = is
 	if found {
-		is.failed, is.inFlight, is.warned = was.failed, was.inFlight, was.warned
+		is.failed, is.inFlight, is.warned, is.statusAt = was.failed, was.inFlight, was.warned, was.statusAt
 	}
 	m.keepUnread(w)
 	if !w.remediation.seen() {
@@ -124,11 +133,15 @@ func (m *memory) keepUnread(w *observed) {
 	}
 }
 
-// warn remembers the restriction of which the last event tells.
-func (m *memory) warn(w *observed, p plan, next *clusterv1.MachineHealthCheck) {
+// saved remembers that the status of the check was written, and the restriction of which the last event tells.
+func (m *memory) saved(w *observed, p plan, next *clusterv1.MachineHealthCheck) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.checks[client.ObjectKeyFromObject(w.check)].warned = ptr.To(w.warnedAfter(p, next))
+	is := m.checks[client.ObjectKeyFromObject(w.check)]
+	is.warned = ptr.To(w.warnedAfter(p, next))
+	if !sameStatus(w.check.Status, next.Status) {
+		is.statusAt = w.now
+	}
 }
 
 // tries counts the reconciles in a row that failed, with this one.

@@ -11,6 +11,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved changes nothing.
@@ -116,7 +117,7 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w.remediation.known = known
 		var m memory
 		m.pass(w, decide(w))
-		m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
+		m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}})
 		w = aWorld(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
 		if n := begunUnheard(w, decide(w), m.pass(w, decide(w))); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)

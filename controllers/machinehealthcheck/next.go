@@ -33,6 +33,7 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied
 	if w.mode == acting {
 		at = health.Earliest(at, p.Recheck)
 	}
+	at = health.Earliest(at, done.statusDue)
 	if r.Resync > 0 {
 		at = health.Earliest(at, w.now.Add(r.Resync))
 	}

@@ -8,6 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
 // ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
@@ -19,6 +21,8 @@ type ownWrites struct {
 	written map[types.UID]string
 	// held are the versions whose events came while a write was under way, of which it is not known yet whose they are.
 	held map[types.UID][]string
+	// saved are the versions that the caches may not show yet.
+	saved consistency.Writes
 }
 
 // begin says that m is being written. Events of m are held until end.
@@ -42,6 +46,9 @@ func (o *ownWrites) end(m client.Object, saved bool) (missed bool) {
 	uid, version := m.GetUID(), m.GetResourceVersion()
 	held := o.held[uid]
 	delete(o.held, uid)
+	if saved {
+		o.saved.Note(m)
+	}
 	if saved && !slices.Contains(held, version) {
 		o.written[uid] = version
 	}
@@ -79,4 +86,5 @@ func (o *ownWrites) forget(m client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.written, m.GetUID())
+	o.saved.Forget(client.ObjectKeyFromObject(m))
 }

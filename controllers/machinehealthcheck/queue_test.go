@@ -213,6 +213,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 			t.Errorf("%s is tried again before b", s.target.machine.Name)
 		}
 	}
+	first.Step = machines.CreateRequest
 	m.remember(w, []outcome{{step: first, requested: true}})
 	if w = pass(); len(w.memory.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")

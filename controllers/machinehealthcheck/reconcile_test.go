@@ -139,3 +139,27 @@ func TestTheCacheIsDoubtedOfAClusterThatNobodyLookedAtDuringAPause(t *testing.T)
 		}
 	}
 }
+
+// machine is the machine that a person has marked, as it is stored.
+func (r *reconciled) machine() *clusterv1.Machine {
+	r.t.Helper()
+	m := &clusterv1.Machine{}
+	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// outdated is a client whose cache has a machine as it was.
+type outdated struct {
+	client.Client
+	was *clusterv1.Machine
+}
+
+func (o outdated) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := o.Client.List(ctx, list, opts...)
+	if all, is := list.(*clusterv1.MachineList); is {
+		all.Items = []clusterv1.Machine{*o.was.DeepCopy()}
+	}
+	return err
+}

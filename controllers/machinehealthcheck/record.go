@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // record brings the stored check up to date: label, owner and status. It writes only what differs.
@@ -41,6 +44,35 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *cluste
 		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
 	return nil
+}
+
+// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what it costs to write
+// and to watch grows with them. (docs/adr/0052-the-numbers-of-a-large-check-wait.md)
+func statusEvery(targets int) time.Duration {
+	if d := time.Duration(targets) * 200 * time.Microsecond; d >= enqueue.MergeWindow {
+		return d
+	}
+	return 0
+}
+
+// putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
+func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
+	due := w.statusAt.Add(statusEvery(len(w.targets)))
+	if w.statusAt.IsZero() || !w.now.Before(due) || sameStatus(w.check.Status, next.Status) || !equality.Semantic.DeepEqual(turns(&w.check.Status), turns(&next.Status)) {
+		return time.Time{}
+	}
+	return due
+}
+
+// turns is s without numbers, names and messages: what events are about, and what other controllers act on.
+func turns(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
+	is := *s
+	is.ExpectedMachines, is.CurrentHealthy, is.RemediationsAllowed, is.Targets, is.Deprecated = nil, nil, nil, nil, nil
+	is.Conditions = slices.Clone(s.Conditions)
+	for i := range is.Conditions {
+		is.Conditions[i].Message = ""
+	}
+	return is
 }
 
 // sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.

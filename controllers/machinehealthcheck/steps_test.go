@@ -274,14 +274,14 @@ func TestAProviderMayDeleteItsCondition(t *testing.T) {
 func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 	var m memory
 	pass := func(changes ...func(*target)) *observed {
-		w := aWorld(a("first", health.Unhealthy, changes...), a("second", health.Unhealthy, byUser))
+		w := aWorld(a("first", health.Unhealthy, changes...), a("second", health.Unhealthy, byUser)).external()
 		w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 		m.recall(w)
 		return w
 	}
 	w := pass()
 	m.pass(w, decide(w))
-	m.remember(w, []outcome{{step: step{target: &w.targets[0]}, requested: true}})
+	m.remember(w, []outcome{{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: &w.targets[0]}, requested: true}})
 
 	decided := func(changes ...func(*target)) plan {
 		w := pass(changes...)
@@ -292,7 +292,7 @@ func TestWhatWasBegunCountsBeforeTheCachesShowIt(t *testing.T) {
 	if s := decided(); s.Grant.Start != 0 || s.Population.InFlight != 1 {
 		t.Errorf("before the caches show it: %d in flight, %d more may start; want 1 and 0", s.Population.InFlight, s.Grant.Start)
 	}
-	if s := decided(askedOwner); s.Population.InFlight != 1 {
+	if s := decided(requestedBy("check", "check-uid")); s.Population.InFlight != 1 {
 		t.Errorf("when they show it: %d in flight, want 1", s.Population.InFlight)
 	}
 	if s := decided(); s.Population.InFlight != 0 || s.Grant.Start != 1 {

@@ -24,7 +24,7 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied
 	notes := append(machineNotes(w, done.outcomes), remediationNotes(w, done.outcomes)...)
 	if done.status != nil {
 		notes = append(notes, turnNotes(w, p, done.status)...)
-		r.memory.warn(w, p, done.status)
+		r.memory.saved(w, p, done.status)
 	}
 	r.send(ctx, notes)
 	return r.next(ctx, w, p, done)

@@ -12,8 +12,8 @@ import (
 // Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
 const Settling = 100 * time.Millisecond
 
-// CachesLag is how long caches may take to show what this process wrote. Until they do, or until it is over, what was begun is remembered: a
-// decision in between would not count it, and begin more than is allowed at once.
+// CachesLag is how long a request that this process created is counted although the cache does not show it: a decision in between would not count
+// it, and begin more than is allowed at once. It ends when the cache shows it; the limit is for one that was deleted before the cache ever did.
 const CachesLag = 30 * time.Second
 
 // Decide returns the plan for f: the verdict on each machine, what blocks its remediation, how many remediations may start, and which do.

@@ -1,0 +1,67 @@
+package machinehealthcheck
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
+	fleet := func(size, pending int) *observed {
+		targets := make([]target, size)
+		for i := range targets {
+			if targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, saidTrue); i < pending {
+				targets[i] = a(fmt.Sprintf("m%04d", i), health.Pending)
+			}
+		}
+		return aWorld(targets...).limited("40%")
+	}
+	for name, tc := range map[string]struct {
+		size, pending int
+		ago           time.Duration // since the status was written last
+		want          time.Duration // from now; zero for at once
+	}{
+		"of a small check at once":                       {100, 1, time.Millisecond, 0},
+		"of a large one a second after the last time":    {5000, 1, 400 * time.Millisecond, 600 * time.Millisecond},
+		"at once if the last time was longer ago":        {5000, 1, time.Second, 0},
+		"at once if it turns what the check says":        {5000, 2001, 400 * time.Millisecond, 0},
+		"never if nothing differs":                       {5000, 0, 400 * time.Millisecond, 0},
+		"of one with a thousand machines a fifth of one": {1000, 1, 50 * time.Millisecond, 150 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := fleet(tc.size, 0)
+			w := fleet(tc.size, tc.pending)
+			w.check.Status, w.statusAt = statusAfter(before, decide(before), result{}).Status, w.now.Add(-tc.ago)
+			due, want := putOff(w, statusAfter(w, decide(w), result{})), time.Time{}
+			if tc.want > 0 {
+				want = w.now.Add(tc.want)
+			}
+			if !due.Equal(want) {
+				t.Errorf("written at %s, want %s; zero is at once", due, want)
+			}
+		})
+	}
+}
+
+// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation.
+func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	r.pass(0)
+	before := r.machine()
+	if _, begun := r.pass(time.Second); !begun {
+		t.Fatal("no remediation was requested")
+	}
+	r.Client = outdated{r.Client, before}
+	written := r.machine().ResourceVersion
+	if next, _ := r.pass(2 * time.Second); next > time.Second || r.machine().ResourceVersion != written {
+		t.Errorf("on what was before its write it acts, or waits %s", next)
+	}
+	r.Client = r.Client.(outdated).Client
+	if next, _ := r.pass(3 * time.Second); next < time.Minute {
+		t.Errorf("when the cache shows it, the next reconcile is in %s", next)
+	}
+}
