@@ -1,5 +1,5 @@
 // Package bmo is the Bare Metal Operator (BMO), Ironic, and one host with its BMC behind them, as a model: it has no clock, no client and no
-// goroutine. Whoever plays it moves the time (Advance), hands it the BareMetalHost as the API server has it (Reconcile), and writes what the
+// goroutine. Its user moves the time (Advance), gives it the BareMetalHost as the API server has it (Reconcile), and writes what the
 // pass has changed, or does not: BMO may die in between.
 //
 // A rule cites the function that it stands for. Those of BMO are of commit 02aa5059e (v0.14.0-rc.0-37): "bmh" is
@@ -17,14 +17,14 @@ import (
 // Power is what the power of a host is changed to.
 type Power string
 
-// What the power of a host can be changed to. Reset is off and on in one, so short that nobody sees the host off.
+// What the power of a host can be changed to. Reset is off and on in one, so short that the host is never seen off.
 const (
 	On    Power = "on"
 	Off   Power = "off"
 	Reset Power = "reset"
 )
 
-// Change is one change that really happened to the power of a host, whoever knows of it.
+// Change is one change that really happened to the power of a host, known or not.
 type Change struct {
 	At time.Time
 	To Power
@@ -50,7 +50,7 @@ type Times struct {
 
 // Waits are how long BMO and Ironic wait before they look again.
 type Waits struct {
-	// Poll is after a pass with nothing to do. (bmh manageHostPower, steadyStateResult)
+	// Poll is after a reconcile with nothing to do. (bmh manageHostPower, steadyStateResult)
 	Poll time.Duration
 	// Error is after the first error that was recorded; each further one doubles it, nine times. BMO takes half of that to all of it, at
 	// random; here it is always all of it. (result calculateBackoff)
@@ -69,7 +69,7 @@ type Waits struct {
 	Sync time.Duration
 	// Recovery is how often Ironic tries a BMC again that it has given up. (conductor power_failure_recovery_interval)
 	Recovery time.Duration
-	// Change is how long Ironic waits for a host to do as it was told; Soft, if the operating system was asked.
+	// Change is how long Ironic waits for a host to follow an order; Soft, if the operating system was asked.
 	// (ironic-image power_state_change_timeout; ironic softPowerOffTimeout)
 	Change, Soft time.Duration
 	// Errors is how often the wait after an error, Error at first, is doubled, but for one. (result maxBackOffCount)
@@ -88,7 +88,7 @@ func Real() Waits {
 	}
 }
 
-// firstRetry and lastRetry are how long BMO waits after a pass that has failed, first and at most. (controller-runtime's rate limiter)
+// firstRetry and lastRetry are how long BMO waits after a reconcile that has failed, first and at most. (controller-runtime's rate limiter)
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 1000 * time.Second
@@ -108,7 +108,7 @@ const (
 type Faults struct {
 	// Stopped says that BMO does not run.
 	Stopped bool
-	// Crashes says that BMO dies in the next pass in which it asks Ironic for anything, after it has asked and before it writes. It is
+	// Crashes says that BMO dies in the next reconcile in which it asks Ironic for anything, after it has asked and before it writes. It is
 	// Stopped then.
 	Crashes bool
 	// NotReady says that Ironic does not answer BMO, which knows that; Errors, that Ironic answers with errors. Neither is written anywhere.
@@ -126,7 +126,7 @@ type Faults struct {
 	// ServicingFails says that it cannot be.
 	ServicingFails bool
 
-	// Unreachable says that the BMC answers nobody.
+	// Unreachable says that the BMC does not answer.
 	Unreachable bool
 	// IgnoresOff and IgnoresOn say that the BMC accepts such orders and does not follow them. It does late, if Ironic still waits for that when
 	// this ends. A reset is both.
@@ -199,15 +199,15 @@ func (h *Host) Install(on bool, now time.Time) {
 	h.node = node{known: true, power: powerOf(on), synced: now}
 }
 
-// GoesOff reports whether the power goes by now. Whoever plays the kubelet stops it before that.
+// GoesOff reports whether the power goes by now. The kubelet is stopped before that.
 func (h *Host) GoesOff(now time.Time) bool {
 	return h.hardware.order != "" && h.hardware.order != On && !h.hardware.ends.After(now)
 }
 
-// Press changes the power by hand, and tells nobody.
+// Press changes the power by hand, without a trace.
 func (h *Host) Press(to Power, now time.Time) { h.become(to, true, false, now) }
 
-// Stranded reports whether a ramdisk runs on the host that nobody knows of any more, because Ironic has lost its database meanwhile.
+// Stranded reports whether a ramdisk runs on the host that is known to no component any more, because Ironic has lost its database meanwhile.
 func (h *Host) Stranded() bool { return h.hardware.on && h.hardware.ramdisk && !h.node.servicing }
 
 // LoseDatabase makes Ironic forget the host, as one does whose database goes with its pod. It registers it anew when BMO asks for it.

@@ -202,7 +202,7 @@ func (h *Host) begin(to Power, hard bool, now time.Time) {
 	h.hardware.order, h.hardware.hard, h.hardware.ends = to, hard, now.Add(h.takes(to))
 }
 
-// takes is how long the host takes to do as it is told.
+// takes is how long the host takes to follow an order.
 func (h *Host) takes(to Power) time.Duration {
 	switch to {
 	case On:
@@ -214,7 +214,7 @@ func (h *Host) takes(to Power) time.Duration {
 	}
 }
 
-// carryOut is when the BMC has done as it was told.
+// carryOut is when the BMC has followed the order.
 func (h *Host) carryOut(now time.Time) {
 	to, hard := h.hardware.order, h.hardware.hard
 	h.hardware.order = ""
@@ -222,7 +222,7 @@ func (h *Host) carryOut(now time.Time) {
 	h.confirm(now)
 }
 
-// confirm is when Ironic sees that the host has done as it was told.
+// confirm is when Ironic sees that the host has followed the order.
 func (h *Host) confirm(now time.Time) {
 	if h.Faults.Unreachable || h.Faults.Stale {
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // Looks are the moments at which BMO looks at a host: when it hears of a change of what others write, and when it wants to look again. The zero
-// value has looked at nothing. Whoever has a work queue does not need it.
+// value has looked at nothing. With a work queue it is not needed.
 type Looks struct {
 	heard string
 	again time.Time
@@ -24,7 +24,7 @@ func (l *Looks) Due(bmh *bmov1alpha1.BareMetalHost, now time.Time) bool {
 	return true
 }
 
-// Note notes when BMO wants to look again after a pass.
+// Note notes when BMO wants to look again after a reconcile.
 func (l *Looks) Note(done Pass, now time.Time) {
 	switch {
 	case done.Again:

@@ -7,13 +7,13 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 )
 
-// steady is a pass over a host with an image on it. (bmh actionManageSteadyState)
+// steady reconciles a host with an image on it. (bmh actionManageSteadyState)
 func (p *pass) steady() Pass {
 	if next := p.stateAsked(); next != p.state() && p.Pinned == nil {
 		return p.enters(next)
 	}
 	if p.Faults.AdoptionFails {
-		// It is tried again with each pass that finds the error noted, and the error is taken back meanwhile. (ironic Adopt)
+		// It is tried again with each reconcile that finds the error noted, and the error is removed meanwhile. (ironic Adopt)
 		if p.bmh.Status.ErrorType == bmov1alpha1.ProvisionedRegistrationError && !p.node.adopting {
 			p.node.adopting = true
 			return after(p.Waits.Short).saving(p.cleared())

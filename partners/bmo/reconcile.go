@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Pass is what came of one pass of BMO over its host.
+// Pass is the result of one reconcile of BMO.
 type Pass struct {
 	// Object says that the metadata of the BareMetalHost has changed, and Status that its status has. BMO writes them by two whole updates,
 	// the metadata first. If neither is said nothing is written, whatever was changed in memory.
@@ -39,7 +39,7 @@ func (p Pass) saving(dirty bool) Pass {
 	return p
 }
 
-// pass is one pass while it is made.
+// pass is one reconcile while it is made.
 type pass struct {
 	*Host
 	bmh *bmov1alpha1.BareMetalHost
@@ -48,7 +48,7 @@ type pass struct {
 	asked bool
 }
 
-// Reconcile makes a pass of BMO over bmh, which is as the API server has it, and changes it as BMO would write it. (bmh Reconcile)
+// Reconcile reconciles bmh, which is as the API server has it, and changes it as BMO would write it. (bmh Reconcile)
 func (h *Host) Reconcile(bmh *bmov1alpha1.BareMetalHost, now time.Time) Pass {
 	h.Advance(now)
 	if h.Faults.Stopped {
@@ -86,14 +86,14 @@ func (p *pass) reconcile() Pass {
 	credentials := true
 	if state := p.state(); p.Faults.Credentials == Missing && state != bmov1alpha1.StateNone && state != bmov1alpha1.StateUnmanaged {
 		if p.bmh.DeletionTimestamp.IsZero() {
-			// The error is counted, and the status written, with each look; nothing else is done. (bmh credentialsErrorResult)
+			// The error is counted, and the status written, with each reconcile; nothing else is done. (bmh credentialsErrorResult)
 			p.record(bmov1alpha1.RegistrationError, "The BMC secret does not exist")
 			return Pass{Status: true, After: p.Waits.Credentials, Event: bmov1alpha1.RegistrationError}
 		}
 		credentials = false
 	}
 	if p.Faults.NotReady {
-		return after(p.Waits.NotReady) // nothing is written, so that nobody can tell (bmh Reconcile, ErrNotReady)
+		return after(p.Waits.NotReady) // nothing is written, so that it cannot be noticed (bmh Reconcile, ErrNotReady)
 	}
 	if p.Faults.Errors {
 		return Pass{Failed: true}
@@ -105,7 +105,7 @@ func (p *pass) reconcile() Pass {
 	return done
 }
 
-// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. Whoever paused the
+// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. The one who paused the
 // host wrote it down. (bmh reconcileHostData)
 func (p *pass) restore() (Pass, bool) {
 	kept, has := p.bmh.Annotations[bmov1alpha1.StatusAnnotation]
@@ -177,7 +177,7 @@ func (p *pass) record(kind bmov1alpha1.ErrorType, message string) {
 	p.bmh.Status.ErrorCount++
 }
 
-// failed ends a pass with an error that is noted, and told. (bmh recordActionFailure)
+// failed ends a reconcile with an error that is noted, and reported. (bmh recordActionFailure)
 func (p *pass) failed(kind bmov1alpha1.ErrorType, message string) Pass {
 	p.record(kind, message)
 	wait := p.Waits.Error << (min(p.bmh.Status.ErrorCount, p.Waits.Errors) - 1)

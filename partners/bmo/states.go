@@ -48,7 +48,7 @@ func (p *pass) unwanted() bool {
 	return p.bmh.Spec.Image == nil || p.bmh.Spec.Image.URL != p.bmh.Status.Provisioning.Image.URL
 }
 
-// work is a pass over a host that is not in service. (hsm handle...)
+// work reconciles a host that is not in service. (hsm handle...)
 func (p *pass) work() Pass {
 	if p.busy != p.state() {
 		p.busy, p.since = p.state(), p.now
@@ -188,7 +188,7 @@ func (p *pass) beginsToDelete() bool {
 // deletesAfter is how many errors keep a host from being deleted. (hsm retryCount)
 const deletesAfter = 3
 
-// powerOffBeforeDelete is the last pass but one. (hsm handlePoweringOffBeforeDelete)
+// powerOffBeforeDelete is the last reconcile but one. (hsm handlePoweringOffBeforeDelete)
 func (p *pass) powerOffBeforeDelete() Pass {
 	if !p.bmh.Spec.DisablePowerOff {
 		if done, ends := p.turnOff(bmov1alpha1.PowerManagementError); ends && p.bmh.Status.ErrorCount <= deletesAfter {

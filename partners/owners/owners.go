@@ -1,5 +1,5 @@
 // Package owners is how the owners of Machines replace one that they are asked to remediate, as a model: it has no clock, no client and no
-// goroutine. Whoever plays it deletes the machine, makes the other one, and says when its node is Ready.
+// goroutine. Its user deletes the machine, makes the other one, and says when its node is Ready.
 //
 // A rule cites the function of Cluster API v1.14 that it stands for: "ms" is controllers/machineset/machineset_controller.go, "kcp" the package
 // controlplane/kubeadm/internal/controllers.
@@ -30,7 +30,7 @@ type Replacement struct {
 	WaitsForDeletion bool
 }
 
-// Replace reports whether the owner of m begins to replace it now. A machine that nobody owns is replaced by nobody. A control plane replaces one
+// Replace reports whether the owner of m begins to replace it now. A machine without an owner is not replaced. A control plane replaces one
 // machine after the other. (kcp canSafelyRemoveEtcdMember and checkRetryLimits are left out.)
 func (o *Owners) Replace(m *clusterv1.Machine) (Replacement, bool) {
 	owner := metav1.GetControllerOf(m)

@@ -30,7 +30,7 @@ func TestWhichMachinesAreReplaced(t *testing.T) {
 		want bool
 	}{
 		"one that its owner is asked to remediate": {func(*clusterv1.Machine) {}, true},
-		"not one that nobody owns":                 {func(m *clusterv1.Machine) { m.OwnerReferences = nil }, false},
+		"not one without an owner":                 {func(m *clusterv1.Machine) { m.OwnerReferences = nil }, false},
 		"not one that is being deleted":            {func(m *clusterv1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, false},
 		"not one that is not unhealthy":            {func(m *clusterv1.Machine) { m.Status.Conditions[0].Status = metav1.ConditionTrue }, false},
 		"not one whose owner is not asked":         {func(m *clusterv1.Machine) { m.Status.Conditions = m.Status.Conditions[:1] }, false},

@@ -1,6 +1,6 @@
 // Package remediator is a remediator of nodes that knows nothing of kubemend but the contract of medik8s, as a model: it has no clock and no
 // client. It finds a request, says that it processes it, does its work, and says whether that succeeded. It stops when the request says that its
-// time is over. Whoever made the request deletes it.
+// time is over. The check that made the request deletes it.
 package remediator
 
 import (
@@ -31,8 +31,8 @@ var (
 type Step struct {
 	// Report is what it says of the request; nil if that stands there.
 	Report *Report
-	// Remedies says that it has worked for as long as it takes: what it does about the node, it does now, and says Finished or Failed.
-	Remedies bool
+	// Acts says that it has worked for as long as it takes: what it does about the node, it does now, and says Finished or Failed.
+	Acts bool
 	// After is when it looks again; zero for when the request changes.
 	After time.Duration
 }
@@ -51,7 +51,7 @@ func Next(request *unstructured.Unstructured, takes time.Duration, now time.Time
 	case now.Before(done):
 		return Step{After: done.Sub(now)}
 	}
-	return Step{Remedies: true}
+	return Step{Acts: true}
 }
 
 // condition is the status of a condition of a request, and since when it has it; empty if there is none.

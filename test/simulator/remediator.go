@@ -70,7 +70,7 @@ func (r *Remediator) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	now := time.Now()
 	step := remediator.Next(request, r.options.Takes, now)
 	report := step.Report
-	if step.Remedies {
+	if step.Acts {
 		report = &remediator.Failed
 		if r.options.Remedy != nil && r.options.Remedy(request.GetAnnotations()[nhcv1.NodeNameAnnotation]) {
 			report = &remediator.Finished

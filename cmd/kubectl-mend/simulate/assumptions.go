@@ -34,8 +34,8 @@ func (s *engine) assumptions(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	all = slices.Concat(all, ofMachines, ofNodes, unread)
-	for _, cluster := range s.world.Workloads() {
-		if why, _, unseen := s.world.Unseen(cluster); unseen {
+	for _, cluster := range s.snapshot.Workloads() {
+		if why, _, unseen := s.snapshot.Unseen(cluster); unseen {
 			all = append(all, fmt.Sprintf("The nodes of cluster %s are unknown, and stay so: %s", cluster, why))
 		}
 	}

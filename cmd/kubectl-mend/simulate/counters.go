@@ -60,7 +60,7 @@ func (t *counters) count(ctx context.Context) error {
 	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if !owners.Asked(m) || requested[client.ObjectKeyFromObject(m)] { // one that was handed over is one remediation
+		if !owners.Asked(m) || requested[client.ObjectKeyFromObject(m)] { // a power cycle that asked the owner is one remediation with it
 			continue
 		}
 		target := explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}

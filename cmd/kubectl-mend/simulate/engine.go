@@ -35,7 +35,7 @@ import (
 
 // engine is the controllers on a state, with the clock and the event log.
 type engine struct {
-	world    *snapshot.World
+	snapshot *snapshot.World
 	state    *state.State
 	client   client.Client // of the state
 	clock    *clock
@@ -60,7 +60,7 @@ func (a object) ref() explain.Ref {
 }
 
 func newEngine(ctx context.Context, w *snapshot.World, q Question) (*engine, error) {
-	s := &engine{world: w, question: q, clock: &clock{now: q.From}, due: map[object]time.Time{}, tries: map[object]int{}}
+	s := &engine{snapshot: w, question: q, clock: &clock{now: q.From}, due: map[object]time.Time{}, tries: map[object]int{}}
 	s.state = state.New(w, s.clock)
 	s.client = s.state.Client()
 	s.eventLog = &eventLog{clock: s.clock, begin: q.From, said: map[string]bool{}}
@@ -86,7 +86,7 @@ func unreadable(err error) bool {
 type nodes struct{ *fence.Nodes }
 
 func (s *engine) newNodes() nodes {
-	return nodes{fence.NewNodes(inMemory{s.world.Clusters(), s.state}, func(client.ObjectKey, string) {})}
+	return nodes{fence.NewNodes(inMemory{s.snapshot.Clusters(), s.state}, func(client.ObjectKey, string) {})}
 }
 
 // ModeFor implements hostremediation.Nodes. Every Kubernetes that is supported knows the taint.

@@ -234,7 +234,7 @@ func (o *environment) at(p place) *state.State {
 // node is the node at a place, shared; nil if there is none.
 func (o *environment) node(p place) (*corev1.Node, error) {
 	if p.cluster != (client.ObjectKey{}) {
-		return o.world.Node(p.cluster, p.name), nil
+		return o.snapshot.Node(p.cluster, p.name), nil
 	}
 	node, err := o.state.Node(p.name)
 	if err != nil {
@@ -250,7 +250,7 @@ func (o *environment) twins(p place) ([]place, error) {
 		return nil, err
 	}
 	others := []place{{name: p.name}}
-	for _, cluster := range o.world.Workloads() {
+	for _, cluster := range o.snapshot.Workloads() {
 		others = append(others, place{cluster, p.name})
 	}
 	all := []place{p}

@@ -31,7 +31,7 @@ func (s *fixture) manager(namespace, says string) *fixture {
 	return s
 }
 
-// happens reports whether something is told of at that time after the beginning.
+// happens reports whether the timeline has something at that time after the beginning.
 func (a *Answer) happens(after time.Duration, reason, object string) bool {
 	return slices.ContainsFunc(a.Timeline, func(e Entry) bool {
 		return e.After == after.String() && e.Reason == reason && e.Object.Name == object
@@ -53,7 +53,7 @@ func TestANodeThatIsGoneDoesNotKeepTheOthersFromComingBack(t *testing.T) {
 
 func TestWhereNamesCannotBeLookedUpNoneIsLookedForWithoutEnd(t *testing.T) {
 	s := newFixture(t).workers(1)
-	w := s.world()
+	w := s.snapshot()
 	broken := errors.New("no answer came in time")
 	w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "default", broken)
 	play, err := newEngine(t.Context(), w, question(nil))

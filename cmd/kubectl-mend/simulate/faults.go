@@ -87,7 +87,7 @@ func (o *environment) failingLabels(selector labels.Selector, machines []cluster
 	}
 	for i := range nodes {
 		if selector.Matches(labels.Set(nodes[i].Labels)) {
-			found = append(found, placeIn(o.world, &nodes[i]))
+			found = append(found, placeIn(o.snapshot, &nodes[i]))
 		}
 	}
 	switch {
@@ -137,10 +137,10 @@ func (o *environment) nodeOf(m *clusterv1.Machine) (place, error) {
 	if !has {
 		return place{}, fmt.Errorf("machine %s has no node", m.Name)
 	}
-	if why, _, unseen := o.world.Unseen(p.cluster); unseen {
+	if why, _, unseen := o.snapshot.Unseen(p.cluster); unseen {
 		return place{}, fmt.Errorf("the nodes of cluster %s, which machine %s is of, are unknown: %s", p.cluster, m.Name, why)
 	}
-	if o.world.Node(p.cluster, p.name) == nil {
+	if o.snapshot.Node(p.cluster, p.name) == nil {
 		return place{}, fmt.Errorf("the node %s of machine %s is not there", p.name, m.Name)
 	}
 	return p, nil
@@ -149,18 +149,18 @@ func (o *environment) nodeOf(m *clusterv1.Machine) (place, error) {
 func (o *environment) nodeNamed(name string, nodes []corev1.Node) (place, error) {
 	var found []place
 	var where, hidden []string
-	for _, cluster := range o.world.Workloads() {
+	for _, cluster := range o.snapshot.Workloads() {
 		if o.namespace != "" && o.namespace != cluster.Namespace {
 			continue
 		}
-		if _, _, unseen := o.world.Unseen(cluster); unseen {
+		if _, _, unseen := o.snapshot.Unseen(cluster); unseen {
 			hidden = append(hidden, cluster.String())
-		} else if o.world.Node(cluster, name) != nil {
+		} else if o.snapshot.Node(cluster, name) != nil {
 			found, where = append(found, place{cluster, name}), append(where, "of cluster "+cluster.String())
 		}
 	}
 	for i := range nodes {
-		if p := placeIn(o.world, &nodes[i]); nodes[i].Name == name && !slices.Contains(found, p) {
+		if p := placeIn(o.snapshot, &nodes[i]); nodes[i].Name == name && !slices.Contains(found, p) {
 			found, where = append(found, p), append(where, "of the management cluster")
 		}
 	}

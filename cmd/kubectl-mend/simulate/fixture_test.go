@@ -46,7 +46,7 @@ func newFixture(t testing.TB) *fixture {
 	return &fixture{t: t, objs: []client.Object{cluster}}
 }
 
-// workers adds machines w1, w2 and so on that are well.
+// workers adds machines w1, w2 and so on that are healthy.
 func (s *fixture) workers(n int, edits ...func(*clusterv1.Machine)) *fixture {
 	for i := 1; i <= n; i++ {
 		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0", append([]func(*clusterv1.Machine){func(m *clusterv1.Machine) {
@@ -58,7 +58,7 @@ func (s *fixture) workers(n int, edits ...func(*clusterv1.Machine)) *fixture {
 	return s
 }
 
-// machine adds one that is well.
+// machine adds one that is healthy.
 func (s *fixture) machine(name, kind, owner string, edits ...func(*clusterv1.Machine)) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: at(10 * time.Hour), Finalizers: []string{"machine.cluster.x-k8s.io"},
@@ -78,7 +78,7 @@ func (s *fixture) machine(name, kind, owner string, edits ...func(*clusterv1.Mac
 	s.nodes = append(s.nodes, *aNode("node-"+name, nil))
 }
 
-// aNode returns one that is well.
+// aNode returns one that is healthy.
 func aNode(name string, labels map[string]string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels, CreationTimestamp: at(9 * time.Hour)}}
 	node.Status.NodeInfo.BootID = "boot-0-of-" + name
@@ -146,7 +146,7 @@ func (s *fixture) existing(documents string) *fixture {
 	return s
 }
 
-func (s *fixture) world() *snapshot.World {
+func (s *fixture) snapshot() *snapshot.World {
 	s.t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
@@ -182,7 +182,7 @@ func (s *fixture) run(manifest string, q Question) *Answer {
 		}
 		q.Manifest = m
 	}
-	a, err := Run(s.t.Context(), s.world(), q)
+	a, err := Run(s.t.Context(), s.snapshot(), q)
 	if err != nil {
 		s.t.Fatal(err)
 	}

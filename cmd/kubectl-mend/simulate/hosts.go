@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/partners/bmo"
 )
 
-// How long a host takes from when its BMC is told until its power has changed.
+// How long a host takes from when its BMC gets the order until its power has changed.
 const (
 	switchingOff = 30 * time.Second
 	switchingOn  = 60 * time.Second

@@ -34,7 +34,7 @@ type manager struct {
 
 // build sets the controllers up, as the managers do: those whose kinds are there and are theirs.
 func (s *engine) build(ctx context.Context) error {
-	w, c := s.world, s.client
+	w, c := s.snapshot, s.client
 	kinds, err := s.hostKinds(ctx)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *engine) build(ctx context.Context) error {
 
 // machineController is that for the MachineHealthChecks of a manager with these settings.
 func (s *engine) machineController(says managerlease.Announcement) *machinehealthcheck.Reconciler {
-	w, c := s.world, s.client
+	w, c := s.snapshot, s.client
 	return &machinehealthcheck.Reconciler{
 		Client: c, Clusters: w.Clusters(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Recorder: s.eventLog, Clock: s.clock,
 		Kinds:     snapshot.NewKinds[*remediationrequest.Metadata](w, client.HasLabels{mendv1.MadeByUIDLabel}),
@@ -74,13 +74,13 @@ func (s *engine) hostKinds(ctx context.Context) ([]hostremediation.Kind, error) 
 	if len(hosts.Items) == 0 {
 		return nil, nil // nothing can be power-cycled
 	}
-	kinds, err := hostremediation.InstalledKinds(s.world.RESTMapper())
+	kinds, err := hostremediation.InstalledKinds(s.snapshot.RESTMapper())
 	return slices.DeleteFunc(kinds, func(k hostremediation.Kind) bool { return k.New == nil }), err
 }
 
 // hostControllers are those of a manager for the kinds that it serves.
 func (s *engine) hostControllers(m managerlease.Manager, kinds []hostremediation.Kind) []*hostremediation.Reconciler {
-	w, c := s.world, s.client
+	w, c := s.snapshot, s.client
 	nodes, claims, wakeups := s.newNodes(), &hostremediation.Claims{}, &hostremediation.Wakeups{}
 	var all []*hostremediation.Reconciler
 	for _, kind := range kinds {

@@ -55,7 +55,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 		happens, never string
 		mode           explain.Mode
 	}{
-		"nobody": {
+		"no manager": {
 			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs there: one with default settings is assumed", 1, "", "", explain.Acting,
 		},
 		"one with its settings": {
@@ -65,7 +65,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not announce its settings", 1, "", "", explain.Acting,
 		},
 		"one that leaves": {
-			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is being uninstalled: another one", 1, "", "", explain.Acting,
+			machines, map[string]string{"a": `{"leaving":true}`}, workersCheck, "machine/w1", "The manager in namespace a is in teardown: another one", 1, "", "", explain.Acting,
 		},
 		"one of another namespace": {
 			machines, map[string]string{"a": `{"namespace":"other"}`}, workersCheck, "machine/w1",
@@ -79,7 +79,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 			machines, map[string]string{"a": `{"watchFilter":"blue"}`},
 			strings.Replace(workersCheck, "name: workers", "name: workers\n  labels: {cluster.x-k8s.io/watch-filter: blue}", 1), "machine/w1", "", 1, "", "", explain.Acting,
 		},
-		"two, of which the second one looks": {
+		"two, of which the second one reconciles it": {
 			machines, map[string]string{"a": `{"namespace":"other"}`, "b": `{"namespace":"default"}`}, workersCheck, "machine/w1",
 			"those in the namespaces a, b", 1, "", "", explain.Acting,
 		},
@@ -91,7 +91,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off"}]}`, "b": `{}`},
 			ladder, "node/n1", "", 2, "", "", explain.Acting,
 		},
-		"nobody, where another operator has brought NodeHealthChecks along": {
+		"no manager, where another operator has brought NodeHealthChecks along": {
 			func(s *fixture) *fixture {
 				return nodes(s).definition("nodehealthchecks.remediation.medik8s.io", map[string]string{"olm.managed": "true"})
 			}, nil, ladder, "node/n1", "its CustomResourceDefinition belongs to", 0, "", "", "",
@@ -103,7 +103,7 @@ func TestTheManagersThatRunAreSimulated(t *testing.T) {
 			metal, map[string]string{"a": `{"kinds":[{"crd":"metal3remediations.infrastructure.cluster.x-k8s.io","reason":"Foreign","because":"it is CAPM3's"}]}`},
 			metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation: it is CAPM3's", 1, "", "PoweredOff", explain.Acting,
 		},
-		"nobody, where CAPM3 has brought its remediations along": {
+		"no manager, where CAPM3 has brought its remediations along": {
 			func(s *fixture) *fixture {
 				return metal(s).definition("metal3remediations.infrastructure.cluster.x-k8s.io", map[string]string{clusterv1.ProviderNameLabel: "infrastructure-metal3"})
 			}, nil, metal3Check(), "machine/w2", "kubemend does not carry out requests of the kind Metal3Remediation", 1, "", "PoweredOff", explain.Acting,
@@ -160,7 +160,7 @@ func TestChecksOfOtherNamespacesAreNotSimulated(t *testing.T) {
 			obj.SetNamespace("other")
 			s.objs = append(s.objs, obj)
 		}
-		w := s.world()
+		w := s.snapshot()
 		inner := newFixture(t).workers(5).silent(time.Hour, "w2").nodes
 		w.SetNodes(client.ObjectKey{Namespace: "other", Name: "c1"}, inner)
 		a, err := Run(t.Context(), w, question(func(q *Question) { q.Namespace = namespace }))
@@ -175,10 +175,10 @@ func TestChecksOfOtherNamespacesAreNotSimulated(t *testing.T) {
 }
 
 func TestRemediationsThatCouldNotBeReadAreNotSimulated(t *testing.T) {
-	w := newFixture(t).nodesHere(3).world()
+	w := newFixture(t).nodesHere(3).snapshot()
 	for _, kind := range []string{"Reboot", "RebootTemplate"} {
-		gvk := schema.GroupVersionKind{Group: "remedy.example.org", Version: "v1", Kind: kind}
-		w.Forbid(gvk, strings.ToLower(kind)+"s", true, "", errors.New("nobody may read it"))
+		gvk := schema.GroupVersionKind{Group: "remediators.example.org", Version: "v1", Kind: kind}
+		w.Forbid(gvk, strings.ToLower(kind)+"s", true, "", errors.New("the user may not read it"))
 	}
 	check := ladder[strings.LastIndex(ladder, "---"):]
 	m, err := Read(strings.NewReader(check), "check.yaml", "default")
@@ -189,7 +189,7 @@ func TestRemediationsThatCouldNotBeReadAreNotSimulated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "Reboots are neither requested nor simulated, since they or their templates could not be read: nobody may read it"
+	const want = "Reboots are neither requested nor simulated, since they or their templates could not be read: the user may not read it"
 	if a.Summary.Begun != 0 || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 		t.Errorf("%d remediations begin, want none; assumed are %q", a.Summary.Begun, a.Assumptions)
 	}
@@ -203,8 +203,8 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 		}
 	}
 	for fail, begin := range map[string]int{"node/n1": 0, "node/n2": 2} {
-		w := s.world()
-		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("nobody may read it"))
+		w := s.snapshot()
+		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
 		m, err := Read(strings.NewReader(ladder), "ladder.yaml", "default")
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const want = "Nodes whose Machines are in namespace mgmt are left alone, since these could not be read: nobody may read it"
+		const want = "Nodes whose Machines are in namespace mgmt are left alone, since these could not be read: the user may not read it"
 		if a.Summary.Begun != begin || !strings.Contains(strings.Join(a.Assumptions, "\n"), want) {
 			t.Errorf("--fail %s: %d remediations begin, want %d; assumed are %q", fail, a.Summary.Begun, begin, a.Assumptions)
 		}
@@ -224,7 +224,7 @@ func TestWhereThereMayBeMoreManagersOneIsAssumedForTheRest(t *testing.T) {
 	first := managerlease.Manager{Namespace: "a", Alive: true, Announcement: &managerlease.Announcement{
 		Namespace: "a", Kinds: []managerlease.Kind{{CRD: crdgate.NodeCheckCRD, Reason: "Off", Because: "it is switched off"}},
 	}}
-	p := simulatedManagers(t.Context(), newFixture(t).world(), inspect.Managers{All: []managerlease.Manager{first}, Unknown: "leases were not read in all namespaces"})
+	p := simulatedManagers(t.Context(), newFixture(t).snapshot(), inspect.Managers{All: []managerlease.Manager{first}, Unknown: "leases were not read in all namespaces"})
 	if len(p.all) != 2 || !strings.Contains(p.whose, "There may be another one, which is assumed to reconcile all else: leases were not read") {
 		t.Errorf("%d managers are simulated: %s", len(p.all), p.whose)
 	}

@@ -56,7 +56,7 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	s := newFixture(t).workers(1).existing(olderCheck)
 	s.objs[len(s.objs)-1].SetLabels(map[string]string{"team": "a"})
-	w := s.world()
+	w := s.snapshot()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
 	was := &clusterv1.MachineHealthCheck{}
 	if err := w.ReadOnly().Get(t.Context(), key, was); err != nil {
@@ -150,7 +150,7 @@ func TestRefusals(t *testing.T) {
 		"a step that is too short":             {strings.Replace(ladder, "timeout: 10m", "timeout: 10s", 1), "10s is less than 1m"},
 		"two thresholds":                       {strings.Replace(ladder, "minHealthy: 51%", "minHealthy: 51%\n  maxUnhealthy: 2", 1), "at the same time"},
 		"a threshold that is none":             {strings.Replace(ladder, "minHealthy: 51%", "minHealthy: most", 1), "minHealthy"},
-		"no remedy at all":                     {ladder[strings.LastIndex(ladder, "---")+4 : strings.Index(ladder, "  escalating")], "must be set"},
+		"no template at all":                   {ladder[strings.LastIndex(ladder, "---")+4 : strings.Index(ladder, "  escalating")], "must be set"},
 		"a selector that cannot be parsed": {
 			strings.Replace(ladder, "matchLabels: {rack: a}", "matchExpressions: [{key: a, operator: Near}]", 1), "Invalid selector",
 		},
@@ -160,7 +160,7 @@ func TestRefusals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, refused, err := m.apply(t.Context(), newFixture(t).workers(1).nodesHere(1).world(), noon)
+			_, refused, err := m.apply(t.Context(), newFixture(t).workers(1).nodesHere(1).snapshot(), noon)
 			if err != nil || !strings.Contains(strings.Join(refused, "\n"), tc.want) {
 				t.Errorf("refused because of %q, %v; want %q", refused, err, tc.want)
 			}
@@ -179,8 +179,8 @@ func TestWhatFails(t *testing.T) {
 	crowded.nodes = append(crowded.nodes, *aNode("n1", nil), *aNode("w2", nil))
 	crowded.nodes[len(crowded.nodes)-2].UID = "another n1"
 	in := func(namespace, fail string) error {
-		w := crowded.world()
-		w.SetUnseen(client.ObjectKey{Namespace: "default", Name: "c2"}, "nobody knows the way", noon)
+		w := crowded.snapshot()
+		w.SetUnseen(client.ObjectKey{Namespace: "default", Name: "c2"}, "its kubeconfig is missing", noon)
 		_, err := Run(t.Context(), w, question(func(q *Question) { q.Fail, q.Namespace = fail, namespace }))
 		return err
 	}
@@ -191,11 +191,11 @@ func TestWhatFails(t *testing.T) {
 		"machine/w1,node/w1":    "there is no node called w1",
 		"machine/young":         "machine young has no node",
 		"machine/bereft":        "the node node-that-was of machine bereft is not there",
-		"machine/hidden":        "the nodes of cluster default/c2, which machine hidden is of, are unknown: nobody knows the way",
+		"machine/hidden":        "the nodes of cluster default/c2, which machine hidden is of, are unknown: its kubeconfig is missing",
 		"name=hidden":           "it selects no machine whose node is known: the nodes of cluster default/c2",
 		"name in (hidden,w1)":   "",
 		"node/n1":               "there are several nodes called n1: say which by its machine/NAME, or by a label: of cluster default/c1, of the management cluster",
-		"pool=nobody":           "it selects no machine that has a node, and no node of the management cluster",
+		"pool=none":             "it selects no machine that has a node, and no node of the management cluster",
 		"machine/w1,pool=a":     "it selects no machine",
 		"pool in (md-0":         "expected a label selector, or machine/NAME",
 		"example.org/pool=x":    "it selects no machine",

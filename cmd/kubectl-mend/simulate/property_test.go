@@ -14,14 +14,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// limits are those of the check of a random world, as its test counts them.
+// limits are those of the check of a random cluster, as its test counts them.
 type limits struct {
 	// most is how many of n may be not healthy: a percentage if it ends with a sign. atOnce is how many remediations may be under way; 0 for any.
 	most   int
 	atOnce int
 }
 
-// recount looks at a world in which the controllers have come to rest, and says what is against the limits. It knows of no controller's function.
+// recount counts in a state that the controllers have reconciled, and reports what is against the limits. It uses no function of theirs.
 type recount struct {
 	limits
 
@@ -74,7 +74,7 @@ func said(m *clusterv1.Machine, kind string) bool {
 
 // bad reports whether a machine is not plainly well: it is being deleted, has no node yet, or one that is not Ready.
 func (r *recount) bad(m *clusterv1.Machine) bool {
-	node := r.engine.world.Node(inC1, m.Status.NodeRef.Name)
+	node := r.engine.snapshot.Node(inC1, m.Status.NodeRef.Name)
 	if node == nil || m.DeletionTimestamp != nil {
 		return true
 	}
@@ -128,7 +128,7 @@ func limitedCheck(l limits) string {
 // simulateCounted is Run, but for the looks and with somebody who counts.
 func simulateCounted(t *testing.T, fixture *fixture, manifest string, q Question, l limits) *recount {
 	t.Helper()
-	ctx, w := t.Context(), fixture.world()
+	ctx, w := t.Context(), fixture.snapshot()
 	m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
 	if err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func (o *environment) remediators(ctx context.Context) error {
 
 // remediator takes the next step about a request.
 func (o *environment) remediator(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) error {
-	stored, err := o.world.Stored(kind, key)
+	stored, err := o.snapshot.Stored(kind, key)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -124,7 +124,7 @@ func (o *environment) remediator(ctx context.Context, kind schema.GroupVersionKi
 		return nil
 	}
 	if _, bare := stored.(*metav1.PartialObjectMetadata); bare || o.RemediationTakes == 0 {
-		return nil // of one that was read as metadata alone nobody knows how far it has come
+		return nil // how far one has come is not known if only its metadata was read
 	}
 	is := &unstructured.Unstructured{}
 	is.SetGroupVersionKind(kind)
@@ -133,8 +133,8 @@ func (o *environment) remediator(ctx context.Context, kind schema.GroupVersionKi
 	}
 	now := o.clock.Now()
 	step := remediator.Next(is, o.RemediationTakes, now)
-	if step.Remedies {
-		if err := o.remedy(ctx, is); err != nil {
+	if step.Acts {
+		if err := o.recovers(ctx, is); err != nil {
 			return err
 		}
 		step.Report = &remediator.Finished
@@ -155,8 +155,8 @@ func (o *environment) remediator(ctx context.Context, kind schema.GroupVersionKi
 	return nil
 }
 
-// remedy brings the node back that a request is about.
-func (o *environment) remedy(ctx context.Context, req *unstructured.Unstructured) error {
+// recovers brings the node back that a request is about.
+func (o *environment) recovers(ctx context.Context, req *unstructured.Unstructured) error {
 	p, err := o.placeOfRequest(ctx, req)
 	if err != nil || p.name == "" {
 		return err
@@ -191,5 +191,5 @@ func (o *environment) placeOfRequest(ctx context.Context, req *unstructured.Unst
 	if node == nil || err != nil {
 		return place{}, err
 	}
-	return placeIn(o.world, node), nil
+	return placeIn(o.snapshot, node), nil
 }

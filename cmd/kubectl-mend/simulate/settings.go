@@ -54,7 +54,7 @@ func simulatedManagers(ctx context.Context, w *snapshot.World, known inspect.Man
 		p.all = []managerlease.Manager{{Alive: true, Announcement: defaults(ctx, w)}}
 		whose = []string{"No manager of kubemend runs there: one with default settings is assumed"}
 		if leaving != "" {
-			whose[0] = fmt.Sprintf("The manager in namespace %s is being uninstalled: another one with default settings is assumed", leaving)
+			whose[0] = fmt.Sprintf("The manager in namespace %s is in teardown: another one with default settings is assumed", leaving)
 		}
 		if known.Unknown != "" {
 			whose[0] = "Which manager runs there is not known, one with default settings is assumed: " + known.Unknown
@@ -68,7 +68,7 @@ func simulatedManagers(ctx context.Context, w *snapshot.World, known inspect.Man
 	return p
 }
 
-// defaults are the settings of a manager without flags: it serves what nobody else does.
+// defaults are the settings of a manager without flags: it serves what no other operator does.
 func defaults(ctx context.Context, w *snapshot.World) *managerlease.Announcement {
 	a := &managerlease.Announcement{}
 	definitions := &crdgate.Reconciler{Client: w.ReadOnly()}
@@ -90,7 +90,7 @@ func leases(m managerlease.Manager) string {
 	return cmp.Or(m.Announcement.NodeLeaseNamespace, nhcv1.DefaultLeaseNamespace)
 }
 
-// unserved says why nobody acts on a kind; empty if somebody does.
+// unserved says why no manager acts on a kind; empty if one does.
 func (p managers) unserved(crd string) string {
 	because := ""
 	for _, m := range p.all {

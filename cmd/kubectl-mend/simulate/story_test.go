@@ -94,14 +94,14 @@ spec:
 `
 
 const ladder = `
-apiVersion: remedy.example.org/v1
+apiVersion: remediators.example.org/v1
 kind: RebootTemplate
-metadata: {name: reboot, namespace: remedies}
+metadata: {name: reboot, namespace: remediators}
 spec: {template: {spec: {}}}
 ---
-apiVersion: remedy.example.org/v1
+apiVersion: remediators.example.org/v1
 kind: ReplaceTemplate
-metadata: {name: replace, namespace: remedies}
+metadata: {name: replace, namespace: remediators}
 spec: {template: {spec: {}}}
 ---
 apiVersion: remediation.medik8s.io/v1alpha1
@@ -115,10 +115,10 @@ spec:
   escalatingRemediations:
   - order: 1
     timeout: 10m
-    remediationTemplate: {apiVersion: remedy.example.org/v1, kind: RebootTemplate, name: reboot, namespace: remedies}
+    remediationTemplate: {apiVersion: remediators.example.org/v1, kind: RebootTemplate, name: reboot, namespace: remediators}
   - order: 2
     timeout: 20m
-    remediationTemplate: {apiVersion: remedy.example.org/v1, kind: ReplaceTemplate, name: replace, namespace: remedies}
+    remediationTemplate: {apiVersion: remediators.example.org/v1, kind: ReplaceTemplate, name: replace, namespace: remediators}
 `
 
 const emptySelector = `

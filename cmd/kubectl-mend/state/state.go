@@ -26,19 +26,19 @@ import (
 
 // State is the management cluster, or, by Of, a workload cluster of it. It is safe for concurrent use.
 type State struct {
-	world   *snapshot.World
-	clock   clock.PassiveClock
-	changes *atomic.Int64
+	snapshot *snapshot.World
+	clock    clock.PassiveClock
+	changes  *atomic.Int64
 }
 
 // New returns the state of w, which changes with it. New objects are dated by the clock.
 func New(w *snapshot.World, c clock.PassiveClock) *State {
-	return &State{world: w, clock: c, changes: &atomic.Int64{}}
+	return &State{snapshot: w, clock: c, changes: &atomic.Int64{}}
 }
 
 // Of is the state of a workload cluster. Its changes count as changes of s.
 func (s *State) Of(cluster client.ObjectKey) *State {
-	return &State{world: s.world.Workload(cluster), clock: s.clock, changes: s.changes}
+	return &State{snapshot: s.snapshot.Workload(cluster), clock: s.clock, changes: s.changes}
 }
 
 // Changes is how often anything has changed.
@@ -47,11 +47,11 @@ func (s *State) Changes() int64 { return s.changes.Load() }
 // Put puts obj in the place of what has its name. One that is the same changes nothing. One that is being deleted is gone when nothing holds it
 // any more.
 func (s *State) Put(obj client.Object) error {
-	kind, err := apiutil.GVKForObject(obj, s.world.Scheme())
+	kind, err := apiutil.GVKForObject(obj, s.snapshot.Scheme())
 	if err != nil {
 		return fmt.Errorf("put %s: %w", client.ObjectKeyFromObject(obj), err)
 	}
-	was, err := s.world.Stored(kind, client.ObjectKeyFromObject(obj))
+	was, err := s.snapshot.Stored(kind, client.ObjectKeyFromObject(obj))
 	if err == nil && reflect.TypeOf(was) != reflect.TypeOf(obj) {
 		if obj, err = like(was, obj); err != nil {
 			return fmt.Errorf("put %s %s: %w", kind.Kind, client.ObjectKeyFromObject(was), err)
@@ -66,7 +66,7 @@ func (s *State) Put(obj client.Object) error {
 		return err
 	}
 	s.changes.Add(1)
-	return s.world.Add(obj)
+	return s.snapshot.Add(obj)
 }
 
 // like is obj as what is kept of it is: as its type, or as a tree of values.
@@ -85,7 +85,7 @@ func decoded(content []byte, like client.Object) (client.Object, error) {
 
 // Delete deletes an object: at once, or, if a finalizer holds it, as soon as none does.
 func (s *State) Delete(kind schema.GroupVersionKind, key client.ObjectKey) error {
-	is, err := s.world.Stored(kind, key)
+	is, err := s.snapshot.Stored(kind, key)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -100,11 +100,11 @@ func (s *State) Delete(kind schema.GroupVersionKind, key client.ObjectKey) error
 	return s.Put(leaving)
 }
 
-// remove takes an object away, and deletes what nobody else owns.
+// remove takes an object away, and deletes what has no other owner.
 func (s *State) remove(kind schema.GroupVersionKind, obj client.Object) error {
 	s.changes.Add(1)
-	s.world.Remove(kind, client.ObjectKeyFromObject(obj))
-	for _, owned := range s.world.OwnedBy(obj.GetUID()) {
+	s.snapshot.Remove(kind, client.ObjectKeyFromObject(obj))
+	for _, owned := range s.snapshot.OwnedBy(obj.GetUID()) {
 		left := owned.DeepCopyObject().(client.Object)
 		left.SetOwnerReferences(slices.DeleteFunc(left.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == obj.GetUID() }))
 		err := s.Put(left)
@@ -120,7 +120,7 @@ func (s *State) remove(kind schema.GroupVersionKind, obj client.Object) error {
 
 // Node returns a node, shared; nil if there is none.
 func (s *State) Node(name string) (*corev1.Node, error) {
-	is, err := s.world.Stored(nodeKind, client.ObjectKey{Name: name})
+	is, err := s.snapshot.Stored(nodeKind, client.ObjectKey{Name: name})
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -137,7 +137,7 @@ func (s *State) DeleteNode(name string) error {
 func (s *State) now() metav1.Time { return metav1.NewTime(s.clock.Now()).Rfc3339Copy() }
 
 // Client is what the controllers read the state through, and carry their plans out on it.
-func (s *State) Client() client.Client { return &writer{s.world.ReadOnly(), s} }
+func (s *State) Client() client.Client { return &writer{s.snapshot.ReadOnly(), s} }
 
 // writer carries out what controllers write: each write puts one whole object.
 type writer struct {
@@ -153,7 +153,7 @@ func (w *writer) Create(ctx context.Context, obj client.Object, _ ...client.Crea
 		return err
 	}
 	key := client.ObjectKeyFromObject(obj)
-	if _, err := w.state.world.Stored(kind, key); err == nil {
+	if _, err := w.state.snapshot.Stored(kind, key); err == nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name)
 	} else if !apierrors.IsNotFound(err) {
 		return err
@@ -180,7 +180,7 @@ func (w *writer) Patch(ctx context.Context, obj client.Object, patch client.Patc
 		return err
 	}
 	key := client.ObjectKeyFromObject(obj)
-	is, err := w.state.world.Stored(kind, key)
+	is, err := w.state.snapshot.Stored(kind, key)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 
 var (
 	noon        = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	requestKind = schema.GroupVersionKind{Group: "remedies.example.org", Version: "v1", Kind: "Reboot"}
+	requestKind = schema.GroupVersionKind{Group: "remediators.example.org", Version: "v1", Kind: "Reboot"}
 )
 
 func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "ns", Name: name} }
@@ -98,7 +98,7 @@ func TestAFinalizerKeepsWhatIsDeleted(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyElseOwnsGoesWithItsOwner(t *testing.T) {
+func TestWhatHasNoOtherOwnerGoesWithItsOwner(t *testing.T) {
 	_, c := of(t, aMachine("a"), aMachine("b"), aRequest("of-a", "a"), aRequest("of-both", "a", "b"), aRequest("of-none"))
 	must(t, c.Delete(t.Context(), aMachine("a")))
 	if !gone(c, aRequest("of-a")) || gone(c, aRequest("of-none")) {
@@ -121,7 +121,7 @@ func TestAPatchChangesItsFieldsAlone(t *testing.T) {
 	}
 	must(t, c.Status().Patch(t.Context(), was.DeepCopy(), client.MergeFrom(is)))
 	if m := get(t, c); len(m.Annotations) != 0 || m.Status.Phase != "" {
-		t.Errorf("taken back it is %+v", m)
+		t.Errorf("reverted it is %+v", m)
 	}
 	if err := c.Patch(t.Context(), aMachine("other"), client.MergeFrom(was)); !apierrors.IsNotFound(err) {
 		t.Errorf("one that is not there is changed: %v", err)
